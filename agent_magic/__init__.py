@@ -1,0 +1,61 @@
+"""Interactive orchestration of Claude agents in Jupyter and IPython.
+
+`%load_ext agent_magic` in a notebook, `import agent_magic as am` in a script. Everything is loaded when first needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from agent_magic.api import Agent, Claude, Plan, Policy, Run, TokenPrice
+    from agent_magic.errors import AgentMagicError
+
+__version__ = "0.1.0"
+__all__ = [
+    "Agent",
+    "AgentMagicError",
+    "Claude",
+    "Plan",
+    "Policy",
+    "Run",
+    "TokenPrice",
+    "__version__",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
+
+_HOMES = {
+    "Agent": "agent_magic.api",
+    "AgentMagicError": "agent_magic.errors",
+    "Claude": "agent_magic.api",
+    "Plan": "agent_magic.api",
+    "Policy": "agent_magic.api",
+    "Run": "agent_magic.api",
+    "TokenPrice": "agent_magic.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Add `%%agent` and `%agents` to IPython. Called by `%load_ext agent_magic`."""
+    importlib.import_module("agent_magic.notebook.extension").load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take them away again. Called by `%unload_ext agent_magic`."""
+    importlib.import_module("agent_magic.notebook.extension").unload(shell)

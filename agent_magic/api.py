@@ -1,0 +1,181 @@
+"""What a user holds: `Agent`, `Plan`, `Policy`, `Claude`, `Run`. One-line methods that call the rooms."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan as DeclaredPlan
+from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
+from agent_magic.errors import RunFailed
+from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
+from agent_magic.measure.metrics import summarize
+from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.run.claude import Claude
+from agent_magic.run.client import Client, Request
+from agent_magic.run.driver import Driver
+from agent_magic.schedule.policy import Policy
+from agent_magic.show.live import static_bundle
+from agent_magic.show.text import one_line, plan_text, run_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+    from anthropic import AsyncAnthropic
+
+    from agent_magic.declare.agent import Agent as AgentType
+    from agent_magic.measure.metrics import Summary
+    from agent_magic.record.ledger import Ledger
+    from agent_magic.record.results import AgentResult, RunRecord
+
+__all__ = ["Agent", "Claude", "Plan", "Policy", "Request", "Run", "TokenPrice", "start"]
+
+
+class Plan(DeclaredPlan):
+    """The frozen, validated graph of agents; see `agent_magic.declare.plan.Plan` for its arguments and relations."""
+
+    async def run(
+        self,
+        policy: Policy | None = None,
+        *,
+        client: Client | AsyncAnthropic | None = None,
+        fresh: bool = False,
+        ledger: Ledger | None = None,
+        prices: Mapping[str, TokenPrice] | None = None,
+    ) -> Run:
+        """Run the plan.
+
+        A failed agent is a result, not an error: look at `run.agents`, or call `run.raise_for_failures()`.
+
+        Args:
+            policy: How to run; `Policy()` by default.
+            client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the four methods of
+                `agent_magic.run.client.Client`. By default `Claude()`, which takes the key from the environment.
+            fresh: Buy again what the ledger has.
+            ledger: Answers bought before; none by default.
+            prices: Your own prices by model, counted before the list.
+
+        Raises:
+            NotConnected: There is no key; nothing was sent.
+            DeclarationError: A prompt cannot be filled in; nothing was sent.
+        """
+        driver = start(self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices)
+        await driver.drive()
+        return Run(driver.record)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
+        return plan_to_dict(self)
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Write the plan as JSON."""
+        return json.dumps(plan_to_dict(self), indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        """Read a plan from plain data. Raises `PlanError` with the place of what is wrong."""
+        return plan_from_dict(data, cls)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read a plan from JSON. Raises `PlanError` with the place of what is wrong."""
+        return plan_from_json(text, cls)
+
+    def __repr__(self) -> str:
+        return f"Plan({self.name!r}: {len(self)} agents in {self.depth} layers)"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {**static_bundle(self, None, None), "text/plain": plan_text(self)}
+
+
+class Run:
+    """One execution of a plan. Everything it says follows from its record of events.
+
+    Attributes:
+        record: The events, and what they say of each agent.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+
+    def __getitem__(self, name: str) -> AgentResult:
+        """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
+        return self.record[name]
+
+    @property
+    def plan(self) -> DeclaredPlan:
+        """What was run."""
+        return self.record.plan
+
+    @property
+    def agents(self) -> pd.DataFrame:
+        """One row per agent, in plan order; see `agent_magic.measure.frames`."""
+        return agents_frame(self.record)
+
+    @property
+    def attempts(self) -> pd.DataFrame:
+        """One row per request, in the order they were sent."""
+        return attempts_frame(self.record)
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """One row per layer."""
+        return layers_frame(self.record)
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row for the run."""
+        return summary_frame(self.record)
+
+    @property
+    def totals(self) -> Summary:
+        """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
+        return summarize(self.record)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every agent succeeded."""
+        return all(result.status == "succeeded" for result in self.record.results)
+
+    def raise_for_failures(self) -> None:
+        """Raise `RunFailed` unless every agent succeeded."""
+        failures = {
+            result.name: result.error or result.status
+            for result in self.record.results
+            if result.status != "succeeded"
+        }
+        if failures:
+            raise RunFailed(failures)
+
+    def __repr__(self) -> str:
+        return f"Run({self.plan.name!r}: {one_line(self.totals)})"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        text = run_text(self.record, self.totals)
+        return {**static_bundle(self.plan, self.record, self.totals), "text/plain": text}
+
+
+def start(
+    plan: DeclaredPlan,
+    policy: Policy | None = None,
+    *,
+    client: Client | AsyncAnthropic | None = None,
+    fresh: bool = False,
+    ledger: Ledger | None = None,
+    prices: Mapping[str, TokenPrice] | None = None,
+) -> Driver:
+    """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile."""
+    return Driver(
+        plan, policy or Policy(), as_client(client), ledger=ledger, fresh=fresh, prices=Prices(prices)
+    )
+
+
+def as_client(client: Client | AsyncAnthropic | None) -> Client:
+    """Take the SDK's own client too."""
+    if client is None:
+        return Claude()
+    if hasattr(client, "call"):
+        return client  # pyright: ignore[reportReturnType]
+    return Claude(client)  # pyright: ignore[reportArgumentType]

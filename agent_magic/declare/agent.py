@@ -1,0 +1,121 @@
+"""An agent: a named prompt with the options of its call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from agent_magic.declare.roles import ROLES
+from agent_magic.declare.template import Template
+from agent_magic.errors import DeclarationError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT_MODEL = "claude-haiku-5-5"
+"""The model of an agent that names none: the cheapest current one. This is the only place that says it."""
+DEFAULT_MAX_TOKENS = 2048
+DEFAULT_TIMEOUT_S = 300.0
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+RESERVED = frozenset(
+    "and or not in is if elif else for true false none True False None loop self super varargs kwargs caller "
+    "recursive ignore missing with without context import include extends block macro call filter set".split()
+)
+"""Words the template language reads as its own, so no agent can have them as a name."""
+
+OPTIONS = ("model", "max_tokens", "system", "role", "effort", "timeout_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A declared unit of work. A value: declaring one costs nothing and sends nothing.
+
+    Args:
+        name: The key. A Python-like identifier, so that `{{ name }}` works in other prompts.
+        prompt: A Jinja2 template. `{{ other }}` takes the answer of the agent `other`, or else the value of that
+            name. The text goes out verbatim otherwise.
+        model: The model's id. `None`: the default of the session, or `DEFAULT_MODEL`.
+        max_tokens: The most output tokens. `None`: the default.
+        system: The system prompt, sent verbatim (not a template).
+        role: The name of a role whose system prompt is used; see `agent_magic.declare.roles`.
+        after: Agents that must have succeeded before, though their text is not used.
+        timeout_s: Seconds from the first attempt's start to the last one's end, waiting between them included.
+        effort: `low`, `medium`, `high`, `xhigh` or `max`; `None` leaves it to the model.
+
+    Raises:
+        DeclarationError: The name, an option or the template cannot be read.
+    """
+
+    name: str
+    prompt: str = field(repr=False)
+    model: str | None = field(default=None, kw_only=True)
+    max_tokens: int | None = field(default=None, kw_only=True)
+    system: str | None = field(default=None, kw_only=True)
+    role: str | None = field(default=None, kw_only=True)
+    after: tuple[str, ...] = field(default=(), kw_only=True)
+    timeout_s: float | None = field(default=None, kw_only=True)
+    effort: str | None = field(default=None, kw_only=True)
+    template: Template = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        _check_options(self)
+        object.__setattr__(self, "after", _names(self.after))
+        object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The names its prompt reads: agents and values alike, in order of appearance."""
+        return self.template.names
+
+    @property
+    def system_text(self) -> str | None:
+        """The system prompt that goes out: its own, or its role's."""
+        return self.system if self.system is not None else ROLES[self.role] if self.role else None
+
+    def with_defaults(self, **defaults: str | float | None) -> Agent:
+        """Return a copy in which options left open take these values."""
+        missing = {key: value for key, value in defaults.items() if getattr(self, key) is None and value is not None}
+        return replace(self, **missing) if missing else self  # pyright: ignore[reportArgumentType]
+
+
+def check_name(name: str) -> None:
+    """Raise `DeclarationError` unless `name` can be an agent's name.
+
+    An agent's name stands in other prompts as `{{ name }}`, so it has to be an identifier and none of the template
+    language's own words. Python keywords such as `class` are fine.
+    """
+    if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
+        better = re.sub(r"\W+", "_", str(name)).strip("_")
+        better = better if better.isidentifier() else f"agent_{better}" if better else "my_agent"
+        message = f"{name!r} cannot be an agent's name: it has to be one word of letters, digits and underscores."
+        raise DeclarationError(message, agent=str(name), hint=f"Try {better!r}.")
+    if name in RESERVED:
+        message = f"{name!r} cannot be an agent's name: prompts read it as a word of the template language."
+        raise DeclarationError(message, agent=name, hint=f"Try '{name}_agent'.")
+
+
+def _names(after: str | Iterable[str]) -> tuple[str, ...]:
+    """Read `a,b` or a sequence of names; each name once, in order."""
+    parts = after.split(",") if isinstance(after, str) else after
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _check_options(agent: Agent) -> None:
+    """Raise `DeclarationError` for the first option that cannot work."""
+    if agent.max_tokens is not None and agent.max_tokens < 1:
+        raise _bad(agent, "max_tokens", agent.max_tokens, "Give at least 1.")
+    if agent.timeout_s is not None and not agent.timeout_s > 0:
+        raise _bad(agent, "timeout_s", agent.timeout_s, "Give seconds above 0.")
+    if agent.effort is not None and agent.effort not in EFFORTS:
+        raise _bad(agent, "effort", agent.effort, f"One of {', '.join(EFFORTS)}." + did_you_mean(agent.effort, EFFORTS))
+    if agent.role is not None and agent.role not in ROLES:
+        raise _bad(agent, "role", agent.role, f"One of {', '.join(ROLES)}." + did_you_mean(agent.role, ROLES))
+    if agent.role is not None and agent.system is not None:
+        raise _bad(agent, "role", agent.role, "Give a system prompt or a role, not both.")
+
+
+def _bad(agent: Agent, option: str, value: object, hint: str) -> DeclarationError:
+    return DeclarationError(f"{option}={value!r} of agent {agent.name!r} cannot work.", agent=agent.name, hint=hint)

@@ -1,0 +1,139 @@
+"""The shape of a plan as numbers: who waits for whom, in which order, how deep.
+
+Agents are numbered in declared order. Nothing here recurses, so a chain of 10,000 is as good as a layer of 10,000.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """A directed graph without cycles.
+
+    Attributes:
+        parents: Per agent, the agents it waits for.
+        children: Per agent, the agents that wait for it.
+        order: All agents, parents before children, ties in declared order.
+        layer: Per agent, the number of edges on the longest way to it from an agent without parents.
+    """
+
+    parents: tuple[tuple[int, ...], ...]
+    children: tuple[tuple[int, ...], ...]
+    order: tuple[int, ...]
+    layer: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return max(self.layer, default=-1) + 1
+
+    def layers(self) -> tuple[tuple[int, ...], ...]:
+        """Group the agents by layer, each in declared order."""
+        rows: list[list[int]] = [[] for _ in range(self.depth)]
+        for agent, layer in enumerate(self.layer):
+            rows[layer].append(agent)
+        return tuple(tuple(row) for row in rows)
+
+    def ancestors(self, agents: Iterable[int]) -> set[int]:
+        """Return every agent that one of these waits for, directly or not."""
+        return _reach(agents, self.parents)
+
+    def descendants(self, agents: Iterable[int]) -> set[int]:
+        """Return every agent that waits for one of these, directly or not."""
+        return _reach(agents, self.children)
+
+    def remaining(self, work: Sequence[float]) -> list[float]:
+        """Return per agent the longest path of work from its own start to the end of the plan, itself included.
+
+        Args:
+            work: Work per agent, in any unit.
+        """
+        rest = [0.0] * len(self.parents)
+        for agent in reversed(self.order):
+            rest[agent] = work[agent] + max((rest[child] for child in self.children[agent]), default=0.0)
+        return rest
+
+    def longest_path(self, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
+        """Return the agents on the path with the most work, first to last, and its length."""
+        if not self.parents:
+            return (), 0.0
+        rest = self.remaining(work)
+        agent = max(range(len(rest)), key=lambda one: (rest[one], -one))
+        length, path = rest[agent], [agent]
+        while self.children[agent]:
+            agent = max(self.children[agent], key=lambda one: (rest[one], -one))
+            path.append(agent)
+        return tuple(path), length
+
+
+def build_dag(parents: Sequence[Sequence[int]]) -> Dag | None:
+    """Order the agents; `None` where they wait for each other.
+
+    Args:
+        parents: Per agent, the numbers of the agents it waits for, each once.
+    """
+    count = len(parents)
+    children: list[list[int]] = [[] for _ in range(count)]
+    for agent, before in enumerate(parents):
+        for parent in before:
+            children[parent].append(agent)
+    waiting = [len(before) for before in parents]
+    layer = [0] * count
+    order = [agent for agent in range(count) if not waiting[agent]]
+    for agent in order:
+        below = layer[agent] + 1
+        for child in children[agent]:
+            layer[child] = max(layer[child], below)
+            waiting[child] -= 1
+            if not waiting[child]:
+                order.append(child)
+    if len(order) < count:
+        return None
+    return Dag(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order), tuple(layer))
+
+
+def find_cycle(parents: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return one cycle in the direction of the work, its first agent repeated at the end.
+
+    Args:
+        parents: A graph that has a cycle.
+    """
+    waiting = [len(before) for before in parents]
+    children: list[list[int]] = [[] for _ in parents]
+    for agent, before in enumerate(parents):
+        for parent in before:
+            children[parent].append(agent)
+    free = [agent for agent, count in enumerate(waiting) if not count]
+    for agent in free:
+        for child in children[agent]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                free.append(child)
+    agent = next(agent for agent, count in enumerate(waiting) if count)
+    seen: dict[int, int] = {}
+    walk: list[int] = []
+    while agent not in seen:
+        seen[agent] = len(walk)
+        walk.append(agent)
+        agent = next(parent for parent in parents[agent] if waiting[parent])
+    loop = walk[seen[agent] :][::-1]
+    first = loop.index(min(loop))
+    loop = loop[first:] + loop[:first]
+    return (*loop, loop[0])
+
+
+def _reach(agents: Iterable[int], step: Sequence[Sequence[int]]) -> set[int]:
+    found: set[int] = set()
+    todo = list(agents)
+    while todo:
+        for near in step[todo.pop()]:
+            if near not in found:
+                found.add(near)
+                todo.append(near)
+    return found

@@ -1,0 +1,291 @@
+"""A plan: agents, the edges between them, and the values their prompts take. Frozen and validated."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from agent_magic.declare.dag import Dag, build_dag, find_cycle
+from agent_magic.errors import Cycle, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from agent_magic.declare.agent import Agent
+
+OnCycle = Literal["error", "sequential"]
+OnMissing = Literal["error", "drop"]
+
+
+class PlanWarning(UserWarning):
+    """A plan was mended on request: an edge was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One agent waits for another.
+
+    Attributes:
+        parent: The agent that is waited for.
+        child: The agent that waits.
+        kind: `prompt` where the parent's text goes into the child's prompt, `after` where only the order counts.
+    """
+
+    parent: str
+    child: str
+    kind: Literal["prompt", "after"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The frozen, validated graph of agents. Making one sends nothing and costs nothing.
+
+    Args:
+        agents: The agents in declared order.
+        values: A value for each `{{ name }}` that is not an agent. Only the names in use are kept.
+        name: The title of the graph.
+        description: What the plan is for.
+        on_cycle: `error`, or `sequential`: agents run one after another in declared order, and edges that point
+            backwards are dropped with a warning each.
+        on_missing: `error`, or `drop`: edges to agents that do not exist, or to the agent itself, are dropped with a
+            warning each, and their `{{ name }}` becomes empty.
+
+    Raises:
+        DuplicateAgent: Two agents have one name.
+        UnknownAgent: `after` names an agent that is not in the plan.
+        UndefinedVariable: A prompt names something that is neither an agent nor a value.
+        Cycle: Agents wait for each other.
+    """
+
+    agents: tuple[Agent, ...]
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    name: str = field(default="agents", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    on_cycle: OnCycle = field(default="error", kw_only=True)
+    on_missing: OnMissing = field(default="error", kw_only=True)
+    index: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    dag: Dag = field(init=False, repr=False, compare=False)
+    inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
+    dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        put = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
+        put("agents", tuple(self.agents))
+        _check_words(self)
+        index: dict[str, int] = {}
+        for number, agent in enumerate(self.agents):
+            if index.setdefault(agent.name, number) != number:
+                raise DuplicateAgent(agent.name)
+        put("index", MappingProxyType(index))
+        links = _Links(self.agents, index, dict(self.values or {}), drop=self.on_missing == "drop")
+        put("values", MappingProxyType(links.used))
+        dag = build_dag(links.parents)
+        if dag is None:
+            dag = self._without_cycle(links)
+        put("dag", dag)
+        put("inputs", tuple(links.inputs))
+        put("dropped", frozenset(links.dropped))
+
+    def _without_cycle(self, links: _Links) -> Dag:
+        if self.on_cycle == "error":
+            raise Cycle([self.agents[one].name for one in find_cycle(links.parents)])
+        return links.in_declared_order()
+
+    def __len__(self) -> int:
+        return len(self.agents)
+
+    def __getitem__(self, name: str) -> Agent:
+        return self.agents[self.number(name)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The agents' names in declared order."""
+        return tuple(self.index)
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return self.dag.depth
+
+    @property
+    def layers(self) -> tuple[tuple[str, ...], ...]:
+        """The agents grouped by depth. A picture and a word, never a barrier."""
+        return tuple(self._names(row) for row in self.dag.layers())
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every edge, ordered by child."""
+        return tuple(
+            Edge(self.agents[parent].name, agent.name, "prompt" if self.agents[parent].name in used else "after")
+            for agent, used, before in zip(self.agents, map(set, self.inputs), self.dag.parents, strict=True)
+            for parent in before
+        )
+
+    def number(self, name: str) -> int:
+        """Return the agent's number in declared order.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+        """
+        try:
+            return self.index[name]
+        except KeyError:
+            raise UnknownAgent(name, known=self.index) from None
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """Return the agents that `name` waits for."""
+        return self._names(self.dag.parents[self.number(name)])
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """Return the agents that wait for `name`."""
+        return self._names(self.dag.children[self.number(name)])
+
+    def ancestors(self, name: str) -> tuple[str, ...]:
+        """Return every agent that `name` waits for, directly or not, in declared order."""
+        return self._names(sorted(self.dag.ancestors([self.number(name)])))
+
+    def descendants(self, name: str) -> tuple[str, ...]:
+        """Return every agent that waits for `name`, directly or not, in declared order."""
+        return self._names(sorted(self.dag.descendants([self.number(name)])))
+
+    def critical_path(self, work_s: Mapping[str, float] | None = None) -> tuple[tuple[str, ...], float]:
+        """Find the longest chain of work.
+
+        Args:
+            work_s: Seconds of own work per agent, waiting left out. `None` counts each agent as 1.
+
+        Returns:
+            The agents on it, first to last, and its length: in seconds, or in agents without `work_s`.
+
+        Raises:
+            PlanError: `work_s` leaves an agent out.
+        """
+        if work_s is not None and (left_out := [name for name in self.names if name not in work_s]):
+            raise PlanError(f"work_s has no seconds for {left_out[0]!r}. Give every agent a number.")
+        work = [1.0] * len(self) if work_s is None else [work_s[name] for name in self.names]
+        path, length = self.dag.longest_path(work)
+        return self._names(path), length
+
+    def select(self, names: Iterable[str]) -> Plan:
+        """Return the plan of these agents and all their ancestors."""
+        wanted = [self.number(name) for name in names]
+        keep = self.dag.ancestors(wanted) | set(wanted)
+        return type(self)(
+            tuple(agent for number, agent in enumerate(self.agents) if number in keep),
+            self.values,
+            name=self.name,
+            description=self.description,
+            on_cycle=self.on_cycle,
+            on_missing=self.on_missing,
+        )
+
+    def prompt(self, name: str, answers: Mapping[str, str]) -> str:
+        """Write the prompt that goes out.
+
+        Args:
+            name: The agent.
+            answers: The text of each parent whose answer the prompt uses.
+        """
+        return self.prompt_of(self.number(name), answers)
+
+    def prompt_of(self, number: int, answers: Mapping[str, str]) -> str:
+        """Write the prompt of the agent with this number; see `prompt`."""
+        template = self.agents[number].template
+        if not template.names:
+            return template.render({})
+        own, empty = self.inputs[number], ""
+        chosen = {name: answers[name] if name in own else self.values.get(name, empty) for name in template.names}
+        return template.render(chosen)
+
+    def check_prompts(self) -> None:
+        """Fill every prompt in with a stand-in for each answer, so that what cannot work fails before any spend.
+
+        Raises:
+            DeclarationError: A prompt's expressions fail.
+        """
+        for number, agent in enumerate(self.agents):
+            if not agent.template.simple:
+                self.prompt_of(number, dict.fromkeys(self.inputs[number], "(answer)"))
+
+    def _names(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self.agents[number].name for number in numbers)
+
+
+class _Links:
+    """Reads who waits for whom out of the agents.
+
+    Attributes:
+        parents: Per agent, the numbers of its parents: first those in its prompt, then those it comes after.
+        inputs: Per agent, the names of the parents whose text its prompt takes.
+        used: The values that prompts use.
+        dropped: Edges left out on request, as (agent, missing parent).
+    """
+
+    def __init__(
+        self, agents: Sequence[Agent], index: Mapping[str, int], values: Mapping[str, Any], *, drop: bool
+    ) -> None:
+        self.agents, self.index, self.values, self.drop = agents, index, values, drop
+        self.parents: list[list[int]] = []
+        self.inputs: list[tuple[str, ...]] = []
+        self.used: dict[str, Any] = {}
+        self.dropped: list[tuple[str, str]] = []
+        for agent in agents:
+            inputs = tuple(name for name in agent.uses if self._is_input(agent, name))
+            order = [name for name in agent.after if self._is_parent(agent, name)]
+            self.inputs.append(inputs)
+            self.parents.append([index[name] for name in dict.fromkeys((*inputs, *order))])
+
+    def _is_input(self, agent: Agent, name: str) -> bool:
+        """Tell whether a name in the prompt is a parent; keep its value, or raise, if not."""
+        if name in self.index and (name != agent.name or name not in self.values):
+            return not self._drops_itself(agent, name)
+        if name in self.values:
+            self.used[name] = self.values[name]
+        elif self.drop:
+            self._drop(agent.name, name)
+        else:
+            raise UndefinedVariable(name, agent=agent.name, known=[*self.index, *self.values])
+        return False
+
+    def _is_parent(self, agent: Agent, name: str) -> bool:
+        if name in self.index:
+            return not self._drops_itself(agent, name)
+        if not self.drop:
+            raise UnknownAgent(name, known=self.index, wanted_by=agent.name)
+        self._drop(agent.name, name)
+        return False
+
+    def _drops_itself(self, agent: Agent, name: str) -> bool:
+        if name != agent.name or not self.drop:
+            return False
+        self._drop(agent.name, name)
+        return True
+
+    def _drop(self, agent: str, missing: str) -> None:
+        self.dropped.append((agent, missing))
+        warnings.warn(f"Edge dropped: {agent!r} no longer waits for {missing!r}.", PlanWarning, stacklevel=6)
+
+    def in_declared_order(self) -> Dag:
+        """Keep the edges that point forward, drop the others with a warning each, and chain all agents."""
+        for number, agent in enumerate(self.agents):
+            for parent in self.parents[number]:
+                if parent >= number:
+                    self._drop(agent.name, self.agents[parent].name)
+            earlier = [parent for parent in self.parents[number] if parent < number]
+            names = {self.agents[parent].name for parent in earlier}
+            self.inputs[number] = tuple(name for name in self.inputs[number] if name in names)
+            self.parents[number] = earlier if not number or number - 1 in earlier else [*earlier, number - 1]
+        dag = build_dag(self.parents)
+        if dag is None:  # pragma: no cover - every edge points forward
+            raise PlanError("The agents cannot be put in order.")
+        return dag
+
+
+def _check_words(plan: Plan) -> None:
+    """Raise `PlanError` for an option that is not one of its words."""
+    for option, words in (("on_cycle", ("error", "sequential")), ("on_missing", ("error", "drop"))):
+        word = getattr(plan, option)
+        if word not in words:
+            raise PlanError(f"{option}={word!r} is not one of {', '.join(words)}.{did_you_mean(str(word), words)}")

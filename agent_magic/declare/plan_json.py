@@ -1,0 +1,120 @@
+"""A plan as JSON, and back.
+
+```
+{"description": "...", "name": "...", "depth": 3,
+ "agents": [{"name": "a", "prompt": "..."}, {"name": "b", "prompt": "use {{ a }}", "depends_on": ["a"]}],
+ "values": {"topic": "..."}}
+```
+
+`depends_on` takes names or places in the list. Parents a prompt names need not be in it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.template import as_text
+from agent_magic.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.declare.plan import Plan
+
+P = TypeVar("P", bound="Plan")
+OPTIONS = ("model", "max_tokens", "system", "role", "effort", "timeout_s")
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """Write a plan as plain data. Values that JSON cannot hold are written as the text a prompt would show."""
+    return {
+        "name": plan.name,
+        "description": plan.description,
+        "depth": plan.depth,
+        "on_cycle": plan.on_cycle,
+        "on_missing": plan.on_missing,
+        "agents": [_agent_to_dict(plan, agent) for agent in plan.agents],
+        "values": {name: _plain(value) for name, value in plan.values.items()},
+    }
+
+
+def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
+    """Read a plan; `kind` is the class to make.
+
+    Raises:
+        PlanError: The data is not a plan; the message names the place.
+    """
+    rows = data.get("agents")
+    if not isinstance(rows, list) or not rows:
+        raise PlanError("A plan needs a list 'agents' with at least one agent in it.")
+    rows = cast("list[Any]", rows)
+    names = [_name(row, place) for place, row in enumerate(rows)]
+    return kind(
+        tuple(_agent_from_dict(row, place, names) for place, row in enumerate(rows)),
+        data.get("values") or {},
+        name=data.get("name") or "agents",
+        description=data.get("description") or "",
+        on_cycle=data.get("on_cycle") or "error",
+        on_missing=data.get("on_missing") or "error",
+    )
+
+
+def plan_from_json(text: str, kind: type[P]) -> P:
+    """Read a plan from JSON text; see `plan_from_dict`."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise PlanError(f"This is not JSON: {error}.") from None
+    if not isinstance(data, dict):
+        raise PlanError("A plan is a JSON object with 'agents' in it.")
+    return plan_from_dict(cast("dict[str, Any]", data), kind)
+
+
+def _agent_to_dict(plan: Plan, agent: Agent) -> dict[str, Any]:
+    options = {key: getattr(agent, key) for key in OPTIONS if getattr(agent, key) is not None}
+    after = {"after": list(agent.after)} if agent.after else {}
+    return {
+        "name": agent.name,
+        "prompt": agent.prompt,
+        **options,
+        **after,
+        "depends_on": list(plan.parents(agent.name)),
+    }
+
+
+def _name(row: Any, place: int) -> str:
+    if not isinstance(row, dict):
+        raise PlanError(f"agents[{place}] is {row!r}; it has to be an object with 'name' and 'prompt'.")
+    return str(cast("dict[str, Any]", row).get("name") or f"agent_{place}")
+
+
+def _agent_from_dict(row: dict[str, Any], place: int, names: list[str]) -> Agent:
+    prompt = row.get("prompt", row.get("task"))
+    if not isinstance(prompt, str):
+        raise PlanError(f"agents[{place}] ({names[place]!r}) has no 'prompt'.")
+    options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
+    agent = Agent(names[place], prompt, **options)
+    after = row.get("after")
+    if after is None:
+        parents = [_parent(one, place, names) for one in row.get("depends_on") or ()]
+        after = [parent for parent in parents if parent not in agent.uses]
+    return Agent(names[place], prompt, after=tuple(after), **options)
+
+
+def _parent(reference: object, place: int, names: list[str]) -> str:
+    """Read one entry of `depends_on`: a name, or a place in the list."""
+    if isinstance(reference, bool) or not isinstance(reference, int):
+        return str(reference)
+    if not 0 <= reference < len(names):
+        raise PlanError(f"agents[{place}] depends on {reference!r}; places go from 0 to {len(names) - 1}.")
+    return names[reference]
+
+
+def _plain(value: object) -> Any:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return as_text(value)
+    return value

@@ -1,0 +1,171 @@
+"""Prompt templates: which names a prompt uses, and the text it becomes.
+
+Most prompts are plain text with a few `{{ name }}`. Those are read and rendered here by one regular expression, at a
+hundredth of the cost of a template engine. Everything else goes to Jinja2's immutable sandbox with strict undefined
+names. Both ways give the same text.
+
+What a model answered is inserted as a value: it is never read as a template again.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jinja2 import Environment
+
+_SIMPLE = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}")
+"""`{{ name }}` and nothing else between the braces."""
+_WORDS = frozenset({"true", "false", "none", "True", "False", "None", "loop", "self"})
+_TAGS = (
+    "if|elif|else|endif|for|endfor|set|endset|raw|endraw|with|endwith|macro|endmacro|call|endcall|filter|endfilter|"
+    "block|endblock|autoescape|endautoescape|include|import|from|extends|do|break|continue"
+)
+_LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
+"""A `{%` that begins no tag, as in the C format string `{%d}`."""
+_RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
+_NO_COMMENT = ("\x00{#", "#}\x00")
+"""Jinja2 insists on comment marks. With these no prompt has comments, so `${#list[@]}` stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A prompt's text with the names it uses.
+
+    Attributes:
+        text: As the user wrote it.
+        names: The names it reads, in order of first appearance.
+        simple: Whether it holds nothing but `{{ name }}`.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    simple: bool
+
+    @classmethod
+    def parse(cls, text: str, *, agent: str) -> Template:
+        """Read a prompt.
+
+        Raises:
+            DeclarationError: It is not a template; the message names the line.
+        """
+        if "{{" not in text and "{%" not in text:
+            return cls(text, (), simple=True)
+        rest = _SIMPLE.sub("", text)
+        names = tuple(dict.fromkeys(_SIMPLE.findall(text)))
+        if "{{" not in rest and "{%" not in rest and not _WORDS.intersection(names):
+            return cls(text, names, simple=True)
+        return cls(text, _jinja_names(text, agent), simple=False)
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Fill the template in.
+
+        Args:
+            values: A value for each of `names`.
+
+        Returns:
+            The text to send. Lone surrogates, which no request can carry, have become `U+FFFD`.
+
+        Raises:
+            DeclarationError: A template expression failed.
+            KeyError: A simple template's name has no value.
+        """
+        if not self.names and self.simple:
+            return sendable(self.text)
+        if self.simple:
+            return sendable(_SIMPLE.sub(lambda match: as_text(values[match[1]]), self.text))
+        return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
+
+
+def as_text(value: object) -> str:
+    """Write a value the way a prompt should show it: frames as CSV with all their rows, the rest as `str`."""
+    if isinstance(value, str):
+        return value
+    to_csv = getattr(value, "to_csv", None)
+    if to_csv is not None and type(value).__module__.partition(".")[0] in {"pandas", "polars"}:
+        return str(to_csv())
+    return str(value)
+
+
+def sendable(text: str) -> str:
+    """Replace lone surrogates, joining the halves that belong together."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@functools.lru_cache(maxsize=1)
+def _environment() -> Environment:
+    """Build the sandbox, on first need: importing Jinja2 takes longer than all the rest of a load."""
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    sandbox = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+        comment_start_string=_NO_COMMENT[0],
+        comment_end_string=_NO_COMMENT[1],
+        finalize=as_text,
+    )
+    sandbox.globals = {"range": sandbox.globals["range"], "dict": dict}
+    return sandbox
+
+
+def _literal_tags(text: str) -> str:
+    """Turn each `{%` that begins no tag into an expression for itself, outside raw blocks."""
+    if "{%" not in text:
+        return text
+    parts = _RAW.split(text)
+    return "".join(part if index % 2 else _LONE_TAG.sub("{{ '{%' }}", part) for index, part in enumerate(parts))
+
+
+def _jinja_names(text: str, agent: str) -> tuple[str, ...]:
+    """Let Jinja2 read the prompt and say which names it needs."""
+    from jinja2 import TemplateSyntaxError, meta, nodes
+
+    environment = _environment()
+    try:
+        tree = environment.parse(_literal_tags(text))
+        for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
+            raise TemplateSyntaxError("a prompt stands alone and cannot load other templates", node.lineno)
+        found = meta.find_undeclared_variables(tree) - set(environment.globals)
+        environment.from_string(_literal_tags(text))
+    except TemplateSyntaxError as error:
+        lines = text.splitlines() or [""]
+        line = lines[min(error.lineno, len(lines)) - 1].strip()
+        why = (error.message or "a syntax error").rstrip(".")
+        message = f"The prompt of {agent!r} cannot be read in line {error.lineno}, {line[:60]!r}: {why}."
+        hint = "To send braces as they are, put {% raw %} before and {% endraw %} behind them."
+        raise DeclarationError(message, agent=agent, hint=hint) from None
+    return tuple(sorted(found, key=lambda name: _first_use(text, name)))
+
+
+def _first_use(text: str, name: str) -> int:
+    match = re.search(rf"\b{re.escape(name)}\b", text)
+    return match.start() if match else len(text)
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(text: str) -> Any:
+    return _environment().from_string(_literal_tags(text))
+
+
+def _render_jinja(text: str, values: dict[str, Any]) -> str:
+    """Fill a prompt in. Its expressions are the user's, so they can fail in any of Python's ordinary ways."""
+    from jinja2 import TemplateError
+
+    try:
+        return str(_compiled(text).render(values))
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"A prompt could not be filled in: {error or type(error).__name__}."
+        raise DeclarationError(message, hint="Look at the expressions between its braces.") from None

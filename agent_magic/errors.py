@@ -1,0 +1,236 @@
+"""Every error this package raises, on one page.
+
+```
+AgentMagicError
+├─ DeclarationError       a declaration cannot be read                 .agent .hint
+├─ PlanError              the plan is wrong; nothing was spent
+│  ├─ DuplicateAgent      two agents of one name                       .agent
+│  ├─ UnknownAgent        a parent that nobody declared                .agent .known
+│  ├─ Cycle               agents that wait for each other              .cycle
+│  └─ UndefinedVariable   a template name that has no value            .variable .agent
+├─ NotConnected           no key, no stand-in, no recording chosen
+├─ CannotNest             a blocking call where the loop cannot nest
+├─ CallError              one attempt failed                           .partial
+│  ├─ RateLimited         429                                          .retry_after_s .limit
+│  ├─ Overloaded          5xx, 529: the service, not us                .status .retry_after_s
+│  ├─ Rejected            4xx: sending it again cannot help            .status
+│  ├─ Refused             the model declined                           .category
+│  ├─ Capped              the answer was cut at `max_tokens`
+│  ├─ Truncated           the stream ended without a `stop_reason`
+│  ├─ Unreadable          a reply that is not the API's
+│  ├─ Unreachable         no connection, or it broke
+│  └─ Late                the deadline passed                          .deadline_s
+└─ RunFailed              raised only by `run.raise_for_failures()`    .failures
+```
+
+A message says what happened, shows the offending value with `!r`, and says what to do next. The same facts are
+attributes. Prompts and keys never enter a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "AgentMagicError",
+    "CallError",
+    "CannotNest",
+    "Capped",
+    "Cycle",
+    "DeclarationError",
+    "DuplicateAgent",
+    "Late",
+    "NotConnected",
+    "Overloaded",
+    "PlanError",
+    "RateLimited",
+    "Refused",
+    "Rejected",
+    "RunFailed",
+    "Truncated",
+    "UndefinedVariable",
+    "UnknownAgent",
+    "Unreachable",
+    "Unreadable",
+]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def shorten_path(names: Sequence[str], most: int = 10) -> str:
+    """Write a path as `a -> b -> c`, its middle left out where it has more than `most` steps."""
+    if len(names) > most:
+        names = [*names[: most - 2], f"({len(names) - most + 1} more)", *names[-1:]]
+    return " -> ".join(names)
+
+
+class AgentMagicError(Exception):
+    """The root of the tree: catch this to catch all of them."""
+
+
+class DeclarationError(AgentMagicError):
+    """A declaration cannot be read."""
+
+    def __init__(self, message: str, *, agent: str | None = None, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}".strip())
+        self.agent = agent
+        self.hint = hint
+
+
+class PlanError(AgentMagicError):
+    """The plan is wrong. Nothing was spent."""
+
+
+class DuplicateAgent(PlanError):
+    """Two agents of one plan have the same name."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"Two agents are named {agent!r}. Names are keys: rename one of them.")
+        self.agent = agent
+
+
+class UnknownAgent(PlanError):
+    """An agent is named that nobody declared."""
+
+    def __init__(self, agent: str, *, known: Iterable[str], wanted_by: str | None = None) -> None:
+        self.agent = agent
+        self.known = tuple(known)
+        self.wanted_by = wanted_by
+        who = f"Agent {wanted_by!r} waits for {agent!r}, which" if wanted_by else f"Agent {agent!r}"
+        hint = did_you_mean(agent, self.known) or " Declare it, or take the name out."
+        super().__init__(f"{who} is not declared.{hint}")
+
+
+class Cycle(PlanError):
+    """Agents wait for each other, so none of them can start."""
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        self.cycle = tuple(cycle)
+        super().__init__(
+            f"These agents wait for each other: {shorten_path(self.cycle)}. Take one of these edges out, "
+            "or run in declared order with on_cycle='sequential'."
+        )
+
+
+class UndefinedVariable(PlanError):
+    """A prompt names something that is neither an agent nor a value."""
+
+    def __init__(self, variable: str, *, agent: str, known: Iterable[str] = ()) -> None:
+        self.variable = variable
+        self.agent = agent
+        hint = did_you_mean(variable, known) or " Define it in a cell, or declare an agent of that name."
+        super().__init__(f"Agent {agent!r} uses {{{{ {variable} }}}}, which is not defined.{hint}")
+
+
+class NotConnected(AgentMagicError):
+    """There is no key, and neither the stand-in nor a recording was chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No API key found, so nothing was sent. Choose one:\n"
+            "  with a key   set ANTHROPIC_API_KEY before the kernel starts (or: import os, getpass; "
+            "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
+            "  offline      %agents connect simulator     # made-up answers, labelled as simulated\n"
+            "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network"
+        )
+
+
+class CannotNest(AgentMagicError):
+    """A blocking call was made where the running loop cannot be entered again."""
+
+
+class CallError(AgentMagicError):
+    """One attempt failed.
+
+    Attributes:
+        partial: The text that had arrived, or an empty string.
+    """
+
+    def __init__(self, message: str, *, partial: str = "") -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
+class RateLimited(CallError):
+    """429: a limit of this key was reached."""
+
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, limit: str | None = None, final: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.limit = limit
+        self.final = final
+
+
+class Overloaded(CallError):
+    """5xx or 529: the service failed or is full. It says nothing about our own limits."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after_s: float | None = None, partial: str = ""
+    ) -> None:
+        super().__init__(message, partial=partial)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class Rejected(CallError):
+    """4xx: the request is wrong, and sending it again cannot help."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Refused(CallError):
+    """The model declined to answer."""
+
+    def __init__(self, message: str, *, category: str | None = None, partial: str = "") -> None:
+        super().__init__(message, partial=partial)
+        self.category = category
+
+
+class Capped(CallError):
+    """The answer was cut at `max_tokens`, and the policy does not pass such answers on."""
+
+
+class Truncated(CallError):
+    """The stream ended without a `stop_reason`: a cut answer, never a success."""
+
+
+class Unreadable(CallError):
+    """A reply came that is not the API's: a web page, broken JSON, wrong bytes."""
+
+
+class Unreachable(CallError):
+    """No connection, or it broke."""
+
+
+class Late(CallError):
+    """The agent's deadline passed."""
+
+    def __init__(self, deadline_s: float, *, partial: str = "") -> None:
+        super().__init__(
+            f"No complete answer within {deadline_s:g} s. Give it longer with --timeout, or ask for less.",
+            partial=partial,
+        )
+        self.deadline_s = deadline_s
+
+
+class RunFailed(AgentMagicError):
+    """Some agents of a run did not succeed. Raised only when asked for."""
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        self.failures = dict(failures)
+        lines = [f"  {name}: {why}" for name, why in list(self.failures.items())[:10]]
+        more = len(self.failures) - len(lines)
+        tail = [f"  and {more} more"] if more > 0 else []
+        super().__init__("\n".join([f"{len(self.failures)} agents did not succeed:", *lines, *tail]))

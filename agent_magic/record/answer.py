@@ -1,0 +1,80 @@
+"""What came back from one request, and what it used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Source = Literal["live", "ledger", "replay", "simulated"]
+"""Where a result came from: bought now, bought earlier, a cassette, or the stand-in API."""
+
+Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "cancelled", "capped"]
+"""The state of an agent. `skipped`: an ancestor did not succeed. `capped`: an iteration cap cut it, text kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the API bills them. `None` is unknown, never 0.
+
+    Attributes:
+        input_tokens: Input that neither came from the cache nor went into it.
+        cache_read_tokens: Input read from the prompt cache.
+        cache_write_tokens: Input written to the prompt cache, for 5 minutes and for 1 hour together.
+        output_tokens: Output, thinking included.
+        cache_write_1h_tokens: The part of `cache_write_tokens` that was written for 1 hour.
+        estimated: Whether the output was counted by us from the text that had arrived, because the stream was cut.
+    """
+
+    input_tokens: int | None = None
+    cache_read_tokens: int | None = field(default=None, kw_only=True)
+    cache_write_tokens: int | None = field(default=None, kw_only=True)
+    output_tokens: int | None = field(default=None, kw_only=True)
+    cache_write_1h_tokens: int = field(default=0, kw_only=True)
+    estimated: bool = field(default=False, kw_only=True)
+
+    @property
+    def total_input_tokens(self) -> int | None:
+        """All input: uncached, read and written. `None` where nothing is known."""
+        if self.input_tokens is None:
+            return None
+        return self.input_tokens + (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
+
+
+NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0)
+"""The usage of a request that the API turned away: it bills nothing for those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete reply: it has a `stop_reason`.
+
+    Attributes:
+        text: The text blocks, joined.
+        stop_reason: As the API names it, such as `end_turn` or `max_tokens`.
+        usage: Tokens.
+        model: The model that answered, as the reply names it.
+        source: Where it came from.
+        request_id: The server's id of the request.
+        refusal: The category of a refusal, `None` otherwise.
+    """
+
+    text: str
+    stop_reason: str
+    usage: Usage = field(kw_only=True)
+    model: str = field(kw_only=True)
+    source: Source = field(default="live", kw_only=True)
+    request_id: str | None = field(default=None, kw_only=True)
+    refusal: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an attempt cost.
+
+    Attributes:
+        cost_usd: Dollars; `None` where the price is unknown.
+        basis: Where the price is from, such as `genai-prices 0.2.3` or `given`.
+    """
+
+    cost_usd: float | None
+    basis: str

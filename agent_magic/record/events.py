@@ -1,0 +1,114 @@
+"""Events: the one source of everything a run shows.
+
+Every time is in seconds since the run began, on a monotonic clock, in steps of 2**-20 s. Steps of a power of two make
+sums and differences of times exact, so the parts of a duration add up to it to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_magic.record.answer import Answer, Price, Source, Status, Usage
+
+TICKS_PER_S = 1 << 20
+
+
+def on_grid(seconds: float) -> float:
+    """Round a time to the grid of 2**-20 s."""
+    return round(seconds * TICKS_PER_S) / TICKS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReady:
+    """All parents of an agent have succeeded."""
+
+    at_s: float
+    agent: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """A request was sent.
+
+    Attributes:
+        number: 1 for the first attempt.
+        granted_s: When the agent was let go; from there to `at_s` its prompt was written.
+        held_by: What it waited for before, or an empty string: `slot`, `barrier`.
+    """
+
+    at_s: float
+    agent: int
+    number: int
+    granted_s: float
+    held_by: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """The first token of an attempt's answer arrived."""
+
+    at_s: float
+    agent: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt is over: answered, failed or cancelled.
+
+    Attributes:
+        answer: The complete reply, or `None`.
+        error: What went wrong, in one line; `None` for an answer.
+        kind: The class of the error, such as `RateLimited`, or `cancelled`; `None` for an answer.
+        partial: The text that had arrived where there is no complete reply.
+        usage: Tokens of the attempt, answered or not.
+        price: What it cost.
+        source: Where it came from; `None` where nobody answered.
+        status_code: The HTTP status; `None` where there was none.
+    """
+
+    at_s: float
+    agent: int
+    number: int
+    answer: Answer | None
+    error: str | None
+    kind: str | None
+    partial: str
+    usage: Usage | None
+    price: Price
+    source: Source | None
+    status_code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffStarted:
+    """An attempt failed and will be repeated at `until_s`, not sooner."""
+
+    at_s: float
+    agent: int
+    until_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnded:
+    """An agent reached its last status."""
+
+    at_s: float
+    agent: int
+    status: Status
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """Nothing runs and nothing waits any more."""
+
+    at_s: float
+    cut: bool
+
+
+Event = AgentReady | AttemptStarted | FirstToken | AttemptEnded | BackoffStarted | AgentEnded | RunEnded

@@ -1,0 +1,130 @@
+"""What tokens cost. Prices are data with a date: `genai-prices`, and the user's own table before it.
+
+Source: list prices by `genai-prices`, bundled and offline; a cache write for one hour and long prompts are priced as it
+says. The price used is stored with each attempt, because it will change.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.record.answer import Price
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.answer import Usage
+
+UNKNOWN = Price(None, "unknown")
+MTOK = 1_000_000
+
+
+class PriceWarning(UserWarning):
+    """A model has no known price, so its costs are shown as unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrice:
+    """A price in USD per million tokens.
+
+    Args:
+        input: Uncached input.
+        output: Output.
+        cache_read: Input read from the cache; `None` is a tenth of `input`.
+        cache_write: Input written to the cache for 5 minutes; `None` is 1.25 times `input`.
+        cache_write_1h: Input written to the cache for an hour; `None` is twice `input`.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = field(default=None, kw_only=True)
+    cache_write: float | None = field(default=None, kw_only=True)
+    cache_write_1h: float | None = field(default=None, kw_only=True)
+
+    def cost_usd(self, usage: Usage) -> float:
+        """Return the dollars of these tokens."""
+        read = self.input * 0.1 if self.cache_read is None else self.cache_read
+        write = self.input * 1.25 if self.cache_write is None else self.cache_write
+        write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        long = usage.cache_write_1h_tokens
+        return (
+            (usage.input_tokens or 0) * self.input
+            + (usage.output_tokens or 0) * self.output
+            + (usage.cache_read_tokens or 0) * read
+            + ((usage.cache_write_tokens or 0) - long) * write
+            + long * write_1h
+        ) / MTOK
+
+
+Tariff = tuple[tuple[int, TokenPrice], ...]
+"""Prices by length of the prompt: each counts for prompts of more than so many tokens, the last that fits wins."""
+
+
+class Prices:
+    """Looks prices up.
+
+    Args:
+        own: Prices by model that count before the list.
+    """
+
+    def __init__(self, own: Mapping[str, TokenPrice] | None = None) -> None:
+        self._own = dict(own or {})
+        self._warned: set[str] = set()
+
+    def of(self, model: str, usage: Usage | None) -> Price:
+        """Price the tokens of one attempt. Warns once per model without a price.
+
+        Returns:
+            Dollars and where the price is from. Dollars are `None` where tokens or price are unknown.
+        """
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+            return UNKNOWN
+        if model in self._own:
+            return Price(self._own[model].cost_usd(usage), "given")
+        tariff = _tariff(model)
+        if tariff:
+            total = usage.total_input_tokens or 0
+            fitting = [price for above, price in tariff if total > above]
+            return Price(fitting[-1].cost_usd(usage), _basis())
+        if model not in self._warned:
+            self._warned.add(model)
+            message = f"No price is known for {model!r}: its costs are shown as unknown."
+            warnings.warn(message, PriceWarning, stacklevel=2)
+        return UNKNOWN
+
+
+@functools.lru_cache(maxsize=1)
+def _basis() -> str:
+    return f"genai-prices {version('genai-prices')}"
+
+
+@functools.lru_cache(maxsize=256)
+def _tariff(model: str) -> Tariff:
+    """Read a model's list prices once. Pricing through the library costs 90 microseconds a call, this way one."""
+    from genai_prices import Usage as Tokens
+    from genai_prices import calc_price
+
+    try:
+        listed = calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id="anthropic").model_price
+    except LookupError:
+        return ()
+    kinds = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
+    rates = [getattr(listed, kind, None) for kind in kinds]
+    starts = {tier.start for rate in rates for tier in getattr(rate, "tiers", ())}
+    return tuple((above, _price_above(rates, above)) for above in (-1, *sorted(starts)))
+
+
+def _price_above(rates: list[Any], above: int) -> TokenPrice:
+    """Return the prices of prompts longer than `above` tokens."""
+    found: list[float | None] = []
+    for rate in rates:
+        fitting = [tier.price for tier in getattr(rate, "tiers", ()) if tier.start <= above]
+        price = fitting[-1] if fitting else getattr(rate, "base", rate)
+        found.append(None if price is None else float(price))
+    return TokenPrice(
+        found[0] or 0.0, found[1] or 0.0, cache_read=found[2], cache_write=found[3], cache_write_1h=found[4]
+    )

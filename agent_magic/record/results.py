@@ -1,0 +1,326 @@
+"""A run's record: its events, and the results and attempts that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent_magic.errors import UnknownAgent
+from agent_magic.record.answer import Usage
+from agent_magic.record.events import (
+    AgentEnded,
+    AgentReady,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    Event,
+    FirstToken,
+    RunEnded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.answer import Answer, Price, Source, Status
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request made for an agent. Times in seconds since the run began; `None` is unknown.
+
+    Attributes:
+        agent: The agent's name.
+        number: 1 for the first.
+        granted_s: When the agent was let go.
+        started_s: When the request was sent.
+        ended_s: When its answer was complete, or it failed; `None` while it runs.
+        held_by: What the agent waited for before.
+        backoff_s: How long it waited before this attempt because an earlier one had failed.
+        partial: The text that had arrived where there is no complete answer.
+    """
+
+    agent: str
+    number: int
+    model: str
+    granted_s: float
+    started_s: float
+    held_by: str = field(kw_only=True)
+    backoff_s: float = field(default=0.0, kw_only=True)
+    first_token_s: float | None = field(default=None, kw_only=True)
+    ended_s: float | None = field(default=None, kw_only=True)
+    answer: Answer | None = field(default=None, kw_only=True)
+    error: str | None = field(default=None, kw_only=True)
+    kind: str | None = field(default=None, kw_only=True)
+    partial: str = field(default="", kw_only=True)
+    usage: Usage | None = field(default=None, kw_only=True)
+    price: Price | None = field(default=None, kw_only=True)
+    source: Source | None = field(default=None, kw_only=True)
+    status_code: int | None = field(default=None, kw_only=True)
+
+    @property
+    def status(self) -> str:
+        """`running`, `succeeded`, `failed` or `cancelled`."""
+        if self.ended_s is None:
+            return "running"
+        return "succeeded" if self.answer else "cancelled" if self.kind == "cancelled" else "failed"
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from the request to the first token."""
+        return None if self.first_token_s is None else self.first_token_s - self.started_s
+
+    @property
+    def api_s(self) -> float | None:
+        """Seconds from the request to the end of the reply."""
+        return None if self.ended_s is None else self.ended_s - self.started_s
+
+
+@dataclass(slots=True)
+class AgentResult:
+    """What became of one agent. `run["name"]` is one of these.
+
+    Attributes:
+        name: The agent.
+        layer: Its depth, from 0.
+        model: The model asked.
+        status: See `agent_magic.record.answer.Status`.
+        ready_s: When its parents were done; `None` where they never were.
+        finished_s: When it reached its last status; `None` before.
+        attempts: Its requests, in order.
+        error: Why it did not succeed, in one line.
+        waits_until_s: Until when it waits because an attempt failed; `None` where it does not.
+        waits_why: What failed.
+        last_backoff_s: Seconds it waited for an attempt that never came.
+        last_queued_s: Seconds it was queued for an attempt that never came.
+    """
+
+    name: str
+    layer: int
+    model: str
+    status: Status = field(default="pending", kw_only=True)
+    ready_s: float | None = field(default=None, kw_only=True)
+    finished_s: float | None = field(default=None, kw_only=True)
+    attempts: list[Attempt] = field(default_factory=list["Attempt"], kw_only=True)
+    error: str | None = field(default=None, kw_only=True)
+    waits_until_s: float | None = field(default=None, kw_only=True)
+    waits_why: str = field(default="", kw_only=True)
+    last_backoff_s: float = field(default=0.0, kw_only=True)
+    last_queued_s: float = field(default=0.0, kw_only=True)
+
+    @property
+    def answer(self) -> Answer | None:
+        """The complete reply, or `None`."""
+        return self.attempts[-1].answer if self.attempts else None
+
+    @property
+    def text(self) -> str:
+        """The answer, or the part of it that had arrived."""
+        if not self.attempts:
+            return ""
+        last = self.attempts[-1]
+        return last.answer.text if last.answer else last.partial
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped, as the API names it."""
+        return self.answer.stop_reason if self.answer else None
+
+    @property
+    def source(self) -> Source | None:
+        """Where the result came from; `None` where nobody answered."""
+        return next((one.source for one in reversed(self.attempts) if one.source), None)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all attempts whose usage is known. All `None` where none is."""
+        known = [one.usage for one in self.attempts if one.usage is not None]
+        return add_usage(known)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of all attempts whose price is known; `None` where an answer's price is not, or there is none."""
+        prices = [one.price.cost_usd for one in self.attempts if one.price and (one.answer or one.price.cost_usd)]
+        if not prices:
+            return None
+        return None if None in prices else sum(price for price in prices if price is not None)
+
+    @property
+    def started_s(self) -> float | None:
+        """When its first request was sent."""
+        return self.attempts[0].started_s if self.attempts else None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from request to first token, of the attempt that was answered."""
+        return self.attempts[-1].ttft_s if self.attempts and self.answer else None
+
+    @property
+    def api_s(self) -> float:
+        """Seconds its requests took."""
+        return sum(one.api_s or 0.0 for one in self.attempts)
+
+    @property
+    def backoff_s(self) -> float:
+        """Seconds it waited because attempts had failed."""
+        return self.last_backoff_s + sum(one.backoff_s for one in self.attempts)
+
+    @property
+    def total_s(self) -> float | None:
+        """Seconds from ready to finished."""
+        if self.ready_s is None or self.finished_s is None:
+            return None
+        return self.finished_s - self.ready_s
+
+    @property
+    def queued_s(self) -> float | None:
+        """Seconds it was ready and waited for a slot, a limit or a barrier."""
+        if self.ready_s is None or self.finished_s is None:
+            return None
+        free, waited = self.ready_s, self.last_queued_s
+        for one in self.attempts:
+            waited += one.granted_s - free - one.backoff_s
+            free = one.ended_s if one.ended_s is not None else one.granted_s
+        return waited if self.attempts else self.finished_s - self.ready_s
+
+    @property
+    def local_s(self) -> float | None:
+        """Seconds of our own: writing prompts, checking answers, passing them on."""
+        if self.total_s is None or self.queued_s is None:
+            return None
+        return self.total_s - self.queued_s - self.api_s - self.backoff_s
+
+    @property
+    def work_s(self) -> float:
+        """Seconds of its own work: `api_s + local_s`. 0 where it never ran."""
+        return self.api_s + (self.local_s or 0.0)
+
+
+class RunRecord:
+    """One execution of a plan, as its events tell it. Grows while the run goes on.
+
+    Attributes:
+        plan: What was run.
+        began_at: The moment the run began, in UTC.
+        events: Everything that happened, in order.
+        results: One `AgentResult` per agent, in plan order.
+    """
+
+    def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
+        self.plan = plan
+        self.began_at = began_at
+        self.origin = origin
+        self.events: list[Event] = []
+        self.results = [
+            AgentResult(agent.name, layer, model)
+            for agent, layer, model in zip(plan.agents, plan.dag.layer, models, strict=True)
+        ]
+        self.ended_s: float | None = None
+        self.cut = False
+
+    def __getitem__(self, name: str) -> AgentResult:
+        try:
+            return self.results[self.plan.index[name]]
+        except KeyError:
+            raise UnknownAgent(name, known=self.plan.index) from None
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All requests, in the order they were sent."""
+        found = [attempt for result in self.results for attempt in result.attempts]
+        return sorted(found, key=lambda one: one.started_s)
+
+    def add(self, event: Event) -> None:
+        """Take an event in."""
+        self.events.append(event)
+        _FOLD[type(event)](self, event)
+
+
+def add_usage(parts: Iterable[Usage]) -> Usage:
+    """Add token counts up. A count is `None` where no part knows it."""
+    parts = list(parts)
+
+    def total(values: list[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
+    return Usage(
+        total([one.input_tokens for one in parts]),
+        cache_read_tokens=total([one.cache_read_tokens for one in parts]),
+        cache_write_tokens=total([one.cache_write_tokens for one in parts]),
+        output_tokens=total([one.output_tokens for one in parts]),
+        cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in parts),
+        estimated=any(one.estimated for one in parts),
+    )
+
+
+def _ready(record: RunRecord, event: AgentReady) -> None:
+    result = record.results[event.agent]
+    result.ready_s = event.at_s
+    result.status = "queued"
+
+
+def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
+    result = record.results[event.agent]
+    backoff = 0.0
+    if result.waits_until_s is not None:
+        ended = result.attempts[-1].ended_s or 0.0
+        backoff = max(0.0, min(result.waits_until_s, event.granted_s) - ended)
+        result.waits_until_s, result.waits_why = None, ""
+    result.status = "running"
+    result.attempts.append(
+        Attempt(
+            result.name,
+            event.number,
+            event.model,
+            event.granted_s,
+            event.at_s,
+            held_by=event.held_by,
+            backoff_s=backoff,
+        )
+    )
+
+
+def _first_token(record: RunRecord, event: FirstToken) -> None:
+    record.results[event.agent].attempts[-1].first_token_s = event.at_s
+
+
+def _attempt_ended(record: RunRecord, event: AttemptEnded) -> None:
+    attempt = record.results[event.agent].attempts[-1]
+    attempt.ended_s = event.at_s
+    attempt.answer, attempt.partial = event.answer, event.partial
+    attempt.error, attempt.kind = event.error, event.kind
+    attempt.usage, attempt.price = event.usage, event.price
+    attempt.source, attempt.status_code = event.source, event.status_code
+
+
+def _backoff(record: RunRecord, event: BackoffStarted) -> None:
+    result = record.results[event.agent]
+    result.status = "queued"
+    result.waits_until_s, result.waits_why = event.until_s, event.why
+
+
+def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
+    result = record.results[event.agent]
+    if result.waits_until_s is not None:  # stopped before the attempt it waited for
+        ended = result.attempts[-1].ended_s or event.at_s
+        result.last_backoff_s = max(0.0, min(result.waits_until_s, event.at_s) - ended)
+        result.last_queued_s = event.at_s - ended - result.last_backoff_s
+        result.waits_until_s, result.waits_why = None, ""
+    result.status, result.error, result.finished_s = event.status, event.error, event.at_s
+
+
+def _run_ended(record: RunRecord, event: RunEnded) -> None:
+    record.ended_s, record.cut = event.at_s, event.cut
+
+
+_FOLD = {
+    AgentReady: _ready,
+    AttemptStarted: _attempt_started,
+    FirstToken: _first_token,
+    AttemptEnded: _attempt_ended,
+    BackoffStarted: _backoff,
+    AgentEnded: _agent_ended,
+    RunEnded: _run_ended,
+}

@@ -1,0 +1,1 @@
+"""Doing, on the event loop."""

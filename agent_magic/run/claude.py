@@ -1,0 +1,242 @@
+"""The Messages API through the `anthropic` SDK.
+
+Requests are raw event streams over the SDK's aiohttp transport: the helper that accumulates a message costs twice as
+much per event, the default transport three times as much per request at 1,000 connections (measured on loopback).
+The SDK's own retries are off: one retry loop, the conductor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from agent_magic.errors import NotConnected, Truncated, Unreadable
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.run.faults import as_call_errors, excerpt, note_response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from anthropic import AsyncAnthropic, AsyncStream
+    from anthropic.types import RawMessageStreamEvent
+
+    from agent_magic.run.client import Request, Stream
+
+CONNECT_S = 10.0
+
+
+@dataclass(slots=True)
+class _Open:
+    """The SDK client of one event loop, and how many runs use it."""
+
+    sdk: AsyncAnthropic
+    users: int = 0
+
+
+class Claude:
+    """Sends requests to the Messages API, or to whatever speaks it.
+
+    The key is the SDK's business: it is read from `ANTHROPIC_API_KEY` (or what else the SDK knows) when a run begins,
+    and never kept here. Connections belong to the event loop a run is on and are closed when the last run ends.
+
+    Args:
+        sdk: A client of your own. Its settings are kept, its retries switched off, and it is never closed here.
+        base_url: Where to send; `None` is what the SDK's environment says.
+        credential: The key for a server of one's own that takes any, such as the stand-in.
+    """
+
+    def __init__(
+        self, sdk: AsyncAnthropic | None = None, *, base_url: str | None = None, credential: str | None = None
+    ) -> None:
+        self._given = sdk.with_options(max_retries=0) if sdk is not None else None
+        self._base_url = base_url
+        self._credential = credential
+        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"Claude({self._base_url or 'the default endpoint'!r})"
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go, without credentials."""
+        import os
+
+        if self._given is not None:
+            return str(self._given.base_url)
+        return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Hold connections for as long as a run lasts.
+
+        Raises:
+            NotConnected: There is no key.
+        """
+        if self._given is not None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        held = self._open.get(loop)
+        if held is None:
+            held = self._open[loop] = _Open(self._make())
+        held.users += 1
+        try:
+            yield
+        finally:
+            held.users -= 1
+            if not held.users:
+                del self._open[loop]
+                await held.sdk.close()
+
+    async def call(self, request: Request, stream: Stream) -> Answer:
+        """Ask once, as a stream.
+
+        Raises:
+            CallError: The attempt failed. Its `partial` holds the text that had arrived.
+        """
+        with as_call_errors(stream):
+            events = await self._sdk().messages.create(
+                **request.body(), stream=True, timeout=_timeout(request.timeout_s)
+            )
+            try:
+                return await _collect(events, request, stream)
+            finally:
+                await events.close()
+
+    async def count_tokens(self, request: Request) -> int:
+        """Return the input tokens of a request, by the API's count endpoint. Free, and counted by its own limit."""
+        body = request.body()
+        del body["max_tokens"]
+        with as_call_errors(None):
+            return (await self._sdk().messages.count_tokens(**body)).input_tokens
+
+    def _sdk(self) -> AsyncAnthropic:
+        return self._given if self._given is not None else self._open[asyncio.get_running_loop()].sdk
+
+    def _make(self) -> AsyncAnthropic:
+        import anthropic
+
+        sdk = anthropic.AsyncAnthropic(
+            api_key=self._credential,
+            base_url=self._base_url,
+            max_retries=0,
+            http_client=anthropic.DefaultAioHttpClient(),
+        )
+        if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
+            raise NotConnected
+        return sdk
+
+
+def _timeout(seconds: float) -> Any:
+    """Give the transport our deadline; the conductor enforces it over the whole attempt."""
+    import httpx2
+
+    return httpx2.Timeout(seconds, connect=min(CONNECT_S, seconds))
+
+
+async def _collect(events: AsyncStream[RawMessageStreamEvent], request: Request, stream: Stream) -> Answer:
+    """Read a stream to its end.
+
+    Raises:
+        Truncated: It ended without a `stop_reason`.
+        Unreadable: It is no event stream, or its events are not the API's.
+    """
+    response = events.response
+    note_response(stream, response)
+    ending = _Ending(request.model, response.headers.get("request-id"))
+    kind = response.headers.get("content-type", "")
+    if not kind.startswith("text/event-stream"):
+        return _whole(kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
+    try:
+        async for event in events:
+            if event.type == "content_block_delta":
+                if event.delta.type == "text_delta":
+                    stream.add(event.delta.text)
+                else:
+                    stream.began()
+            elif event.type == "message_start":
+                ending.model = event.message.model or request.model
+                stream.usage = _usage(event.message.usage, None)
+            elif event.type == "message_delta":
+                ending.take(event.delta)
+                stream.usage = _usage(event.usage, stream.usage)
+                if ending.stop_reason is not None:
+                    stream.answer = ending.answer(stream)
+    except (AttributeError, TypeError) as error:  # the SDK builds events without checking their fields
+        raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
+    return ending.answer(stream)
+
+
+class _Ending:
+    """Collects what a reply says besides its text."""
+
+    def __init__(self, model: str, request_id: str | None) -> None:
+        self.model, self.request_id = model, request_id
+        self.stop_reason: str | None = None
+        self.refusal: str | None = None
+
+    def take(self, ending: Any) -> None:
+        """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
+        self.stop_reason = ending.stop_reason or self.stop_reason
+        if self.stop_reason == "refusal":
+            details = getattr(ending, "stop_details", None)
+            self.refusal = getattr(details, "category", None) or "unnamed"
+
+    def answer(self, stream: Stream) -> Answer:
+        """Make the answer of what has arrived.
+
+        Raises:
+            Truncated: There was no `stop_reason`.
+        """
+        if self.stop_reason is None:
+            raise Truncated("The stream ended before the answer did (no stop_reason).")
+        return Answer(
+            stream.text,
+            self.stop_reason,
+            usage=stream.usage or Usage(),
+            model=self.model,
+            source="simulated" if stream.simulated else "live",
+            request_id=self.request_id,
+            refusal=self.refusal,
+        )
+
+
+def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> Answer:
+    """Read a reply that came in one piece although a stream was asked for."""
+    from anthropic.types import Message
+
+    data: Any = json.loads(body) if kind.startswith("application/json") else None
+    if not isinstance(data, dict) or cast("dict[str, Any]", data).get("type") != "message":
+        raise Unreadable(f"The reply is no event stream but {kind or 'nothing'!r}: {excerpt(body)!r}.")
+    message = Message.construct(**cast("dict[str, Any]", data))
+    for block in message.content or ():
+        if block.type == "text":
+            stream.add(block.text)
+    stream.usage = _usage(message.usage, None)
+    ending.model = message.model
+    ending.take(message)
+    return ending.answer(stream)
+
+
+def _usage(now: Any, before: Usage | None) -> Usage | None:
+    """Read the token counts of an event. Counts are cumulative, and those left out keep their value."""
+    if now is None:
+        return before
+    before = before or Usage()
+    long = getattr(getattr(now, "cache_creation", None), "ephemeral_1h_input_tokens", None)
+
+    def pick(name: str, old: int | None) -> int | None:
+        value = getattr(now, name, None)
+        return old if value is None else value
+
+    return Usage(
+        pick("input_tokens", before.input_tokens),
+        cache_read_tokens=pick("cache_read_input_tokens", before.cache_read_tokens),
+        cache_write_tokens=pick("cache_creation_input_tokens", before.cache_write_tokens),
+        output_tokens=pick("output_tokens", before.output_tokens),
+        cache_write_1h_tokens=before.cache_write_1h_tokens if long is None else long,
+    )

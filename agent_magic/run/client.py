@@ -1,0 +1,123 @@
+"""The seam to whoever answers: one small interface, so that a test double is a few lines and nothing is patched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from agent_magic.record.answer import Answer, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, before any transport."""
+
+    model: str
+    prompt: str
+    max_tokens: int
+    system: str | None = field(default=None, kw_only=True)
+    effort: str | None = field(default=None, kw_only=True)
+    timeout_s: float = field(default=300.0, kw_only=True)
+
+    def body(self) -> dict[str, Any]:
+        """Write it as the Messages API wants it."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "messages": [{"role": "user", "content": self.prompt}],
+        }
+        if self.system:
+            body["system"] = self.system
+        if self.effort:
+            body["output_config"] = {"effort": self.effort}
+        return body
+
+    def key(self, endpoint: str) -> str:
+        """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
+        canonical = json.dumps([endpoint, self.body()], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+class Stream:
+    """What has arrived of one answer so far. The client writes, the live view reads.
+
+    Attributes:
+        parts: The pieces of text, in order.
+        usage: What is known of the tokens before the end.
+        status_code: The HTTP status, once there is one.
+        simulated: Whether the reply says that it is made up.
+        answer: The complete reply, from the moment its `stop_reason` is here.
+    """
+
+    __slots__ = ("_on_first", "answer", "parts", "simulated", "status_code", "usage")
+
+    def __init__(self, on_first: Callable[[], None]) -> None:
+        self._on_first: Callable[[], None] | None = on_first
+        self.parts: list[str] = []
+        self.usage: Usage | None = None
+        self.status_code: int | None = None
+        self.simulated = False
+        self.answer: Answer | None = None
+
+    def add(self, text: str) -> None:
+        """Take in a piece of text."""
+        if self._on_first is not None:
+            self._on_first()
+            self._on_first = None
+        self.parts.append(text)
+
+    def began(self) -> None:
+        """Take in that the first token came, where it is not text."""
+        if self._on_first is not None:
+            self._on_first()
+            self._on_first = None
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.parts)
+
+    def tail(self, most: int = 80) -> str:
+        """The last characters."""
+        return "".join(self.parts[-12:])[-most:]
+
+
+class Client(Protocol):
+    """Whoever answers requests.
+
+    Attributes:
+        endpoint: Where it sends them, without credentials. Part of the key under which answers are kept.
+    """
+
+    @property
+    def endpoint(self) -> str: ...
+
+    def open(self) -> AbstractAsyncContextManager[None]:
+        """Hold connections for as long as a run lasts.
+
+        Raises:
+            NotConnected: There is no key.
+        """
+        ...
+
+    async def call(self, request: Request, stream: Stream) -> Answer:
+        """Ask once. No retries here.
+
+        Raises:
+            CallError: The attempt failed.
+        """
+        ...
+
+    async def count_tokens(self, request: Request) -> int:
+        """Return the input tokens of a request without sending it to a model.
+
+        Raises:
+            CallError: The count could not be had.
+        """
+        ...

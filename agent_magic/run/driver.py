@@ -1,0 +1,326 @@
+"""The live driver: turns the conductor on the event loop. One task per request, one task group that owns them all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
+from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
+from agent_magic.record.answer import NOTHING_USED, Price
+from agent_magic.record.events import (
+    TICKS_PER_S,
+    AgentEnded,
+    AgentReady,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    FirstToken,
+    RunEnded,
+)
+from agent_magic.record.prices import Prices
+from agent_magic.record.results import RunRecord
+from agent_magic.run.client import Request, Stream
+from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
+from agent_magic.schedule.conductor import Conductor
+from agent_magic.schedule.retry import failure_of
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.answer import Answer, Source, Usage
+    from agent_magic.record.ledger import Ledger
+    from agent_magic.run.client import Client
+    from agent_magic.schedule.policy import Policy
+
+CHARS_PER_TOKEN = 4
+"""For the output of a cut stream, whose count never came."""
+HTTP_ERROR = 400
+FREE = Price(0.0, "not billed")
+FROM_LEDGER = Price(0.0, "paid before")
+
+
+class Driver:
+    """Runs a plan once.
+
+    Args:
+        plan: What to run.
+        policy: How.
+        client: Who answers.
+        ledger: Answers bought before, served again at no cost; `None` buys everything.
+        fresh: Buy again what the ledger has.
+        prices: What tokens cost.
+        clock: Monotonic seconds.
+
+    Attributes:
+        record: What has happened so far. Complete when `drive` has returned or raised.
+        streams: The answers that are arriving, by agent.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        policy: Policy,
+        client: Client,
+        *,
+        ledger: Ledger | None = None,
+        fresh: bool = False,
+        prices: Prices | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.plan, self.policy, self._client = plan, policy, client
+        self._ledger, self._fresh, self._prices, self._clock = ledger, fresh, prices or Prices(), clock
+        self._models = [agent.model or DEFAULT_MODEL for agent in plan.agents]
+        self._timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
+        self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
+        self.streams: dict[int, Stream] = {}
+        self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s)
+        self._texts: dict[str, str] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._ordinals: dict[str, int] = {}
+        self._keys: dict[int, tuple[str, int]] = {}
+        self._why_cancelled: dict[int, str] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._began = clock()
+
+    def now(self) -> float:
+        """Seconds since the run began, on the grid of `agent_magic.record.events`."""
+        return round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
+
+    async def drive(self) -> None:
+        """Run to the end.
+
+        Raises:
+            NotConnected: There is no key; nothing was sent.
+            asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
+        """
+        self.plan.check_prompts()
+        async with self._client.open():
+            self._loop = asyncio.get_running_loop()
+            self._over = asyncio.Event()
+            self._began = self._clock()
+            try:
+                async with asyncio.TaskGroup() as self._group:
+                    await self._until_over()
+            finally:
+                self._close()
+
+    def stop(self, names: Iterable[str] | None = None) -> None:
+        """Stop these agents, or the run. Call it on the loop; from elsewhere use `call_soon_threadsafe`."""
+        if self.record.ended_s is None:
+            agents = None if names is None else [self.plan.number(name) for name in names]
+            self._apply(self._conductor.cancel(self.now(), agents))
+
+    async def _until_over(self) -> None:
+        try:
+            self._apply(self._conductor.start(self.now()))
+            await self._over.wait()
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+
+    def _close(self) -> None:
+        """Settle what no task could report any more, and end the record."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for agent in list(self._why_cancelled):
+            self._never_ran(agent)
+        if self.record.ended_s is None:
+            self.record.add(RunEnded(self.now(), cut=True))
+
+    def _apply(self, actions: Sequence[Action]) -> None:
+        """Do what the conductor said, and record it."""
+        now = self.now()
+        for action in actions:
+            match action:
+                case Ready(agent):
+                    self.record.add(AgentReady(now, agent))
+                case Launch(agent):
+                    self._launch(action, now)
+                case Ended(agent):
+                    self.record.add(AgentEnded(now, agent, action.status, self._why(action)))
+                case Backoff(agent, until_s, why):
+                    self.record.add(BackoffStarted(now, agent, until_s, why))
+                case Cancel(agent, why):
+                    self._cancel(agent, why)
+                case WakeAt(at_s):
+                    self._set_alarm(at_s)
+                case Finished(cut):
+                    self.record.add(RunEnded(now, cut=cut))
+                    self._over.set()
+
+    def _why(self, ended: Ended) -> str | None:
+        if ended.cause is None:
+            return ended.error
+        cause = self.record.results[ended.cause]
+        return f"{cause.name!r} did not succeed"
+
+    def _set_alarm(self, at_s: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_later(max(0.0, at_s - self.now()), self._wake)
+
+    def _wake(self) -> None:
+        self._apply(self._conductor.wake(self.now()))
+
+    def _cancel(self, agent: int, why: str) -> None:
+        self._why_cancelled[agent] = why
+        task = self._tasks[agent]
+        task.add_done_callback(lambda _: self._never_ran(agent))
+        task.cancel()
+
+    def _launch(self, launch: Launch, now: float) -> None:
+        task = self._group.create_task(self._attempt(launch, now))
+        self._tasks[launch.agent] = task
+
+    def _request(self, agent: int) -> Request:
+        declared = self.plan.agents[agent]
+        return Request(
+            self._models[agent],
+            self.plan.prompt_of(agent, self._texts),
+            declared.max_tokens or DEFAULT_MAX_TOKENS,
+            system=declared.system_text,
+            effort=declared.effort,
+            timeout_s=self._timeouts_s[agent],
+        )
+
+    async def _attempt(self, launch: Launch, granted_s: float) -> None:
+        """Make one request, and turn whatever comes of it into a result."""
+        agent, number = launch.agent, launch.number
+        stream = self.streams[agent] = Stream(partial(self._first_token, agent, number))
+        try:
+            request = self._request(agent)
+            self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request.model))
+            answer, error = await self._answer(agent, request, stream), None
+        except asyncio.CancelledError:
+            self._cut(agent, number, stream)
+            raise
+        except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
+            answer, error = None, failure
+        finally:
+            self.streams.pop(agent, None)
+        self._settle(agent, number, stream, answer, error)
+
+    async def _answer(self, agent: int, request: Request, stream: Stream) -> Answer:
+        """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""
+        if self._ledger is None:
+            return await self._client.call(request, stream)
+        key, ordinal = self._keys.get(agent) or self._new_key(agent, request)
+        kept = None if self._fresh else self._ledger.find(key, ordinal)
+        if kept is not None:
+            return kept
+        answer = await self._client.call(request, stream)
+        self._ledger.keep(key, ordinal, answer)
+        return answer
+
+    def _new_key(self, agent: int, request: Request) -> tuple[str, int]:
+        key = request.key(self._client.endpoint)
+        ordinal = self._ordinals.get(key, 0)
+        self._ordinals[key] = ordinal + 1
+        self._keys[agent] = key, ordinal
+        return key, ordinal
+
+    def _judge(self, answer: Answer) -> CallError | None:
+        """Say what makes a complete reply a failure all the same."""
+        if answer.stop_reason == "refusal":
+            category = f" ({answer.refusal})" if answer.refusal else ""
+            return Refused(f"The model declined to answer{category}.", category=answer.refusal)
+        if answer.stop_reason == "max_tokens" and self.policy.on_max_tokens == "fail":
+            return Capped("The answer was cut at max_tokens. Give it more with --max-tokens.")
+        return None
+
+    def _settle(
+        self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None
+    ) -> None:
+        """Record an attempt that came to an end by itself, and tell the conductor."""
+        now = self.now()
+        error = error or (self._judge(answer) if answer else None)
+        self._add_end(now, agent, number, stream, answer, error)
+        if error is not None:
+            self._apply(self._conductor.failed(agent, failure_of(error, self.policy.max_attempts), now))
+        elif answer is not None:
+            self._texts[self.plan.agents[agent].name] = answer.text
+            self._apply(self._conductor.succeeded(agent, now))
+
+    def _cut(self, agent: int, number: int, stream: Stream) -> None:
+        """Record an attempt that was cancelled, with what had arrived of it."""
+        late = self._why_cancelled.pop(agent, None) == "late"
+        if stream.answer is not None:  # complete already, and only its connection was still open: paid for, so kept
+            if self._ledger is not None:
+                self._ledger.keep(*self._keys[agent], stream.answer)
+            self._settle(agent, number, stream, stream.answer, None)
+        elif late:
+            self._settle(agent, number, stream, None, Late(self._timeouts_s[agent], partial=stream.text))
+        else:
+            now = self.now()
+            self._add_end(now, agent, number, stream, None, None)
+            self._apply(self._conductor.cancelled(agent, now))
+
+    def _never_ran(self, agent: int) -> None:
+        """Settle an agent whose task was cancelled before its first step."""
+        if self._why_cancelled.pop(agent, None) is not None:
+            self._apply(self._conductor.cancelled(agent, self.now()))
+
+    def _first_token(self, agent: int, number: int) -> None:
+        self.record.add(FirstToken(self.now(), agent, number))
+
+    def _add_end(
+        self, now: float, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None
+    ) -> None:
+        """Record how an attempt ended: answered, failed, or cancelled where there is neither answer nor error."""
+        if len(self.record.results[agent].attempts) < number:  # its prompt could not be written: nothing was sent
+            return
+        good = answer if error is None else None
+        usage = answer.usage if answer else _usage_of(stream, error)
+        self.record.add(
+            AttemptEnded(
+                now,
+                agent,
+                number,
+                answer=good,
+                error=None if good else one_line(error) if error else "stopped",
+                kind=None if good else type(error).__name__ if error else "cancelled",
+                partial="" if good else answer.text if answer else stream.text,
+                usage=usage,
+                price=self._price(agent, answer, usage),
+                source=answer.source if answer else _source_of(stream),
+                status_code=stream.status_code,
+            )
+        )
+
+    def _price(self, agent: int, answer: Answer | None, usage: Usage | None) -> Price:
+        if answer is not None and answer.source == "ledger":
+            return FROM_LEDGER
+        return FREE if usage is NOTHING_USED else self._prices.of(self._models[agent], usage)
+
+
+def one_line(error: BaseException) -> str:
+    """Write an error as `Kind: what happened`, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).strip(": ")
+
+
+def _usage_of(stream: Stream, error: Exception | None) -> Usage | None:
+    """Say what an attempt without a complete reply has used: nothing, an estimate, or `None` for unknown.
+
+    The API bills nothing for a request that it turned away with an error status. It bills what a stream had produced
+    before it was cut, but its count comes last: so that is estimated from the text.
+    """
+    if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
+        return NOTHING_USED
+    if stream.usage is None:
+        return NOTHING_USED if isinstance(error, NotConnected) else None
+    produced = max(stream.usage.output_tokens or 0, -(-len(stream.text) // CHARS_PER_TOKEN))
+    return replace(stream.usage, output_tokens=produced, estimated=True)
+
+
+def _source_of(stream: Stream) -> Source | None:
+    """Say who had begun to answer."""
+    if stream.simulated:
+        return "simulated"
+    return None if stream.status_code is None else "live"

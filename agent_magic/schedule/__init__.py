@@ -1,0 +1,1 @@
+"""Deciding, without input or output."""

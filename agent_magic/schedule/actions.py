@@ -1,0 +1,79 @@
+"""What the conductor says: actions to take and facts to record. Plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_magic.record.answer import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All parents of the agent have succeeded."""
+
+    agent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Send a request for the agent now.
+
+    Attributes:
+        number: 1 for its first attempt.
+        held_by: What it waited for: `slot`, `barrier`, `backoff`, or an empty string.
+    """
+
+    agent: int
+    number: int
+    held_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The attempt failed; another follows at `until_s`, not sooner."""
+
+    agent: int
+    until_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop the agent's request. `late` where its deadline passed, `stopped` where somebody asked."""
+
+    agent: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The agent has reached its last status.
+
+    Attributes:
+        error: Why it did not succeed; `None` where it did, or where `cause` says it.
+        cause: The ancestor that did not succeed, of a skipped agent.
+    """
+
+    agent: int
+    status: Status
+    error: str | None
+    cause: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Call `wake` at this time, if not called before."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Nothing runs and nothing waits. `cut` where somebody stopped the run."""
+
+    cut: bool
+
+
+Action = Ready | Launch | Backoff | Cancel | Ended | WakeAt | Finished

@@ -1,0 +1,274 @@
+"""The conductor: decides which agent does what next. No clock, no tasks, no network.
+
+Events and the time go in, actions come out. Two drivers turn it: the live one on the event loop, and a heap of virtual
+time in forecasts, so that a forecast comes from the code that ran the agents.
+
+```
+          parents done             slot              answer
+PENDING ---------------> READY -----------> RUNNING ---------> ENDED
+                           ^                   |
+                           |  time             | failure that another try can mend
+                           +------- BACKOFF <--+
+```
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
+from agent_magic.schedule.retry import Failure, backoff_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.record.answer import Status
+    from agent_magic.schedule.policy import Policy
+
+PENDING: Final = 0
+READY: Final = 1
+RUNNING: Final = 2
+BACKOFF: Final = 3
+ENDED: Final = 4
+
+
+class Conductor:
+    """Decides, for one run of one plan.
+
+    Args:
+        dag: Who waits for whom.
+        policy: How to run.
+        timeouts_s: Per agent, seconds from its first launch to its deadline.
+        work_s: Per agent, expected seconds of work. Agents with more work before the end of the plan go first.
+            Without it every agent counts the same.
+    """
+
+    def __init__(
+        self, dag: Dag, policy: Policy, *, timeouts_s: Sequence[float], work_s: Sequence[float] | None = None
+    ) -> None:
+        count = len(dag.parents)
+        self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
+        self._slots = 1 if policy.schedule == "sequential" else policy.concurrency
+        self._random = random.Random(policy.seed)  # noqa: S311 - jitter, not a secret
+        self._state = [PENDING] * count
+        self._missing = [len(before) for before in dag.parents]
+        self._tries = [0] * count
+        self._ready_s = [0.0] * count
+        self._deadline_s: list[float | None] = [None] * count
+        self._turn, self._by_turn = _turns(dag, policy, work_s)
+        self._queue: list[int] = []
+        self._timers: list[tuple[float, int, int]] = []
+        self._next_wake_s: float | None = None
+        self._running = 0
+        self._open = count
+        self._cut = False
+        self._stopping: set[int] = set()
+        self._barrier = _Barrier(dag) if policy.schedule == "layers" else None
+        self._out: list[Action] = []
+
+    @property
+    def running(self) -> int:
+        """How many requests are under way."""
+        return self._running
+
+    def start(self, now: float) -> list[Action]:
+        """Begin. Call it once."""
+        for agent, missing in enumerate(self._missing):
+            if not missing:
+                self._make_ready(agent, now)
+        if not self._open:
+            self._out.append(Finished(cut=False))
+        return self._go_on(now)
+
+    def succeeded(self, agent: int, now: float) -> list[Action]:
+        """Take in that a running agent has its answer."""
+        self._leave(agent)
+        self._end(agent, "succeeded", None, now)
+        for child in self._dag.children[agent]:
+            self._missing[child] -= 1
+            if not self._missing[child] and self._state[child] == PENDING:
+                self._make_ready(child, now)
+        return self._go_on(now)
+
+    def failed(self, agent: int, failure: Failure, now: float) -> list[Action]:
+        """Take in that a running agent's attempt failed: try again later, or give up."""
+        self._leave(agent)
+        if agent in self._stopping:
+            self._end(agent, "cancelled", "stopped", now)
+            return self._go_on(now)
+        if self._tries[agent] < min(failure.attempts, self._policy.max_attempts):
+            until = now + backoff_s(failure, self._tries[agent], self._random)
+            deadline = self._deadline_s[agent]
+            if deadline is None or until < deadline:
+                self._back_off(agent, until, failure.why)
+                return self._go_on(now)
+            wait = until - now
+            failure = Failure(f"{failure.why} (the next try would come in {wait:.0f} s, after the deadline)")
+        self._give_up(agent, failure.why, now)
+        if failure.stops_run:
+            self._cancel_all(now, f"the run was stopped by {failure.why}")
+        return self._go_on(now)
+
+    def cancelled(self, agent: int, now: float) -> list[Action]:
+        """Take in that a running agent's request was cancelled, as this conductor had asked."""
+        self._leave(agent)
+        self._end(agent, "cancelled", "stopped", now)
+        self._skip_descendants(agent, now)
+        return self._go_on(now)
+
+    def wake(self, now: float) -> list[Action]:
+        """Take in that the time of a `WakeAt` has come."""
+        self._next_wake_s = None
+        while self._timers and self._timers[0][0] <= now:
+            _, _, agent = heapq.heappop(self._timers)
+            if self._state[agent] == ENDED:
+                continue
+            deadline = self._deadline_s[agent]
+            if deadline is not None and deadline <= now:
+                self._run_late(agent, now)
+            elif self._state[agent] == BACKOFF:
+                self._state[agent] = READY
+                heapq.heappush(self._queue, self._turn[agent])
+        return self._go_on(now)
+
+    def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
+        """Stop these agents, or all of them. Those under way are reported by `cancelled` later."""
+        if agents is None:
+            self._cut = True
+            self._cancel_all(now, "stopped")
+        else:
+            for agent in agents:
+                self._cancel_one(agent, now, "stopped")
+                self._skip_descendants(agent, now)
+        return self._go_on(now)
+
+    def _make_ready(self, agent: int, now: float) -> None:
+        self._state[agent] = READY
+        self._ready_s[agent] = now
+        self._out.append(Ready(agent))
+        if self._barrier is None or self._barrier.lets_pass(agent):
+            heapq.heappush(self._queue, self._turn[agent])
+
+    def _go_on(self, now: float) -> list[Action]:
+        """Fill the free slots, set the alarm, and hand over what was decided."""
+        while self._queue and self._running < self._slots:
+            agent = self._by_turn[heapq.heappop(self._queue)]
+            if self._state[agent] == READY:
+                self._launch(agent, now)
+        if self._timers and (self._next_wake_s is None or self._timers[0][0] < self._next_wake_s):
+            self._next_wake_s = self._timers[0][0]
+            self._out.append(WakeAt(self._next_wake_s))
+        out, self._out = self._out, []
+        return out
+
+    def _launch(self, agent: int, now: float) -> None:
+        self._state[agent] = RUNNING
+        self._running += 1
+        self._tries[agent] += 1
+        if self._deadline_s[agent] is None:
+            deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
+            heapq.heappush(self._timers, (deadline, self._tries[agent], agent))
+        self._out.append(Launch(agent, self._tries[agent], self._held_by(agent, now)))
+
+    def _held_by(self, agent: int, now: float) -> str:
+        if self._tries[agent] > 1:
+            return "backoff"
+        if now <= self._ready_s[agent]:
+            return ""
+        if self._barrier is not None and self._barrier.opened_s(agent) == now:
+            return "barrier"
+        return "slot"
+
+    def _leave(self, agent: int) -> None:
+        if self._state[agent] != RUNNING:
+            raise RuntimeError(f"agent {agent} is not running")
+        self._running -= 1
+
+    def _back_off(self, agent: int, until: float, why: str) -> None:
+        self._state[agent] = BACKOFF
+        heapq.heappush(self._timers, (until, self._tries[agent], agent))
+        self._out.append(Backoff(agent, until, why))
+
+    def _run_late(self, agent: int, now: float) -> None:
+        if self._state[agent] == RUNNING:
+            self._out.append(Cancel(agent, "late"))
+        else:
+            self._give_up(agent, f"Late: no complete answer within {self._timeouts_s[agent]:g} s", now)
+
+    def _give_up(self, agent: int, why: str, now: float) -> None:
+        self._end(agent, "failed", why, now)
+        self._skip_descendants(agent, now)
+
+    def _skip_descendants(self, agent: int, now: float) -> None:
+        """Give up on what waits for this agent. The walk stops at agents that have ended: theirs have too."""
+        todo = [agent]
+        while todo:
+            for child in self._dag.children[todo.pop()]:
+                if self._state[child] != ENDED:
+                    self._end(child, "skipped", None, now, cause=agent)
+                    todo.append(child)
+
+    def _end(self, agent: int, status: Status, error: str | None, now: float, cause: int | None = None) -> None:
+        self._state[agent] = ENDED
+        self._open -= 1
+        self._out.append(Ended(agent, status, error, cause))
+        if self._barrier is not None:
+            for waiting in self._barrier.ended(agent, now):
+                if self._state[waiting] == READY:
+                    heapq.heappush(self._queue, self._turn[waiting])
+        if not self._open:
+            self._out.append(Finished(self._cut))
+
+    def _cancel_all(self, now: float, why: str) -> None:
+        for agent in self._dag.order:
+            self._cancel_one(agent, now, why)
+
+    def _cancel_one(self, agent: int, now: float, why: str) -> None:
+        if self._state[agent] == RUNNING:
+            self._stopping.add(agent)
+            self._out.append(Cancel(agent, "stopped"))
+        elif self._state[agent] != ENDED:
+            self._end(agent, "cancelled", why, now)
+
+
+class _Barrier:
+    """Holds agents back until all agents of earlier layers have ended, for `schedule="layers"`."""
+
+    def __init__(self, dag: Dag) -> None:
+        self._layer = dag.layer
+        self._layers = dag.layers()
+        self._left = [len(row) for row in self._layers]
+        self._opened_s = [0.0] * len(self._layers)
+        self._open = 0
+
+    def lets_pass(self, agent: int) -> bool:
+        return self._layer[agent] <= self._open
+
+    def opened_s(self, agent: int) -> float:
+        return self._opened_s[self._layer[agent]]
+
+    def ended(self, agent: int, now: float) -> tuple[int, ...]:
+        """Count an agent off; return the agents of the layers that open by it."""
+        self._left[self._layer[agent]] -= 1
+        opened: list[int] = []
+        while self._open < len(self._left) - 1 and not self._left[self._open]:
+            self._open += 1
+            self._opened_s[self._open] = now
+            opened.extend(self._layers[self._open])
+        return tuple(opened)
+
+
+def _turns(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[list[int], list[int]]:
+    """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
+    if policy.schedule == "sequential":
+        by_turn = list(dag.order)
+    else:
+        rest = dag.remaining([1.0] * len(dag.order) if work_s is None else work_s)
+        by_turn = sorted(range(len(rest)), key=lambda agent: (-rest[agent], agent))
+    turn = [0] * len(by_turn)
+    for place, agent in enumerate(by_turn):
+        turn[agent] = place
+    return turn, by_turn

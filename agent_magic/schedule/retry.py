@@ -1,0 +1,79 @@
+"""Which failures another attempt can mend, and how long to wait before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Truncated, Unreachable, Unreadable
+
+if TYPE_CHECKING:
+    from random import Random
+
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 8.0
+JITTER = 0.25
+"""A wait is made up to this much longer, so that agents refused together do not come back together."""
+TWICE = 2
+"""A reply that was cut or garbled may be paid for again once, not more."""
+STOPS_RUN = frozenset({401, 402})
+"""The key or the account is refused: no other agent can fare better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How an attempt failed, as far as the conductor cares.
+
+    Attributes:
+        why: One line for people.
+        attempts: The most attempts a failure of this kind is worth; 1 means it is final.
+        retry_after_s: The server's own demand, in seconds.
+        stops_run: Whether no other agent can fare better.
+    """
+
+    why: str
+    attempts: int = 1
+    retry_after_s: float | None = field(default=None, kw_only=True)
+    stops_run: bool = field(default=False, kw_only=True)
+
+
+def failure_of(error: BaseException, max_attempts: int) -> Failure:
+    """Sort an error into what the conductor has to know.
+
+    Args:
+        error: What ended the attempt.
+        max_attempts: The most attempts per agent that the policy allows.
+    """
+    why = f"{type(error).__name__}: {error}".strip(": ")
+    match error:
+        case RateLimited(final=True):
+            return Failure(why, stops_run=True)
+        case RateLimited(retry_after_s=wait) | Overloaded(retry_after_s=wait):
+            return Failure(why, max_attempts, retry_after_s=wait)
+        case Unreachable():
+            return Failure(why, max_attempts)
+        case Truncated() | Unreadable():
+            return Failure(why, min(TWICE, max_attempts))
+        case Rejected(status=status):
+            return Failure(why, stops_run=status in STOPS_RUN)
+        case CallError():
+            return Failure(why)
+        case _:
+            return Failure(why)
+
+
+def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
+    """Return how long to wait before the next attempt, in seconds.
+
+    A server's `retry-after` is a promise that earlier attempts fail, so it is only ever lengthened.
+
+    Args:
+        failure: How the attempt failed.
+        attempt: The number of the attempt that failed, from 1.
+        random: The source of the jitter.
+    """
+    if failure.retry_after_s is not None:
+        wait = failure.retry_after_s
+        return wait + min(wait, 1.0) * JITTER * random.random()
+    wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (attempt - 1))
+    return wait * (1 + JITTER * random.random())
