@@ -16,7 +16,7 @@ from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client, Request
 from agent_magic.run.driver import Driver
 from agent_magic.schedule.policy import Policy
-from agent_magic.show.live import static_bundle
+from agent_magic.show.bundle import static_bundle
 from agent_magic.show.text import one_line, plan_text, run_text
 
 if TYPE_CHECKING:

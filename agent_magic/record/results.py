@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -141,10 +142,10 @@ class AgentResult:
     @property
     def cost_usd(self) -> float | None:
         """Dollars of all attempts whose price is known; `None` where an answer's price is not, or there is none."""
-        prices = [one.price.cost_usd for one in self.attempts if one.price and (one.answer or one.price.cost_usd)]
-        if not prices:
+        if self.attempts and self.answer and (self.attempts[-1].price is None or self.attempts[-1].price.cost_usd is None):
             return None
-        return None if None in prices else sum(price for price in prices if price is not None)
+        known = [one.price.cost_usd for one in self.attempts if one.price and one.price.cost_usd is not None]
+        return math.fsum(known) if known else None
 
     @property
     def started_s(self) -> float | None:

@@ -101,6 +101,8 @@ class Driver:
             asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
         """
         self.plan.check_prompts()
+        for model in set(self._models):
+            self._prices.of(model, NOTHING_USED)  # reads the price lists before the clock starts
         async with self._client.open():
             self._loop = asyncio.get_running_loop()
             self._over = asyncio.Event()

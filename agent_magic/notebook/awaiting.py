@@ -1,0 +1,243 @@
+"""How a magic awaits on the loop that the notebook already runs.
+
+IPython turns `%agents run` into `get_ipython().run_line_magic('agents', 'run')`, a blocking call. Where `await` is
+legal, `AwaitRewriter` makes of it
+
+    (await get_ipython().run_line_magic('agents.async', 'run'))
+
+and IPython runs the cell as a task on the loop of the kernel: nothing is patched, queued cells wait their turn, clicks
+arrive. Where it is not legal (inside `def`, under `%%time` or `%%capture`) the call stays as it is, and the synchronous
+twin goes over `agent_magic.notebook.bridge`.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, cast
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.run.interrupt import interruptible, stopped
+
+__all__ = ["ASYNC_SUFFIX", "AwaitRewriter", "awaited", "cell_is_running"]
+
+T = TypeVar("T")
+Transformer: TypeAlias = Callable[[list[str]], list[str]]
+Edit: TypeAlias = tuple[int, int, bytes]
+
+ASYNC_SUFFIX = ".async"
+"""The asynchronous twin of a magic is registered under the magic's name and this; no user types a dot there."""
+
+MAGIC_CALLS = frozenset({"run_line_magic", "run_cell_magic"})
+# `await` is an error in the first three, turns a generator into another kind of object, and positions inside an
+# f-string are wrong before Python 3.12.
+NO_AWAIT = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp, ast.JoinedStr)
+
+
+def every_call(magic: str, argument: str | None) -> bool:
+    """Wish for every call of the chosen magics."""
+    del magic, argument
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitRewriter:
+    """An input transformer that lets chosen magics await.
+
+    Two of them with the same values are equal, so that loading an extension twice leaves one.
+
+    Attributes:
+        ip: The `InteractiveShell` whose cells are rewritten.
+        magics: Names of the magics. Each needs a twin, named with `ASYNC_SUFFIX`, that returns an awaitable.
+        wanted: Asked per call with the magic's name and its line, or `None` where the line is known only when the
+            cell runs. `False` leaves the call as it is.
+    """
+
+    ip: Any
+    magics: frozenset[str]
+    wanted: Callable[[str, str | None], bool] = every_call
+
+    def install(self) -> None:
+        """Rewrite the cells from the next one on. Doing it twice changes nothing."""
+        if self not in self._hooks:
+            self._hooks.append(self)
+
+    def uninstall(self) -> None:
+        """Leave cells alone from the next one on. Doing it twice changes nothing."""
+        self._hooks[:] = [hook for hook in self._hooks if hook != self]
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines of a cell with `await` where it can be."""
+        text = "".join(lines)
+        if not any(name in text for name in MAGIC_CALLS) or not can_await(self.ip):
+            return lines
+        rewritten = self.rewrite(text)
+        return lines if rewritten == text else rewritten.splitlines(keepends=True)
+
+    def rewrite(self, text: str) -> str:
+        """Return the text of a cell with `await` where it is legal; text with a syntax error stays as it is."""
+        tree = _parse(text)
+        if tree is None:
+            return text
+        source = text.encode()
+        starts = _line_starts(source)
+        edits = [edit for call, bare in _calls(tree) if self._chosen(call) for edit in _edits(call, starts, bare=bare)]
+        rewritten = _apply(source, edits).decode()
+        return rewritten if _compiles(rewritten) else text
+
+    @property
+    def _hooks(self) -> list[Transformer]:
+        return self.ip.input_transformers_post
+
+    def _chosen(self, call: ast.Call) -> bool:
+        name = _magic_name(call)
+        return name in self.magics and self.wanted(name, _argument(call))
+
+
+def can_await(ip: Any) -> bool:
+    """Say whether IPython will run what is being transformed right now as a task on an asyncio loop.
+
+    It will not where code of a cell does the transforming (`%%time`, `%%capture`, `run_cell`), nor where a callback on
+    the running loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent
+    cell has none, and an extension that is loaded in a cell has missed the first of them.
+    """
+    if not ip.autoawait or str(ip.loop_runner) != "asyncio" or cell_is_running():
+        return False
+    return not (_loop_is_running() and _on_stack("run_cell"))
+
+
+def cell_is_running() -> bool:
+    """Say whether the caller was called, however indirectly, by the code of a cell."""
+    return _on_stack("run_code")
+
+
+async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
+    """Await the work of a magic so that Stop ends it, from a cell or from a task that a cell started.
+
+    Args:
+        work: What the magic does.
+        message: Asked after a stop for the text of the `KeyboardInterrupt`.
+
+    Returns:
+        What the work returns.
+
+    Raises:
+        KeyboardInterrupt: Stop was pressed, and the cell itself waits here.
+        asyncio.CancelledError: Stop was pressed, and a task waits here that the cell started: a `KeyboardInterrupt`
+            would leave the task and end the kernel's loop, and the kernel with it.
+    """
+    try:
+        return await interruptible(work, message=message)
+    except KeyboardInterrupt as stop:
+        if cell_is_running():
+            raise
+        raise asyncio.CancelledError(str(stop)) from None
+
+
+def _on_stack(method: str) -> bool:
+    """Say whether a method of IPython's shell is among the callers."""
+    code = getattr(vars(InteractiveShell)[method], "__code__", None)
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _quietly(compiling: Callable[[], T]) -> T | None:
+    """Return what `compiling` makes of the cell, or `None`. IPython compiles it again and shows what is wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return compiling()
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return None
+
+
+def _parse(text: str) -> ast.Module | None:
+    return _quietly(lambda: ast.parse(text))
+
+
+def _compiles(text: str) -> bool:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    return _quietly(lambda: compile(text, "<cell>", "exec", flags=flags, dont_inherit=True)) is not None
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
+    """Yield the calls at places where `await` is legal, and whether the cell does not await them itself."""
+    # A stack of its own: an expression of many terms is deeper than Python's recursion limit.
+    waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
+    while waiting:
+        node, legal, bare = waiting.pop()
+        if legal and isinstance(node, ast.Call):
+            yield node, bare
+        legal = legal and not isinstance(node, NO_AWAIT)
+        body = node.body if isinstance(node, ast.AsyncFunctionDef) else []
+        for child in ast.iter_child_nodes(node):
+            inside = child in body if isinstance(node, ast.AsyncFunctionDef) else legal
+            waiting.append((child, inside, not isinstance(node, ast.Await)))
+
+
+def _magic_name(call: ast.Call) -> str | None:
+    """Return the name in `get_ipython().run_line_magic('name', ...)`, `None` for any other call."""
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=attr),
+            args=[ast.Constant(value=str(name)), *_],
+        ) if attr in MAGIC_CALLS:
+            return name
+        case _:
+            return None
+
+
+def _argument(call: ast.Call) -> str | None:
+    """Return the line a magic is called with, or `None` where its first word is known only when the cell runs."""
+    match call.args[1:2]:
+        case [ast.Constant(value=str(line))]:
+            # IPython expands `{name}` and `$name` in the line of a magic.
+            return None if re.match(r"\s*\S*[{$]", line) else line
+        case []:
+            return ""
+        case _:
+            return None
+
+
+def _line_starts(source: bytes) -> list[int]:
+    """Return the offset in bytes of each line, as Python's tokenizer counts lines: a form feed ends none."""
+    return [0, *(match.end() for match in re.finditer(rb"\r\n|\r|\n", source))]
+
+
+def _edits(call: ast.Call, starts: list[int], *, bare: bool) -> list[Edit]:
+    """Return the replacements, each from one byte to another, that make a call awaited."""
+    name = cast("ast.Constant", call.args[0])
+    first, last = _span(name, starts)
+    edits: list[Edit] = [(first, last, repr(f"{name.value}{ASYNC_SUFFIX}").encode())]
+    if bare:
+        begin, end = _span(call, starts)
+        edits += [(begin, begin, b"(await "), (end, end, b")")]
+    return edits
+
+
+def _span(node: ast.expr, starts: list[int]) -> tuple[int, int]:
+    # The parser sets the ends of every expression; the type says that they may be missing.
+    end_line, end_column = cast("int", node.end_lineno), cast("int", node.end_col_offset)
+    return starts[node.lineno - 1] + node.col_offset, starts[end_line - 1] + end_column
+
+
+def _apply(source: bytes, edits: list[Edit]) -> bytes:
+    for begin, end, new in sorted(edits, reverse=True):
+        source = source[:begin] + new + source[end:]
+    return source

@@ -1,0 +1,114 @@
+"""The one synchronous bridge: a coroutine run to its end by a blocking call.
+
+It serves the places where a magic cannot await: inside `def`, under `%%time` and `%%capture`, in a script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from IPython.core import async_helpers
+
+from agent_magic.errors import CannotNest
+from agent_magic.notebook.awaiting import cell_is_running
+from agent_magic.run.interrupt import interruptible, stopped
+
+__all__ = ["run_sync"]
+
+T = TypeVar("T")
+
+# The first ipykernel that runs all cells in one shared `contextvars.Context`, which `nest_asyncio` cannot enter twice.
+SHARED_CONTEXT = 7
+
+
+def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
+    """Run a coroutine to its end and return what it returns.
+
+    Without a running loop it runs on IPython's own, as awaited cells do. Inside a running loop it runs on that one,
+    made re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need a
+    second set of them.
+
+    Args:
+        work: The coroutine. It is closed if it cannot be run.
+        message: Asked after a stop for the text of the `KeyboardInterrupt`.
+
+    Returns:
+        What the coroutine returns.
+
+    Raises:
+        CannotNest: The running loop cannot be entered again.
+        KeyboardInterrupt: Stop was pressed; the work was cancelled and has cleaned up.
+        asyncio.CancelledError: The same, in a task that a cell started.
+    """
+    loop = _running_loop()
+    nested = loop is not None
+    if loop is None:
+        loop = _idle_loop()
+    else:
+        problem = _obstacle(loop)
+        if problem:
+            work.close()
+            raise CannotNest(problem)
+        _make_reentrant(loop)
+    result = loop.run_until_complete(_outcome(work, message))
+    if isinstance(result, KeyboardInterrupt):
+        # Out of a task, this error would end the kernel's loop, and the kernel with it.
+        raise asyncio.CancelledError(str(result)) if nested and not cell_is_running() else result
+    return result
+
+
+async def _outcome(work: Coroutine[Any, Any, T], message: Callable[[], str]) -> T | KeyboardInterrupt:
+    """Return an interrupt instead of raising it: a nested loop that one breaks open loses track of its task."""
+    try:
+        return await interruptible(work, message=message)
+    except KeyboardInterrupt as stop:
+        return stop
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _idle_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop on which terminal IPython runs awaited cells."""
+    known: Mapping[str, Any] = vars(async_helpers)
+    if "get_asyncio_loop" in known:
+        return known["get_asyncio_loop"]()
+    return known["_asyncio_runner"].loop  # IPython 7
+
+
+def _is_patched_by_other() -> bool:
+    return hasattr(asyncio, "_nest_patched") and not hasattr(asyncio, "_nest_asyncio2")
+
+
+def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
+    """Say why a running loop cannot be entered again and what to do; an empty string if it can."""
+    ipykernel = sys.modules.get("ipykernel")
+    if _is_patched_by_other() and (not hasattr(loop, "_nest_patched") or _major(ipykernel) >= SHARED_CONTEXT):
+        cause = "nest_asyncio is applied in this kernel, and on this ipykernel it loses the cells queued behind a call"
+    elif not isinstance(loop, asyncio.BaseEventLoop):
+        cause = f"the running loop, {type(loop).__module__}.{type(loop).__qualname__}, cannot be entered a second time"
+    else:
+        return ""
+    return (
+        f"A blocking call cannot run here: {cause}. Put the magic on its own line of a cell, outside "
+        "def, %%time and %%capture, or use `await plan.run()`."
+    )
+
+
+def _major(ipykernel: object) -> int:
+    """Return the major version of ipykernel, 0 where there is none."""
+    return int(str(getattr(ipykernel, "__version__", "0")).split(".", maxsplit=1)[0])
+
+
+def _make_reentrant(loop: asyncio.AbstractEventLoop) -> None:
+    if _is_patched_by_other():
+        return  # by nest_asyncio, on a kernel where that works
+    importlib.import_module("nest_asyncio2").apply(loop)

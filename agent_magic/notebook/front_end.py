@@ -1,0 +1,49 @@
+"""What the front end tells: which cell this is, whether it can show pictures, where warnings belong."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The cell that runs.
+
+    Attributes:
+        id: Its id, where the front end gives one: JupyterLab does, nbclient does not.
+        deleted: The ids of cells that were deleted since the last run, as JupyterLab reports them.
+    """
+
+    id: str | None
+    deleted: frozenset[str]
+
+
+def cell_of(shell: Any) -> Cell:
+    """Read the cell's identity from the message that runs it. Ask in the magic, not in a callback."""
+    get_parent = getattr(shell, "get_parent", None)
+    parent: Any = get_parent() if get_parent is not None else {}
+    metadata = cast("dict[str, Any]", parent.get("metadata") or {}) if isinstance(parent, dict) else {}
+    cell_id = metadata.get("cellId")
+    deleted = metadata.get("deletedCells") or ()
+    return Cell(cell_id if isinstance(cell_id, str) else None, frozenset(str(one) for one in deleted))
+
+
+def is_kernel(shell: Any) -> bool:
+    """Tell whether this is a kernel, whose front end may show pictures, or a terminal."""
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextlib.contextmanager
+def notes_of(tell: Callable[[str], None]) -> Generator[None]:
+    """Tell warnings as notes: Python's own form shows paths of this machine, which a shared notebook must not."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for one in caught:
+        tell(f"note: {one.message}")

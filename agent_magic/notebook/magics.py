@@ -1,0 +1,278 @@
+"""`%%agent` and `%agents`. A magic reads its line, makes one call, returns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+from traitlets import Enum, Float, Int, Unicode
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
+from agent_magic.errors import AgentMagicError, did_you_mean
+from agent_magic.notebook.arguments import read_command, split_command
+from agent_magic.notebook.awaiting import awaited
+from agent_magic.notebook.bridge import run_sync
+from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
+from agent_magic.notebook.listing import agent_error, agent_text, declared_text
+from agent_magic.notebook.planning import show_plan
+from agent_magic.notebook.running import execute
+from agent_magic.notebook.session import DEFAULT_PLAN, Session
+from agent_magic.schedule.policy import Policy
+from agent_magic.show.cards import declaration_card
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Generator
+
+    from agent_magic.api import Plan, Run
+
+SCHEDULES = ("ready", "layers", "sequential")
+
+
+@magics_class
+class AgentMagics(Magics):
+    """Declares, runs and shows agents. Set defaults with `%config AgentMagics.NAME = VALUE`."""
+
+    model = Unicode(DEFAULT_MODEL, help="Model of agents that name none.").tag(config=True)
+    max_tokens = Int(DEFAULT_MAX_TOKENS, min=1, help="Most output tokens of agents that name none.").tag(config=True)
+    timeout = Float(DEFAULT_TIMEOUT_S, min=0.001, help="Deadline in seconds of agents that name none.").tag(config=True)
+    effort = Unicode("", help="Effort of agents that name none: low, medium, high, xhigh, max, or empty.").tag(
+        config=True
+    )
+    concurrency = Int(8, min=1, help="The most requests under way at once.").tag(config=True)
+    schedule = Enum(SCHEDULES, "ready", help="ready, layers or sequential.").tag(config=True)
+    max_attempts = Int(3, min=1, help="The most requests for one agent, retries included.").tag(config=True)
+    on_max_tokens = Enum(("fail", "warn", "allow"), "warn", help="Answers cut at max_tokens.").tag(config=True)
+    on_cycle = Enum(("error", "sequential"), "error", help="Agents that wait for each other.").tag(config=True)
+    on_missing = Enum(("error", "drop"), "error", help="Agents that wait for nobody's name.").tag(config=True)
+
+    def __init__(self, shell: Any, session: Session | None = None) -> None:
+        super().__init__(shell)
+        self.session = session or Session()
+
+    @no_var_expand
+    @cell_magic("agent")
+    @magic_arguments()
+    @argument("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
+    @argument("--model", metavar="M", help="The model's id.")
+    @argument("--max-tokens", type=int, metavar="N", help="The most output tokens.")
+    @argument("--system", metavar="TEXT", help="The system prompt, in quotes.")
+    @argument("--role", metavar="NAME", help="A ready system prompt: researcher, analyzer, planner, writer, critic, ...")
+    @argument("--after", default="", metavar="A,B", help="Wait for these agents, without using their text.")
+    @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
+    @argument("--timeout", type=float, metavar="S", help="Deadline in seconds.")
+    @argument("--effort", metavar="E", help="low, medium, high, xhigh or max.")
+    def agent(self, line: str, cell: str = "") -> None:
+        """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
+
+        The prompt goes out verbatim, but for Jinja2's `{{ name }}`: the answer of the agent of that name, or else the
+        notebook's variable. Examples::
+
+            %%agent python
+            Which Python web framework would you pick for {{ topic }}, and why?
+
+            %%agent compare --model claude-sonnet-5-5 --max-tokens 800
+            Compare: {{ python }} {{ rust }}
+        """
+        with user_errors():
+            given = _read_agent(self.agent, line)
+            declared = Agent(
+                given.name,
+                cell.removesuffix("\n"),
+                model=given.model,
+                max_tokens=given.max_tokens,
+                system=_unquoted(given.system),
+                role=given.role,
+                after=given.after,
+                timeout_s=given.timeout,
+                effort=given.effort,
+            )
+            self._declare(declared, given.plan, cell_of(self.shell))
+
+    @no_var_expand
+    @line_magic("agents")
+    def agents(self, line: str) -> Any:
+        """List, plan, run and inspect the declared agents.
+
+        Examples::
+
+            %agents                     list them by layer
+            %agents plan                graph, prompts, tokens, dollars; nothing is spent
+            run = %agents run           run them all, watch the graph
+            %agents run compare --concurrency 2 --schedule layers
+            %agents start               in the background; then %agents wait, or %agents stop
+            run = %agents last          the last run, one that was cut too
+            %agents show NAME, %agents error NAME
+            %agents connect simulator   made-up answers, offline, labelled simulated
+            %agents drop NAME, %agents clear
+        """
+        with user_errors():
+            done = self._command(line)
+            return run_sync(done, message=self._stopped) if asyncio.iscoroutine(done) else done
+
+    async def agents_async(self, line: str) -> Any:
+        """Do what `%agents` does, awaited on the loop of the notebook."""
+        with user_errors():
+            done = self._command(line)
+            return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
+
+    def forget_shown(self, *_: object) -> None:
+        """Take in that the cell is over: a run that is shown from now on is shown whole."""
+        self.session.just_shown = None
+
+    def _command(self, line: str) -> Any:
+        """Do what a line says. What has to wait comes back as a coroutine."""
+        command, rest = split_command(line)
+        return getattr(self, f"_{command}")(read_command(command, rest))
+
+    def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:
+        registry, names = self.session.registry(plan), self.shell.user_ns
+        ran = [result.name for result in self.session.last.record.results] if self.session.last else []
+        notes = registry.declare(agent, cell.id, ran=ran, variables=names, cycles=self.on_cycle != "error")
+        gone = registry.of_cells(cell.deleted)
+        if gone:
+            notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
+        card = declaration_card(
+            agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
+            [f"{parent} ({'{{ }}' if kind == 'prompt' else '--after'})" for parent, kind in registry.parents(agent)],
+            registry.undefined(agent, names),
+            note=" · ".join(notes),
+        )
+        display(card, raw=True)
+
+    def _freeze(self, given: Namespace) -> Plan:
+        with notes_of(print):
+            return self.session.plan(
+                self.shell.user_ns,
+                name=given.plan or DEFAULT_PLAN,
+                agents=given.names,
+                defaults={
+                    "model": self.model,
+                    "max_tokens": self.max_tokens,
+                    "timeout_s": getattr(given, "timeout", None) or self.timeout,
+                    "effort": self.effort or None,
+                },
+                on_cycle=given.on_cycle or self.on_cycle,
+                on_missing=given.on_missing or self.on_missing,
+            )
+
+    def _policy(self, given: Namespace) -> Policy:
+        return Policy(
+            self.concurrency if given.concurrency is None else given.concurrency,
+            given.schedule or self.schedule,
+            max_attempts=self.max_attempts if given.max_attempts is None else given.max_attempts,
+            timeout_s=self.timeout if given.timeout is None else given.timeout,
+            on_max_tokens=given.on_max_tokens or self.on_max_tokens,
+        )
+
+    async def _run(self, given: Namespace) -> Run:
+        plan, policy = self._freeze(given), self._policy(given)
+        run = await execute(self.session, plan, policy, fresh=given.fresh, graphic=is_kernel(self.shell))
+        self.session.just_shown = run
+        return run
+
+    async def _plan(self, given: Namespace) -> None:
+        await show_plan(self._freeze(given), self.session.client, graphic=is_kernel(self.shell))
+
+    async def _start(self, given: Namespace) -> None:
+        if not is_kernel(self.shell):
+            raise UsageError("%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run.")
+        if self.session.background is not None and not self.session.background.done():
+            raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
+        plan, policy = self._freeze(given), self._policy(given)
+        work = execute(self.session, plan, policy, fresh=given.fresh, graphic=True)
+        self.session.background = asyncio.get_running_loop().create_task(work)
+        self.session.background.add_done_callback(_report)
+        await asyncio.sleep(0)
+
+    async def _wait(self, _: Namespace) -> Run | None:
+        task = self.session.background
+        if task is None:
+            raise UsageError("Nothing runs in the background. %agents start starts a run there.")
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+        self.session.background = None
+        return self.session.last
+
+    def _stop(self, given: Namespace) -> None:
+        if self.session.current is None:
+            raise UsageError("Nothing runs.")
+        self.session.current.stop(given.names or None)
+
+    def _last(self, _: Namespace) -> Run:
+        if self.session.last is None:
+            raise UsageError("Nothing has run yet. %agents run runs what is declared.")
+        return self.session.last
+
+    def _list(self, given: Namespace) -> None:
+        print(declared_text(self.session, given.plan or DEFAULT_PLAN, self.shell.user_ns))  # noqa: T201 - the answer
+
+    def _show(self, given: Namespace) -> None:
+        print(agent_text(self._last(given), given.name))  # noqa: T201 - the answer
+
+    def _error(self, given: Namespace) -> None:
+        print(agent_error(self._last(given), given.name))  # noqa: T201 - the answer
+
+    def _drop(self, given: Namespace) -> None:
+        self.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
+
+    def _clear(self, given: Namespace) -> None:
+        self.session.registry(given.plan or DEFAULT_PLAN).clear()
+
+    def _connect(self, given: Namespace) -> None:
+        if given.where == "simulator":
+            names = ("seed", "latency", "rpm", "itpm", "otpm", "script")
+            self.session.connect_simulator(**{name: getattr(given, name) for name in names})
+        elif given.where == "api":
+            self.session.disconnect()
+        elif given.where is not None:
+            hint = did_you_mean(given.where, ("simulator", "api")) or " It is simulator, or api."
+            raise UsageError(f"%agents connect {given.where}: unknown.{hint}")
+        print(f"Answers come from {self.session.connection}.")  # noqa: T201 - the answer
+
+    def _stopped(self) -> str:
+        last = self.session.last
+        if last is None:
+            return "stopped"
+        done = sum(result.status == "succeeded" for result in last.record.results)
+        return f"stopped: {done} of {len(last.record.results)} agents had finished and are kept; run = %agents last"
+
+
+@contextlib.contextmanager
+def user_errors() -> Generator[None]:
+    """Show the user's mistakes as a line, without a traceback. The one place that converts them."""
+    try:
+        yield
+    except AgentMagicError as error:
+        raise UsageError(str(error)) from None
+
+
+def _read_agent(magic: Any, line: str) -> Namespace:
+    """Read the line of `%%agent`; an unknown option gets a suggestion."""
+    try:
+        return parse_argstring(magic, line)
+    except UsageError as error:
+        unknown = str(error).partition("unrecognized arguments: ")[2]
+        if not unknown:
+            raise UsageError(f"%%agent: {error}. See %%agent? for its options.") from None
+        known = [option for action in magic.parser._actions for option in action.option_strings]  # noqa: SLF001
+        hint = did_you_mean(unknown.split()[0], known) or f" Options: {', '.join(known)}."
+        raise UsageError(f"%%agent: unknown option {unknown!r}.{hint}") from None
+
+
+def _unquoted(text: str | None) -> str | None:
+    """Take the quotes off that IPython leaves around an argument with spaces."""
+    if text and len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text
+
+
+def _report(task: asyncio.Task[Run]) -> None:
+    """Show the error of a run in the background, which nobody may ever wait for."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        print(f"The run in the background failed: {error}")  # noqa: T201 - it belongs under its cell

@@ -1,0 +1,81 @@
+"""`%agents plan`: the graph, the prompts and what they may cost, without spending."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from IPython.display import display
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
+from agent_magic.errors import CallError, NotConnected
+from agent_magic.measure.estimate import expect
+from agent_magic.record.prices import Prices
+from agent_magic.run.client import Request
+from agent_magic.show.cards import plan_picture
+from agent_magic.show.estimates import estimate_text
+from agent_magic.show.text import plan_text
+
+if TYPE_CHECKING:
+    from agent_magic.api import Plan
+    from agent_magic.run.client import Client
+
+MOST_COUNTED = 50
+"""Larger plans are estimated: the count endpoint has a limit of its own."""
+COUNT_TIMEOUT_S = 10.0
+
+
+async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
+    """Show a plan. Nothing is sent but the prompts, to the free count endpoint.
+
+    Args:
+        plan: The plan.
+        client: Who counts tokens. Without a key they are estimated, and said to be.
+        graphic: Whether the front end can show a picture.
+    """
+    plan.check_prompts()
+    prompts = [plan.prompt_of(agent, dict.fromkeys(plan.inputs[agent], "")) for agent in range(len(plan))]
+    counted = await _count(plan, prompts, client)
+    expected = expect(plan, prompts, counted, Prices())
+    if graphic:
+        estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in expected}
+        display({"image/svg+xml": plan_picture(plan, estimates), "text/plain": plan_text(plan)}, raw=True)
+    else:
+        print(plan_text(plan))  # noqa: T201 - the answer
+    print(f"{estimate_text(expected)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
+
+
+async def _count(plan: Plan, prompts: list[str], client: Client) -> list[int | None]:
+    """Ask the API for the tokens of each prompt; `None` where it does not say."""
+    if len(plan) > MOST_COUNTED:
+        return [None] * len(plan)
+
+    async def one(agent: int) -> int | None:
+        declared = plan.agents[agent]
+        request = Request(
+            declared.model or DEFAULT_MODEL,
+            prompts[agent] or " ",
+            declared.max_tokens or DEFAULT_MAX_TOKENS,
+            system=declared.system_text,
+        )
+        try:
+            async with asyncio.timeout(COUNT_TIMEOUT_S):
+                return await client.count_tokens(request)
+        except (CallError, TimeoutError):
+            return None
+
+    try:
+        async with client.open(), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(agent)) for agent in range(len(plan))]
+        return [task.result() for task in tasks]
+    except NotConnected:
+        return [None] * len(plan)
+
+
+def _prompts_text(plan: Plan) -> str:
+    """Write every prompt as it will go out, answers as `<name's answer>`."""
+    parts: list[str] = []
+    for number, agent in enumerate(plan.agents):
+        answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
+        parts.append(f"--- {agent.name}\n{plan.prompt_of(number, answers)}")
+    return "\n".join(parts)

@@ -1,0 +1,186 @@
+"""The agents declared in cells: what is declared where, and what has become stale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.dag import build_dag, find_cycle
+from agent_magic.errors import Cycle, UnknownAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from agent_magic.declare.agent import Agent
+
+
+@dataclass(slots=True)
+class Declared:
+    """An agent as a cell declared it.
+
+    Attributes:
+        agent: The agent.
+        cell_id: The cell, where the front end names it.
+        stale: Whether its last result no longer fits: it was declared again since, or an ancestor was.
+    """
+
+    agent: Agent
+    cell_id: str | None = None
+    stale: bool = field(default=False, kw_only=True)
+
+
+class Registry:
+    """The declared agents of one plan, in the order they were first declared. The name is the key.
+
+    Args:
+        name: The plan's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._declared: dict[str, Declared] = {}
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._declared
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The agents in declared order."""
+        return tuple(one.agent for one in self._declared.values())
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The agents whose last result no longer fits."""
+        return tuple(name for name, one in self._declared.items() if one.stale)
+
+    def declare(
+        self, agent: Agent, cell_id: str | None, *, ran: Collection[str], variables: Collection[str], cycles: bool
+    ) -> list[str]:
+        """Take an agent in, in place of one of the same name or from the same cell.
+
+        Args:
+            agent: The agent.
+            cell_id: Its cell, where the front end names it.
+            ran: The agents that have a result already.
+            variables: The names that have a value in the notebook.
+            cycles: Whether agents may wait for each other.
+
+        Returns:
+            Notes for the user: what was renamed or replaced, what became stale.
+
+        Raises:
+            Cycle: It closes a cycle; the registry is as before.
+        """
+        renamed = self._earlier_name(agent.name, cell_id)
+        old = self._declared.get(agent.name)
+        table = self._with(agent, cell_id, renamed)
+        if not cycles:
+            _check_cycle(table, variables)
+        self._declared = table
+        changed = old is None or old.agent != agent
+        notes: list[str] = []
+        if renamed:
+            notes.append(f"renamed from {renamed!r}")
+        elif old is not None and changed and cell_id is not None and old.cell_id not in {None, cell_id}:
+            notes.append("replaces the one another cell had declared")
+        if changed:
+            notes += self._mark_stale(agent.name, ran)
+        return notes
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget agents.
+
+        Raises:
+            UnknownAgent: One of them is not declared; nothing was dropped.
+        """
+        names = list(names)
+        for name in names:
+            if name not in self._declared:
+                raise UnknownAgent(name, known=self._declared)
+        for name in names:
+            del self._declared[name]
+
+    def clear(self) -> None:
+        """Forget all agents."""
+        self._declared.clear()
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Take in that these agents have a result that fits."""
+        for name in names:
+            if name in self._declared:
+                self._declared[name].stale = False
+
+    def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
+        """Return the agents that these cells declared."""
+        return tuple(name for name, one in self._declared.items() if one.cell_id in cell_ids)
+
+    def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
+        """Read from a namespace the names that prompts use, and no other."""
+        used = {name for agent in self.agents for name in agent.uses}
+        return {name: namespace[name] for name in sorted(used) if name in namespace}
+
+    def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names an agent uses or waits for that nothing stands behind yet."""
+        lacking = [name for name in agent.uses if name not in self._declared and name not in namespace]
+        return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
+
+    def parents(self, agent: Agent) -> tuple[tuple[str, str], ...]:
+        """Return the agent's parents so far, each with where the edge came from: `prompt` or `after`."""
+        used = [(name, "prompt") for name in agent.uses if name in self._declared and name != agent.name]
+        order = [(name, "after") for name in agent.after if name in self._declared and name not in agent.uses]
+        return (*used, *order)
+
+    def descendants(self, name: str) -> tuple[str, ...]:
+        """Return the agents that wait for `name`, directly or not."""
+        found: list[str] = []
+        todo = [name]
+        while todo:
+            parent = todo.pop()
+            for child, one in self._declared.items():
+                if parent in (*one.agent.uses, *one.agent.after) and child not in found and child != name:
+                    found.append(child)
+                    todo.append(child)
+        return tuple(child for child in self._declared if child in found)
+
+    def _earlier_name(self, name: str, cell_id: str | None) -> str | None:
+        if cell_id is None:
+            return None
+        return next((other for other, one in self._declared.items() if one.cell_id == cell_id and other != name), None)
+
+    def _with(self, agent: Agent, cell_id: str | None, renamed: str | None) -> dict[str, Declared]:
+        """Return the table with the agent in the place of what it replaces."""
+        place = agent.name if agent.name in self._declared else renamed
+        table: dict[str, Declared] = {}
+        for name, one in self._declared.items():
+            if name == place:
+                table[agent.name] = Declared(agent, cell_id, stale=one.stale)
+            elif name != renamed:
+                table[name] = one
+        table.setdefault(agent.name, Declared(agent, cell_id))
+        return table
+
+    def _mark_stale(self, name: str, ran: Collection[str]) -> list[str]:
+        outdated = [other for other in (name, *self.descendants(name)) if other in ran]
+        for other in outdated:
+            self._declared[other].stale = True
+        others = [other for other in outdated if other != name]
+        return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
+
+
+def _check_cycle(table: Mapping[str, Declared], variables: Collection[str]) -> None:
+    """Raise `Cycle` where declared agents wait for each other.
+
+    A prompt that uses its own agent's name means the variable of that name, where there is one.
+    """
+    names = list(table)
+    index = {name: number for number, name in enumerate(names)}
+    parents: list[list[int]] = []
+    for name in names:
+        agent = table[name].agent
+        used = [one for one in agent.uses if one != name or one not in variables]
+        parents.append([index[one] for one in dict.fromkeys((*used, *agent.after)) if one in index])
+    if build_dag(parents) is None:
+        raise Cycle([names[number] for number in find_cycle(parents)])

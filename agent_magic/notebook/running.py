@@ -1,0 +1,74 @@
+"""A run in the notebook: started, shown while it goes on, settled however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agent_magic.api import Run, start
+from agent_magic.measure.metrics import summarize
+from agent_magic.show.live import LiveView, make_live_view
+from agent_magic.show.terminal import TerminalView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from agent_magic.api import Plan
+    from agent_magic.notebook.session import Session
+    from agent_magic.run.driver import Driver
+    from agent_magic.schedule.policy import Policy
+
+TICK_S = 0.1
+"""The picture changes at most ten times a second."""
+
+
+async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, graphic: bool) -> Run:
+    """Run a plan of the session and show it.
+
+    Args:
+        session: Who answers, and what was bought before.
+        plan: What to run.
+        policy: How.
+        fresh: Buy again what the ledger has.
+        graphic: Whether the front end can show a picture.
+
+    Raises:
+        AgentMagicError: Nothing was sent.
+        asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
+    """
+    plan.check_prompts()
+    async with session.client.open():  # without a key this raises before anything is shown
+        driver = start(plan, policy, client=session.client, fresh=fresh, ledger=session.ledger)
+        session.current, run = driver, Run(driver.record)
+        try:
+            async with _shown(driver, run, graphic=graphic):
+                await driver.drive()
+        finally:
+            session.settle(run)
+    return run
+
+
+@contextlib.asynccontextmanager
+async def _shown(driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[None]:
+    view = _live_view(driver) if graphic else TerminalView(driver.record)
+    view.show()
+    ticking = asyncio.create_task(_tick(driver, view))
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        view.finish(run.totals)
+
+
+def _live_view(driver: Driver) -> LiveView:
+    loop = asyncio.get_running_loop()
+    stop = partial(loop.call_soon_threadsafe, driver.stop)  # a click can come on another thread
+    return make_live_view(driver.record, stop, summarize=summarize)
+
+
+async def _tick(driver: Driver, view: LiveView | TerminalView) -> None:
+    while True:
+        await asyncio.sleep(TICK_S)
+        view.tick(driver.now(), {agent: stream.tail() for agent, stream in driver.streams.items()})

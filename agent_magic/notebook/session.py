@@ -1,0 +1,153 @@
+"""The session: the one object that is mutable and shared. What is declared, who answers, what ran."""
+
+from __future__ import annotations
+
+import atexit
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.api import Plan, Run
+from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
+from agent_magic.notebook.registry import Registry
+from agent_magic.record.ledger import MemoryLedger
+from agent_magic.run.claude import Claude
+from agent_magic.simulator import child
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable, Mapping
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.run.client import Client
+    from agent_magic.run.driver import Driver
+
+DEFAULT_PLAN = "agents"
+
+
+class Session:
+    """What one kernel knows.
+
+    Attributes:
+        client: Who answers.
+        ledger: The answers bought in this session.
+        last: The last run, one that was cut too; `None` before the first.
+        current: The run under way, or `None`.
+        background: The task of a run in the background, or `None`.
+    """
+
+    def __init__(self) -> None:
+        self._registries: dict[str, Registry] = {}
+        self._simulator: child.Simulator | None = None
+        self.client: Client = Claude()
+        self.ledger = MemoryLedger()
+        self.last: Run | None = None
+        self.current: Driver | None = None
+        self.background: asyncio.Task[Run] | None = None
+        self.just_shown: Run | None = None
+
+    def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
+        """Return the declared agents of a plan."""
+        return self._registries.setdefault(plan, Registry(plan))
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """The plans that have agents."""
+        return tuple(name for name, registry in self._registries.items() if len(registry))
+
+    def plan(
+        self,
+        namespace: Mapping[str, Any],
+        *,
+        name: str = DEFAULT_PLAN,
+        agents: Iterable[str] = (),
+        defaults: Mapping[str, Any],
+        on_cycle: Any = "error",
+        on_missing: Any = "error",
+    ) -> Plan:
+        """Freeze what is declared.
+
+        Args:
+            namespace: The notebook's variables. Only those that prompts use are read.
+            name: The plan.
+            agents: Only these and their ancestors; empty takes all.
+            defaults: Options of agents that leave them open.
+            on_cycle: See `Plan`.
+            on_missing: See `Plan`.
+
+        Raises:
+            PlanError: Nothing is declared, or the plan is wrong.
+        """
+        registry = self.registry(name)
+        if not len(registry):
+            others = f" Declared are agents of: {', '.join(self.plans)}." if self.plans else ""
+            raise PlanError(f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}")
+        declared = tuple(agent.with_defaults(**defaults) for agent in registry.agents)
+        wanted = list(agents)
+        if wanted:
+            declared = _with_ancestors(declared, wanted)
+        return Plan(
+            declared, registry.values(namespace), name=name, on_cycle=on_cycle, on_missing=on_missing
+        )
+
+    def connect_simulator(self, **options: Any) -> str:
+        """Start the stand-in API in a process of its own and send everything there. Returns its URL."""
+        self.disconnect()
+        try:
+            self._simulator = child.start(**options)
+        except (child.SimulatorError, OSError) as error:
+            raise AgentMagicError(f"The stand-in API did not start: {error}") from None
+        atexit.register(self._simulator.stop)
+        self.client = Claude(base_url=self._simulator.url, credential="simulator")
+        return self._simulator.url
+
+    def connect(self, client: Client) -> None:
+        """Let somebody else answer."""
+        self.disconnect()
+        self.client = client
+
+    def disconnect(self) -> None:
+        """Stop the stand-in API if it runs, and go back to the real one."""
+        if self._simulator is not None:
+            atexit.unregister(self._simulator.stop)
+            self._simulator.stop()
+            self._simulator = None
+        self.client = Claude()
+
+    @property
+    def connection(self) -> str:
+        """Who answers, in words."""
+        if self._simulator is not None:
+            return "the stand-in API (answers are made up and labelled simulated)"
+        return self.client.endpoint
+
+    def settle(self, run: Run) -> None:
+        """Take in a run that is over, or was cut."""
+        self.last = run
+        self.current = None
+        done = [result.name for result in run.record.results if result.status == "succeeded"]
+        self.registry(run.plan.name).settle(done)
+
+    def close(self) -> None:
+        """Stop what runs."""
+        if self.background is not None:
+            self.background.cancel()
+        self.disconnect()
+
+
+def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Agent, ...]:
+    """Keep these agents and what they wait for, so that a broken agent elsewhere is no obstacle.
+
+    Raises:
+        UnknownAgent: One of them is not declared.
+    """
+    by_name = {agent.name: agent for agent in declared}
+    for name in wanted:
+        if name not in by_name:
+            raise UnknownAgent(name, known=by_name)
+    keep: set[str] = set()
+    todo = list(wanted)
+    while todo:
+        name = todo.pop()
+        if name in by_name and name not in keep:
+            keep.add(name)
+            todo += [*by_name[name].uses, *by_name[name].after]
+    return tuple(agent for agent in declared if agent.name in keep)

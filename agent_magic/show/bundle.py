@@ -1,0 +1,64 @@
+"""What a notebook keeps of a plan or a run: one picture and its text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.show.layout import lay_out
+from agent_magic.show.scene import scene_of
+from agent_magic.show.svg import MOST_CARDS, draw
+from agent_magic.show.text import plan_text, run_text
+
+if TYPE_CHECKING:
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.layout import Layout
+    from agent_magic.show.scene import Estimates
+    from agent_magic.show.text import Numbers
+    from agent_magic.show.theme import Theme
+
+
+def static_bundle(
+    plan: Plan,
+    record: RunRecord | None = None,
+    numbers: Numbers | None = None,
+    *,
+    theme: Theme = "light",
+    timings: bool = True,
+    layout: Layout | None = None,
+) -> dict[str, str]:
+    """Return the representations of a plan or a run: `image/svg+xml` and `text/plain`.
+
+    No `text/html`: JupyterLab, VS Code, nbconvert and GitHub all show the SVG, and each would prefer HTML to it, in
+    which some of them drop the picture.
+
+    Args:
+        plan: The plan.
+        record: Its run; `None` shows the plan itself.
+        numbers: The summary of the run.
+        theme: Colours of the picture.
+        timings: Whether the text tells seconds, tokens and dollars.
+        layout: Where the agents stand, if that is known already.
+    """
+    text = plan_text(plan) if record is None else run_text(record, numbers, timings=timings)
+    return {"image/svg+xml": picture(plan, record, numbers, theme=theme, layout=layout), "text/plain": text}
+
+
+def picture(
+    plan: Plan,
+    record: RunRecord | None = None,
+    numbers: Numbers | None = None,
+    *,
+    now_s: float | None = None,
+    estimates: Estimates | None = None,
+    theme: Theme = "light",
+    layout: Layout | None = None,
+) -> str:
+    """Draw a plan or a run as SVG."""
+    scene = scene_of(plan, record, now_s=now_s, numbers=numbers, estimates=estimates)
+    return draw(scene, plan, cards_layout(plan) if layout is None else layout, theme=theme)
+
+
+def cards_layout(plan: Plan) -> Layout | None:
+    """Lay a plan out as cards; `None` where it has too many agents for that."""
+    return lay_out(plan) if len(plan) <= MOST_CARDS else None

@@ -1,0 +1,76 @@
+"""What a declaration shows, and the picture of a plan before it is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.show.bundle import picture
+from agent_magic.show.markup import escape, single_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.plan import Plan
+    from agent_magic.show.scene import Estimates
+    from agent_magic.show.theme import Theme
+
+_MOST_NAMES = 6
+# JupyterLab's own colours where they are, so that a card belongs to the page; elsewhere plain ones.
+_CARD = (
+    "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-ui-font-color1,inherit);"
+    "border-left:3px solid var(--jp-border-color1,#bfc7d2);padding:1px 0 1px 10px;margin:2px 0"
+)
+_SOFT = "color:var(--jp-ui-font-color2,#667080)"
+_WARN = "color:var(--jp-warn-color0,#a8690a)"
+
+
+def declaration_card(
+    agent: Agent,
+    edges: Sequence[str] = (),
+    undefined: Sequence[str] = (),
+    stale: Sequence[str] = (),
+    note: str = "",
+) -> dict[str, str]:
+    """Return the representations of a declared agent: one line, and a second one where something is to be known.
+
+    Args:
+        agent: The agent.
+        edges: Names of the agents that it waits for.
+        undefined: Names its prompt uses that are neither agents nor values yet.
+        stale: Names of agents whose results are out of date now.
+        note: Anything else, such as that it replaces an earlier declaration.
+    """
+    facts = [f"after {_names(edges)}"] if edges else []
+    facts += [word for word in (agent.model, agent.role and f"role {agent.role}") if word]
+    facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
+    warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
+    warnings += [f"out of date now: {_names(stale)}"] if stale else []
+    warnings += [single_line(note)] if note else []
+    lines = [" · ".join([f"agent {single_line(agent.name)}", *facts]), *([" · ".join(warnings)] if warnings else [])]
+    return {"text/html": _html(agent.name, facts, warnings), "text/plain": "\n  ".join(lines)}
+
+
+def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "light") -> str:
+    """Draw a plan before it is run, as SVG.
+
+    Args:
+        plan: The plan.
+        estimates: Per agent's name, expected tokens and dollars; `None` is unknown.
+        theme: Colours of the picture.
+    """
+    return picture(plan, estimates=estimates or {}, theme=theme)
+
+
+def _html(name: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
+    rest = "".join(f" · {escape(fact)}" for fact in facts)
+    second = f'<br><span style="{_WARN}">{escape(" · ".join(warnings))}</span>' if warnings else ""
+    return (
+        f'<div style="{_CARD}"><span style="{_SOFT}">agent</span> <b>{escape(single_line(name))}</b>'
+        f'<span style="{_SOFT}">{rest}</span>{second}</div>'
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [single_line(name) for name in names[:_MOST_NAMES]]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

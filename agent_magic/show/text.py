@@ -1,0 +1,160 @@
+"""A plan and a run as plain text: what `text/plain` shows, and the line under every graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from agent_magic.show.markup import single_line
+from agent_magic.show.states import BADGES, STATES, state_of
+from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, ratio, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.results import AgentResult, RunRecord
+
+_MOST_LINES = 60
+_MOST_NAMES = 8
+
+
+class Numbers(Protocol):
+    """The numbers of a run, as `agent_magic.measure` works them out. Unknown is `None` or `NaN`."""
+
+    @property
+    def agents(self) -> int: ...  # noqa: D102 - the words are DESIGN.md's
+    @property
+    def layers(self) -> int: ...  # noqa: D102
+    @property
+    def wall_s(self) -> float | None: ...  # noqa: D102
+    @property
+    def mean_concurrency(self) -> float | None: ...  # noqa: D102
+    @property
+    def bound(self) -> float | None: ...  # noqa: D102
+    @property
+    def input_tokens(self) -> float | None: ...  # noqa: D102
+    @property
+    def output_tokens(self) -> float | None: ...  # noqa: D102
+    @property
+    def cost_usd(self) -> float | None: ...  # noqa: D102
+    @property
+    def failed(self) -> int: ...  # noqa: D102
+    @property
+    def skipped(self) -> int: ...  # noqa: D102
+    @property
+    def cancelled(self) -> int: ...  # noqa: D102
+    @property
+    def source(self) -> str | None: ...  # noqa: D102
+
+
+def one_line(numbers: Numbers) -> str:
+    """Write the honest line under a graph.
+
+    `5 agents in 3 layers · 5.1 s · 2.1 at once of 2.25 possible · 5,366 tokens · $0.0114 · simulated`, with what did
+    not succeed after the layers.
+    """
+    head = f"{plural(numbers.agents, 'agent')} in {plural(numbers.layers, 'layer')}"
+    return " · ".join([head, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers)])
+
+
+def troubles(numbers: Numbers) -> list[str]:
+    """Return the counts of what did not succeed: `2 failed`."""
+    counts = {"failed": numbers.failed, "skipped": numbers.skipped, "cancelled": numbers.cancelled}
+    return [f"{number:,} {word}" for word, number in counts.items() if number]
+
+
+def facts(numbers: Numbers) -> list[str]:
+    """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number."""
+    found: list[str] = []
+    if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
+        found.append(f"{ratio(numbers.mean_concurrency)} at once of {ratio(numbers.bound)} possible")
+    found.append(f"{count(total_tokens(numbers))} tokens")
+    found.append(dollars(numbers.cost_usd))
+    return [*found, numbers.source] if numbers.source else found
+
+
+def total_tokens(numbers: Numbers) -> float | None:
+    """Return input and output together; `None` where neither is known."""
+    parts = [part for part in (known(numbers.input_tokens), known(numbers.output_tokens)) if part is not None]
+    return sum(parts) if parts else None
+
+
+def plan_text(plan: Plan) -> str:
+    """Write a plan: its layers, in them its agents, and whom each waits for."""
+    lines = [f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"]
+    for depth, layer in enumerate(plan.dag.layers(), 1):
+        lines.append(f"  layer {depth}")
+        for agent in layer:
+            parents = _some([plan.agents[one].name for one in plan.dag.parents[agent]])
+            lines.append(f"    {single_line(plan.agents[agent].name)}" + (f"  after {parents}" if parents else ""))
+    return "\n".join(_shortened(lines))
+
+
+def run_text(record: RunRecord, numbers: Numbers | None = None, *, timings: bool = True) -> str:
+    """Write a run: one line per agent, layer by layer.
+
+    Args:
+        record: The run.
+        numbers: Its summary, for the first line.
+        timings: Whether seconds, tokens and dollars are told. Without them the text of a run that went the same way
+            is the same text, as a test of a notebook wants it.
+    """
+    plan = record.plan
+    lines = [one_line(numbers) if numbers and timings else _stable_head(record)]
+    width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
+    for depth, layer in enumerate(plan.dag.layers(), 1):
+        lines.append(f"  layer {depth}")
+        lines += [f"    {_agent_line(record.results[agent], width, timings=timings)}" for agent in layer]
+    return "\n".join(_shortened(lines))
+
+
+def why_not(result: AgentResult) -> str:
+    """Return the reason an agent did not succeed, on one line; empty where there is none."""
+    return single_line(result.error or result.waits_why)
+
+
+def _stable_head(record: RunRecord) -> str:
+    """Count agents, layers and states, which do not depend on the clock."""
+    words: dict[str, int] = {}
+    for result in record.results:
+        words[result.status] = words.get(result.status, 0) + 1
+    counts = [f"{number:,} {word}" for word, number in words.items()]
+    sources = sorted({result.source for result in record.results if result.source and result.source in BADGES})
+    head = f"{plural(len(record.plan), 'agent')} in {plural(record.plan.depth, 'layer')}"
+    return " · ".join([head, *counts, *sources])
+
+
+def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
+    word = STATES[state_of(result)].word
+    words = [f"{single_line(result.name):<{width}}  {word:<9}"]
+    if timings and result.attempts:
+        tokens = total_tokens_of(result)
+        words.append(f"{seconds(result.work_s)}  {count(tokens)} tok  {dollars(result.cost_usd)}")
+    if result.source in BADGES:
+        words.append(str(result.source))
+    if len(result.attempts) > 1 and timings:
+        words.append(f"{len(result.attempts)} attempts")
+    if word not in {"succeeded", "pending", "running", "queued"} and why_not(result):
+        words.append(why_not(result)[:200])
+    return "  ".join(words).rstrip()
+
+
+def total_tokens_of(result: AgentResult) -> int | None:
+    """Return the tokens of all attempts of an agent; `None` where none is known."""
+    usage = result.usage
+    parts = [part for part in (usage.total_input_tokens, usage.output_tokens) if part is not None]
+    return sum(parts) if parts else None
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = [single_line(name) for name in names[:_MOST_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """Leave the middle out of a long list, and say how much."""
+    if len(lines) <= _MOST_LINES:
+        return lines
+    keep = _MOST_LINES // 2
+    return [*lines[:keep], f"    {UNKNOWN} {len(lines) - 2 * keep:,} more lines {UNKNOWN}", *lines[-keep:]]

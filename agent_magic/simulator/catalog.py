@@ -1,0 +1,100 @@
+"""The models the simulator knows, with the few traits that change how a request is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_magic.simulator.shapes import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model.
+
+    Attributes:
+        id: The id a request names.
+        name: The display name.
+        family: `haiku`, `sonnet`, `opus`, `fable` or `mythos`; decides the pace.
+        pool: The rate-limit pool; models of one pool share their limits.
+        context: Input window in tokens.
+        max_output: Largest `max_tokens`.
+        cache_min: Shortest prefix that is cached, in tokens.
+        sampling: Whether `temperature`, `top_p` and `top_k` are accepted.
+        prefill: Whether the last message may be an assistant turn.
+        forced_tools: Whether `tool_choice` may force a tool.
+    """
+
+    id: str
+    name: str
+    family: str
+    pool: str
+    cache_min: int
+    context: int = 1_000_000
+    max_output: int = 128_000
+    sampling: bool = False
+    prefill: bool = False
+    forced_tools: bool = True
+
+
+_CURRENT = (
+    Model("claude-fable-5-2", "Claude Fable 5.2", "fable", "fable-5", 512, forced_tools=False),
+    Model("claude-mythos-5-2", "Claude Mythos 5.2", "mythos", "mythos-5", 512, forced_tools=False),
+    Model("claude-haiku-5-5", "Claude Haiku 5.5", "haiku", "haiku-5-5", 512),
+    Model("claude-sonnet-5-5", "Claude Sonnet 5.5", "sonnet", "sonnet-5-5", 512, forced_tools=False),
+    Model("claude-fable-5-1", "Claude Fable 5.1", "fable", "fable-5", 512, forced_tools=False),
+    Model("claude-opus-5-5", "Claude Opus 5.5", "opus", "opus-5-5", 512, forced_tools=False),
+    Model("claude-mythos-5-1", "Claude Mythos 5.1", "mythos", "mythos-5", 512, forced_tools=False),
+    Model("claude-sonnet-5", "Claude Sonnet 5", "sonnet", "sonnet-5", 1024),
+    Model("claude-fable-5", "Claude Fable 5", "fable", "fable-5", 512),
+    Model("claude-mythos-5", "Claude Mythos 5", "mythos", "mythos-5", 512),
+    Model("claude-opus-5", "Claude Opus 5", "opus", "opus-5", 512),
+    Model("claude-opus-4-8", "Claude Opus 4.8", "opus", "opus-4", 1024),
+    Model("claude-opus-4-7", "Claude Opus 4.7", "opus", "opus-4", 2048),
+)
+
+
+def _earlier(model_id: str, name: str, family: str, pool: str, cache_min: int, *, dated: str) -> tuple[Model, ...]:
+    """Describe a 4.5 model, once under its short id and once under its dated id."""
+    return tuple(
+        Model(each, name, family, pool, cache_min, 200_000, 64_000, sampling=True, prefill=True)
+        for each in (model_id, f"{model_id}-{dated}")
+    )
+
+
+_EARLIER = (
+    Model("claude-opus-4-6", "Claude Opus 4.6", "opus", "opus-4", 4096, sampling=True),
+    Model("claude-sonnet-4-6", "Claude Sonnet 4.6", "sonnet", "sonnet-4", 1024, sampling=True),
+    *_earlier("claude-haiku-4-5", "Claude Haiku 4.5", "haiku", "haiku-4-5", 4096, dated="20251001"),
+    *_earlier("claude-opus-4-5", "Claude Opus 4.5", "opus", "opus-4", 4096, dated="20251101"),
+    *_earlier("claude-sonnet-4-5", "Claude Sonnet 4.5", "sonnet", "sonnet-4", 1024, dated="20250929"),
+)
+
+MODELS: dict[str, Model] = {model.id: model for model in (*_CURRENT, *_EARLIER)}
+
+
+def describe(model: Model) -> Json:
+    """Return the body of `GET /v1/models/{id}`; the release date is unknown here and given as the epoch."""
+    return {
+        "type": "model",
+        "id": model.id,
+        "display_name": model.name,
+        "created_at": "1970-01-01T00:00:00Z",
+        "deprecated_at": None,
+        "retires_at": None,
+        "lifecycle": "active",
+        "line": model.family,
+        "max_input_tokens": model.context,
+        "max_tokens": model.max_output,
+        "capabilities": None,
+    }
+
+
+def describe_all() -> Json:
+    """Return the body of `GET /v1/models`: everything on one page."""
+    ids = list(MODELS)
+    return {
+        "data": [describe(model) for model in MODELS.values()],
+        "has_more": False,
+        "first_id": ids[0],
+        "last_id": ids[-1],
+    }

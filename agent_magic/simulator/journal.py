@@ -1,0 +1,121 @@
+"""The record of what was asked: one entry per request, for tests and benchmarks to read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from dataclasses import asdict, dataclass
+
+from agent_magic.simulator.shapes import Json
+
+KEPT = 100_000
+PREVIEW = 80
+
+
+@dataclass(slots=True)
+class Entry:
+    """One request. Times are seconds since the journal began; what did not happen is `None`.
+
+    Attributes:
+        number: Place in the order of arrival, from 1.
+        route: The path, without the token.
+        started_s: When it arrived.
+        overlap: Requests in flight when it arrived, itself included.
+        request_id: The `request-id` of the response.
+        model: The model asked for.
+        stream: Whether events were asked for.
+        prompt: The first 80 characters of the last user message.
+        prompt_hash: A digest of the whole last user message.
+        status: The HTTP status sent.
+        error: The `error.type` sent.
+        fault: The fault that was asked for.
+        first_byte_s: When the response began.
+        finished_s: When the response was complete, or the fault was done.
+        aborted_s: When the client went away before that.
+        input_tokens: Uncached input.
+        cache_write_tokens: Input written to the cache.
+        cache_read_tokens: Input read from the cache.
+        output_tokens: Output sent so far; for an aborted answer less than it would have been.
+    """
+
+    number: int
+    route: str
+    started_s: float
+    overlap: int
+    request_id: str
+    model: str | None = None
+    stream: bool = False
+    prompt: str = ""
+    prompt_hash: str = ""
+    status: int | None = None
+    error: str | None = None
+    fault: str | None = None
+    first_byte_s: float | None = None
+    finished_s: float | None = None
+    aborted_s: float | None = None
+    input_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_read_tokens: int = 0
+    output_tokens: int = 0
+
+    def told(self, prompt: str) -> None:
+        """Note what was asked."""
+        self.prompt = prompt[:PREVIEW]
+        self.prompt_hash = hash_of(prompt)
+
+    def billed(self, uncached: int, written: int, read: int) -> None:
+        """Note the input side of the bill."""
+        self.input_tokens, self.cache_write_tokens, self.cache_read_tokens = uncached, written, read
+
+
+def hash_of(text: str) -> str:
+    """Return the digest of a text that entries carry: SHA-256, the first 16 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Journal:
+    """Keeps the entries of the last 100,000 requests. It has no clock: times come in."""
+
+    def __init__(self, now_s: float) -> None:
+        """Begin at `now_s`."""
+        self.in_flight = 0
+        self._began_s = now_s
+        self._peak = 0
+        self._count = 0
+        self._entries: deque[Entry] = deque(maxlen=KEPT)
+
+    def open(self, route: str, now_s: float) -> Entry:
+        """Begin an entry."""
+        self.in_flight += 1
+        self._peak = max(self._peak, self.in_flight)
+        self._count += 1
+        entry = Entry(self._count, route, self.at(now_s), self.in_flight, f"req_sim_{self._count:010d}")
+        self._entries.append(entry)
+        return entry
+
+    def close(self, entry: Entry, now_s: float) -> None:
+        """End an entry: one that has not finished was aborted."""
+        self.in_flight -= 1
+        if entry.finished_s is None:
+            entry.aborted_s = self.at(now_s)
+
+    def at(self, now_s: float) -> float:
+        """Return a time as it stands in entries."""
+        return round(now_s - self._began_s, 6)
+
+    def report(self) -> Json:
+        """Return the body of `GET /simulator/log`."""
+        entries = [asdict(entry) for entry in self._entries]
+        return {
+            "requests": entries,
+            "in_flight": self.in_flight,
+            "peak_overlap": self._peak,
+            "finished": sum(entry["finished_s"] is not None for entry in entries),
+            "aborted": sum(entry["aborted_s"] is not None for entry in entries),
+        }
+
+    def reset(self, now_s: float) -> None:
+        """Forget all entries and begin again; requests in flight stay counted."""
+        self._began_s = now_s
+        self._peak = self.in_flight
+        self._entries.clear()

@@ -1,0 +1,169 @@
+"""Rate limits per pool of models: admission, and the headers that announce them.
+
+Three buckets per pool: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it is
+produced, `max_tokens` is not reserved, and a request is let in while any output is left. A rejected request takes
+nothing. The published Start tier is announced and enforced unless something else is asked for; its buckets hold the
+whole minute. A limit given by hand holds a second's worth, at least one request, to be strict with a client: the
+announced `remaining` is what may pass at once, not the rest of a minute.
+Source: the vendor's page on rate limits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agent_magic.simulator.bucket import Bucket
+
+PREFIX = "anthropic-ratelimit"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit: how much per minute, and how many seconds' worth of it may pass at once (60 is the whole minute)."""
+
+    per_minute: float
+    burst_s: float = 60.0
+
+    def bucket(self, now_s: float) -> Bucket:
+        """Return a full bucket of this limit."""
+        return Bucket(self.per_minute, self.per_minute * self.burst_s / 60, now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The three limits of a pool."""
+
+    requests: Limit
+    input_tokens: Limit
+    output_tokens: Limit
+
+
+START_TIER = Limits(Limit(1_000), Limit(2_000_000), Limit(400_000))
+START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
+
+
+def start_tier(pool: str) -> Limits:
+    """Return the published Start tier of a pool."""
+    return START_TIER_FABLE if pool.startswith(("fable", "mythos")) else START_TIER
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the user asked to limit; `None` keeps the Start tier's number.
+
+    Attributes:
+        rpm: Requests per minute.
+        itpm: Uncached input tokens per minute.
+        otpm: Output tokens per minute.
+        burst_s: Seconds' worth of a given limit that may pass at once; the Start tier's own numbers keep 60 s.
+        unlimited: No limits, no headers.
+    """
+
+    rpm: float | None = None
+    itpm: float | None = None
+    otpm: float | None = None
+    burst_s: float = 1.0
+    unlimited: bool = False
+
+    def limits(self, pool: str) -> Limits:
+        """Return the limits of a pool."""
+        tier = start_tier(pool)
+
+        def given(number: float | None, usual: Limit) -> Limit:
+            return usual if number is None else Limit(number, self.burst_s)
+
+        return Limits(
+            given(self.rpm, tier.requests), given(self.itpm, tier.input_tokens), given(self.otpm, tier.output_tokens)
+        )
+
+
+USUAL_ALLOWANCE = Allowance()
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why a request may not pass now.
+
+    Attributes:
+        limit: Words for the message, as in `requests per minute`.
+        per_minute: The limit.
+        retry_after_s: Whole seconds until it may pass.
+    """
+
+    limit: str
+    per_minute: int
+    retry_after_s: int
+
+
+class Pool:
+    """The buckets of one pool of models."""
+
+    def __init__(self, limits: Limits, now_s: float) -> None:
+        """Start with full buckets."""
+        self.requests = limits.requests.bucket(now_s)
+        self.input_tokens = limits.input_tokens.bucket(now_s)
+        self.output_tokens = limits.output_tokens.bucket(now_s)
+
+    def admit(self, input_tokens: int, now_s: float) -> Denial | None:
+        """Let a request in and take its share, or say what it must wait for."""
+        waits = (
+            (self.requests.wait_s(1, now_s), "requests", self.requests),
+            (self.input_tokens.wait_s(input_tokens, now_s), "input tokens", self.input_tokens),
+            (self.output_tokens.wait_s(1, now_s), "output tokens", self.output_tokens),
+        )
+        wait_s, words, bucket = max(waits, key=lambda each: each[0])
+        if wait_s > 0:
+            return Denial(f"{words} per minute", int(bucket.per_minute), max(1, math.ceil(wait_s)))
+        self.requests.take(1, now_s)
+        self.input_tokens.take(input_tokens, now_s)
+        return None
+
+    def headers(self, now_s: float, now: datetime) -> dict[str, str]:
+        """Return the documented headers.
+
+        Args:
+            now_s: Monotonic time, for the buckets.
+            now: The same moment as a date, for `reset`.
+        """
+        rows = {
+            "requests": (self.requests,),
+            "tokens": (self.input_tokens, self.output_tokens),
+            "input-tokens": (self.input_tokens,),
+            "output-tokens": (self.output_tokens,),
+        }
+        found: dict[str, str] = {}
+        for name, buckets in rows.items():
+            left = sum(max(0.0, bucket.level(now_s)) for bucket in buckets)
+            full_s = max(bucket.full_in_s(now_s) for bucket in buckets)
+            found[f"{PREFIX}-{name}-limit"] = str(int(sum(bucket.per_minute for bucket in buckets)))
+            found[f"{PREFIX}-{name}-remaining"] = str(int(left) if name == "requests" else round(left / 1000) * 1000)
+            found[f"{PREFIX}-{name}-reset"] = _rfc3339(now.timestamp() + full_s)
+        return found
+
+
+def _rfc3339(at: float) -> str:
+    """Format a date in whole seconds, rounded up so that the announced moment is not too early."""
+    return datetime.fromtimestamp(math.ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Quota:
+    """The pools of one organisation."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        """Start with nothing used."""
+        self._allowance = allowance
+        self._pools: dict[str, Pool] = {}
+
+    def pool(self, name: str, now_s: float) -> Pool | None:
+        """Return a pool, or `None` if nothing is limited."""
+        if self._allowance.unlimited:
+            return None
+        if name not in self._pools:
+            self._pools[name] = Pool(self._allowance.limits(name), now_s)
+        return self._pools[name]
+
+    def reset(self) -> None:
+        """Fill every bucket."""
+        self._pools.clear()

@@ -1,0 +1,94 @@
+"""Filling a JSON schema with plausible values, for requests with `output_config.format`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import TypeAlias
+
+from agent_magic.simulator.shapes import Json, as_int, as_list, as_number, as_object
+from agent_magic.simulator.topic import Subject
+
+MAX_DEPTH = 12
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+
+class Filler:
+    """Fills one schema; text comes from the phrases of the prompt."""
+
+    def __init__(self, schema: Json, subject: Subject, rng: Random) -> None:
+        """Prepare to fill one schema."""
+        self._root = schema
+        self._rng = rng
+        self._phrases = self._endless((*subject.terms, subject.topic))
+
+    def text(self) -> str:
+        """Return a JSON document that follows the schema."""
+        return json.dumps(self._value(self._root, "answer", 0), ensure_ascii=False)
+
+    @staticmethod
+    def _endless(phrases: tuple[str, ...]) -> Iterator[str]:
+        while True:
+            yield from phrases
+
+    def _value(self, schema: Json, name: str, depth: int) -> JsonValue:
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return schema["const"]
+        if choices := as_list(schema.get("enum")):
+            return self._rng.choice(choices)
+        kind = self._kind(schema)
+        if depth > MAX_DEPTH or kind == "null":
+            return None
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind == "array":
+            return self._array(schema, name, depth)
+        return self._scalar(schema, kind, name)
+
+    def _resolved(self, schema: Json) -> Json:
+        """Follow references and take the first alternative, until the schema says what it is."""
+        for _ in range(MAX_DEPTH):
+            alternatives = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or as_list(schema.get("allOf"))
+            if isinstance(schema.get("$ref"), str):
+                schema = self._referenced(schema["$ref"])
+            elif alternatives:
+                schema = as_object(alternatives[0]) or {}
+            else:
+                break
+        return schema
+
+    def _referenced(self, reference: str) -> Json:
+        found: Json = self._root
+        for part in reference.removeprefix("#").strip("/").split("/"):
+            found = as_object(found.get(part)) or {} if part else found
+        return found
+
+    @staticmethod
+    def _kind(schema: Json) -> str:
+        kind = schema.get("type")
+        if kinds := as_list(kind):
+            kind = kinds[0]
+        return kind if isinstance(kind, str) else ("object" if "properties" in schema else "string")
+
+    def _object(self, schema: Json, depth: int) -> dict[str, JsonValue]:
+        properties = as_object(schema.get("properties")) or {}
+        return {key: self._value(as_object(inner) or {}, key, depth + 1) for key, inner in properties.items()}
+
+    def _array(self, schema: Json, name: str, depth: int) -> list[JsonValue]:
+        fewest = as_int(schema.get("minItems")) or 0
+        most = as_int(schema.get("maxItems"))
+        size = max(fewest, self._rng.randint(2, 4))
+        inner = as_object(schema.get("items")) or {}
+        return [self._value(inner, name, depth + 1) for _ in range(size if most is None else min(size, most))]
+
+    def _scalar(self, schema: Json, kind: str, name: str) -> JsonValue:
+        if kind == "boolean":
+            return self._rng.random() < 0.5
+        if kind in ("integer", "number"):
+            low = as_number(schema.get("minimum")) or 0.0
+            high = as_number(schema.get("maximum"))
+            number = self._rng.uniform(low, low + 10 if high is None else high)
+            return round(number) if kind == "integer" else round(number, 2)
+        return f"{name.replace('_', ' ').capitalize()}: {next(self._phrases)}"
