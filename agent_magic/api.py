@@ -17,7 +17,7 @@ from agent_magic.run.client import Client, Request
 from agent_magic.run.driver import Driver
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
-from agent_magic.show.text import one_line, plan_text, run_text
+from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from anthropic import AsyncAnthropic
 
-    from agent_magic.declare.agent import Agent as AgentType
     from agent_magic.measure.metrics import Summary
     from agent_magic.record.ledger import Ledger
     from agent_magic.record.results import AgentResult, RunRecord
@@ -87,7 +86,7 @@ class Plan(DeclaredPlan):
         return f"Plan({self.name!r}: {len(self)} agents in {self.depth} layers)"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {**static_bundle(self, None, None), "text/plain": plan_text(self)}
+        return static_bundle(self)
 
 
 class Run:
@@ -142,9 +141,7 @@ class Run:
     def raise_for_failures(self) -> None:
         """Raise `RunFailed` unless every agent succeeded."""
         failures = {
-            result.name: result.error or result.status
-            for result in self.record.results
-            if result.status != "succeeded"
+            result.name: result.error or result.status for result in self.record.results if result.status != "succeeded"
         }
         if failures:
             raise RunFailed(failures)
@@ -152,9 +149,12 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.plan.name!r}: {one_line(self.totals)})"
 
+    def bundle(self) -> dict[str, str]:
+        """Return its picture and its text, as notebooks show them."""
+        return static_bundle(self.plan, self.record, self.totals)
+
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        text = run_text(self.record, self.totals)
-        return {**static_bundle(self.plan, self.record, self.totals), "text/plain": text}
+        return self.bundle()
 
 
 def start(
@@ -167,9 +167,7 @@ def start(
     prices: Mapping[str, TokenPrice] | None = None,
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile."""
-    return Driver(
-        plan, policy or Policy(), as_client(client), ledger=ledger, fresh=fresh, prices=Prices(prices)
-    )
+    return Driver(plan, policy or Policy(), as_client(client), ledger=ledger, fresh=fresh, prices=Prices(prices))
 
 
 def as_client(client: Client | AsyncAnthropic | None) -> Client:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from agent_magic import __version__
 from agent_magic.simulator.program import main as simulate
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given[:1] == ["simulate"]:
         return simulate(given[1:])
     parser = argparse.ArgumentParser(prog="agent-magic", description="Concurrent Claude agents in notebooks.")
-    parser.add_argument("--version", action="version", version=f"agent-magic {__version__}")
+    parser.add_argument("--version", action="version", version=f"agent-magic {version('agent-magic')}")
     commands = parser.add_subparsers(title="commands", required=True)
     commands.add_parser("simulate", help="serve the stand-in Messages API on 127.0.0.1", add_help=False)
     parser.parse_args(given)

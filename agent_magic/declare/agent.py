@@ -61,6 +61,10 @@ class Agent:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        if not self.prompt.strip():
+            raise DeclarationError(
+                f"Agent {self.name!r} has no prompt.", agent=self.name, hint="Write it below the line."
+            )
         _check_options(self)
         object.__setattr__(self, "after", _names(self.after))
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))

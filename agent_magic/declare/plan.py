@@ -71,22 +71,21 @@ class Plan:
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        put = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
-        put("agents", tuple(self.agents))
+        self._put(agents=tuple(self.agents))
         _check_words(self)
         index: dict[str, int] = {}
         for number, agent in enumerate(self.agents):
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
-        put("index", MappingProxyType(index))
         links = _Links(self.agents, index, dict(self.values or {}), drop=self.on_missing == "drop")
-        put("values", MappingProxyType(links.used))
-        dag = build_dag(links.parents)
-        if dag is None:
-            dag = self._without_cycle(links)
-        put("dag", dag)
-        put("inputs", tuple(links.inputs))
-        put("dropped", frozenset(links.dropped))
+        self._put(index=MappingProxyType(index), values=MappingProxyType(links.used))
+        dag = build_dag(links.parents) or self._without_cycle(links)
+        self._put(dag=dag, inputs=tuple(links.inputs), dropped=frozenset(links.dropped))
+
+    def _put(self, **fields: object) -> None:
+        """Set fields while the plan is being made; afterwards it is frozen."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def _without_cycle(self, links: _Links) -> Dag:
         if self.on_cycle == "error":

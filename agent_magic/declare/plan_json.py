@@ -1,9 +1,13 @@
 """A plan as JSON, and back.
 
 ```
-{"description": "...", "name": "...", "depth": 3,
- "agents": [{"name": "a", "prompt": "..."}, {"name": "b", "prompt": "use {{ a }}", "depends_on": ["a"]}],
- "values": {"topic": "..."}}
+{
+    "description": "...",
+    "name": "...",
+    "depth": 3,
+    "agents": [{"name": "a", "prompt": "..."}, {"name": "b", "prompt": "use {{ a }}", "depends_on": ["a"]}],
+    "values": {"topic": "..."},
+}
 ```
 
 `depends_on` takes names or places in the list. Parents a prompt names need not be in it.

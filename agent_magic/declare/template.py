@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import DeclarationError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jinja2 import Environment
+    from jinja2.nodes import Node
 
 _SIMPLE = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}")
 """`{{ name }}` and nothing else between the braces."""
@@ -31,6 +32,8 @@ _TAGS = (
 _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 """A `{%` that begins no tag, as in the C format string `{%d}`."""
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
+GLOBALS = frozenset({"range", "dict"})
+"""The functions a prompt may call."""
 _NO_COMMENT = ("\x00{#", "#}\x00")
 """Jinja2 insists on comment marks. With these no prompt has comments, so `${#list[@]}` stays as it is."""
 
@@ -117,7 +120,9 @@ def _environment() -> Environment:
         comment_end_string=_NO_COMMENT[1],
         finalize=as_text,
     )
-    sandbox.globals = {"range": sandbox.globals["range"], "dict": dict}
+    known = cast("dict[str, Any]", sandbox.globals)  # pyright: ignore[reportUnknownMemberType]
+    for name in set(known) - GLOBALS:
+        del known[name]
     return sandbox
 
 
@@ -136,9 +141,8 @@ def _jinja_names(text: str, agent: str) -> tuple[str, ...]:
     environment = _environment()
     try:
         tree = environment.parse(_literal_tags(text))
-        for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
-            raise TemplateSyntaxError("a prompt stands alone and cannot load other templates", node.lineno)
-        found = meta.find_undeclared_variables(tree) - set(environment.globals)
+        _refuse_loading(next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None))
+        found = meta.find_undeclared_variables(tree) - GLOBALS
         environment.from_string(_literal_tags(text))
     except TemplateSyntaxError as error:
         lines = text.splitlines() or [""]
@@ -148,6 +152,14 @@ def _jinja_names(text: str, agent: str) -> tuple[str, ...]:
         hint = "To send braces as they are, put {% raw %} before and {% endraw %} behind them."
         raise DeclarationError(message, agent=agent, hint=hint) from None
     return tuple(sorted(found, key=lambda name: _first_use(text, name)))
+
+
+def _refuse_loading(node: Node | None) -> None:
+    """Raise for a tag that would load another template."""
+    from jinja2 import TemplateSyntaxError
+
+    if node is not None:
+        raise TemplateSyntaxError("a prompt stands alone and cannot load other templates", node.lineno)
 
 
 def _first_use(text: str, name: str) -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
-from agent_magic.declare.agent import EFFORTS
-from agent_magic.declare.roles import ROLES
 from agent_magic.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -117,22 +115,8 @@ def read_command(command: str, rest: str) -> Namespace:
     what, options = COMMANDS[command]
     parser = _Parser(prog=f"%agents {command}", description=what, add_help=False)
     options(parser)
-    return parser.parse_argstring(rest)
-
-
-def agent_parser() -> Parser:
-    """Return the reader of the line after `%%agent`."""
-    parser = _Parser(prog="%%agent", add_help=False)
-    parser.add_argument("name", metavar="NAME", help="The agent's name; other prompts use it as {{ NAME }}.")
-    parser.add_argument("--model", metavar="M", help="The model's id.")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="The most output tokens.")
-    parser.add_argument("--system", metavar="TEXT", help="The system prompt, in quotes.")
-    parser.add_argument("--role", metavar="NAME", help=f"A ready system prompt: {', '.join(ROLES)}.")
-    parser.add_argument("--after", default="", metavar="A,B", help="Wait for these, without using their text.")
-    parser.add_argument("--plan", default=None, metavar="P", help="The plan it belongs to; 'agents' by default.")
-    parser.add_argument("--timeout", type=float, metavar="S", help="Deadline in seconds.")
-    parser.add_argument("--effort", metavar="E", help=", ".join(EFFORTS))
-    return parser
+    given: Namespace = cast("Any", parser).parse_argstring(rest)
+    return given
 
 
 class _Parser(Parser):
@@ -150,4 +134,4 @@ class _Parser(Parser):
         raise UsageError(f"{self.prog}: {message}{hint}")
 
 
-__all__ = ["AWAITED", "COMMANDS", "Parser", "agent_parser", "read_command", "split_command", "waits"]
+__all__ = ["AWAITED", "COMMANDS", "Parser", "read_command", "split_command", "waits"]

@@ -77,6 +77,6 @@ def _run_bundle(magics: AgentMagics) -> Callable[..., Any]:
 
     def bundle(run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
         del include, exclude
-        return {"text/plain": repr(run)} if run is magics.session.just_shown else run._repr_mimebundle_()  # noqa: SLF001
+        return {"text/plain": repr(run)} if run is magics.session.just_shown else run.bundle()
 
     return bundle

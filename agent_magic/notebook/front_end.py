@@ -7,6 +7,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves its types open
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -28,7 +30,7 @@ def cell_of(shell: Any) -> Cell:
     """Read the cell's identity from the message that runs it. Ask in the magic, not in a callback."""
     get_parent = getattr(shell, "get_parent", None)
     parent: Any = get_parent() if get_parent is not None else {}
-    metadata = cast("dict[str, Any]", parent.get("metadata") or {}) if isinstance(parent, dict) else {}
+    metadata: dict[str, Any] = cast("dict[str, Any]", parent).get("metadata") or {} if isinstance(parent, dict) else {}
     cell_id = metadata.get("cellId")
     deleted = metadata.get("deletedCells") or ()
     return Cell(cell_id if isinstance(cell_id, str) else None, frozenset(str(one) for one in deleted))
@@ -37,6 +39,11 @@ def cell_of(shell: Any) -> Cell:
 def is_kernel(shell: Any) -> bool:
     """Tell whether this is a kernel, whose front end may show pictures, or a terminal."""
     return getattr(shell, "kernel", None) is not None
+
+
+def display_bundle(bundle: dict[str, str]) -> None:
+    """Show representations by MIME type in the cell that runs."""
+    display(bundle, raw=True)
 
 
 @contextlib.contextmanager

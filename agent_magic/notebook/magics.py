@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
-from IPython.display import display
+from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Enum, Float, Int, Unicode
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
@@ -17,7 +16,7 @@ from agent_magic.errors import AgentMagicError, did_you_mean
 from agent_magic.notebook.arguments import read_command, split_command
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
-from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
+from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
 from agent_magic.notebook.listing import agent_error, agent_text, declared_text
 from agent_magic.notebook.planning import show_plan
 from agent_magic.notebook.running import execute
@@ -51,22 +50,26 @@ class AgentMagics(Magics):
     on_cycle = Enum(("error", "sequential"), "error", help="Agents that wait for each other.").tag(config=True)
     on_missing = Enum(("error", "drop"), "error", help="Agents that wait for nobody's name.").tag(config=True)
 
+    shell: Any
+
     def __init__(self, shell: Any, session: Session | None = None) -> None:
         super().__init__(shell)
         self.session = session or Session()
 
-    @no_var_expand
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")
     @magic_arguments()
     @argument("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
     @argument("--model", metavar="M", help="The model's id.")
     @argument("--max-tokens", type=int, metavar="N", help="The most output tokens.")
     @argument("--system", metavar="TEXT", help="The system prompt, in quotes.")
-    @argument("--role", metavar="NAME", help="A ready system prompt: researcher, analyzer, planner, writer, critic, ...")
+    @argument(
+        "--role", metavar="NAME", help="A ready system prompt: researcher, analyzer, planner, writer, critic, ..."
+    )
     @argument("--after", default="", metavar="A,B", help="Wait for these agents, without using their text.")
     @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     @argument("--timeout", type=float, metavar="S", help="Deadline in seconds.")
-    @argument("--effort", metavar="E", help="low, medium, high, xhigh or max.")
+    @argument("--effort", metavar="E", help="low to max.")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agent(self, line: str, cell: str = "") -> None:
         """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
 
@@ -94,8 +97,8 @@ class AgentMagics(Magics):
             )
             self._declare(declared, given.plan, cell_of(self.shell))
 
-    @no_var_expand
-    @line_magic("agents")
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @line_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agents(self, line: str) -> Any:
         """List, plan, run and inspect the declared agents.
 
@@ -141,9 +144,9 @@ class AgentMagics(Magics):
             agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
             [f"{parent} ({'{{ }}' if kind == 'prompt' else '--after'})" for parent, kind in registry.parents(agent)],
             registry.undefined(agent, names),
-            note=" · ".join(notes),
+            notes,
         )
-        display(card, raw=True)
+        display_bundle(card)
 
     def _freeze(self, given: Namespace) -> Plan:
         with notes_of(print):
@@ -164,10 +167,10 @@ class AgentMagics(Magics):
     def _policy(self, given: Namespace) -> Policy:
         return Policy(
             self.concurrency if given.concurrency is None else given.concurrency,
-            given.schedule or self.schedule,
+            _word(given.schedule or self.schedule),
             max_attempts=self.max_attempts if given.max_attempts is None else given.max_attempts,
             timeout_s=self.timeout if given.timeout is None else given.timeout,
-            on_max_tokens=given.on_max_tokens or self.on_max_tokens,
+            on_max_tokens=_word(given.on_max_tokens or self.on_max_tokens),
         )
 
     async def _run(self, given: Namespace) -> Run:
@@ -181,7 +184,9 @@ class AgentMagics(Magics):
 
     async def _start(self, given: Namespace) -> None:
         if not is_kernel(self.shell):
-            raise UsageError("%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run.")
+            raise UsageError(
+                "%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run."
+            )
         if self.session.background is not None and not self.session.background.done():
             raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
         plan, policy = self._freeze(given), self._policy(given)
@@ -255,7 +260,7 @@ def user_errors() -> Generator[None]:
 def _read_agent(magic: Any, line: str) -> Namespace:
     """Read the line of `%%agent`; an unknown option gets a suggestion."""
     try:
-        return parse_argstring(magic, line)
+        return magic.parser.parse_argstring(line)
     except UsageError as error:
         unknown = str(error).partition("unrecognized arguments: ")[2]
         if not unknown:
@@ -263,6 +268,11 @@ def _read_agent(magic: Any, line: str) -> Namespace:
         known = [option for action in magic.parser._actions for option in action.option_strings]  # noqa: SLF001
         hint = did_you_mean(unknown.split()[0], known) or f" Options: {', '.join(known)}."
         raise UsageError(f"%%agent: unknown option {unknown!r}.{hint}") from None
+
+
+def _word(word: str) -> Any:
+    """Pass a word on to what checks it."""
+    return word
 
 
 def _unquoted(text: str | None) -> str | None:

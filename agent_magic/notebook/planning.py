@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from IPython.display import display
-
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.measure.estimate import expect
+from agent_magic.notebook.front_end import display_bundle
 from agent_magic.record.prices import Prices
 from agent_magic.run.client import Request
 from agent_magic.show.cards import plan_picture
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 MOST_COUNTED = 50
 """Larger plans are estimated: the count endpoint has a limit of its own."""
 COUNT_TIMEOUT_S = 10.0
+MOST_CHARS = 2_000
+"""More of a prompt than this is not printed."""
 
 
 async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
@@ -39,7 +40,7 @@ async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
     expected = expect(plan, prompts, counted, Prices())
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in expected}
-        display({"image/svg+xml": plan_picture(plan, estimates), "text/plain": plan_text(plan)}, raw=True)
+        display_bundle(plan_picture(plan, estimates))
     else:
         print(plan_text(plan))  # noqa: T201 - the answer
     print(f"{estimate_text(expected)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
@@ -77,5 +78,12 @@ def _prompts_text(plan: Plan) -> str:
     parts: list[str] = []
     for number, agent in enumerate(plan.agents):
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
-        parts.append(f"--- {agent.name}\n{plan.prompt_of(number, answers)}")
+        parts.append(f"--- {agent.name}\n{_shortened(plan.prompt_of(number, answers))}")
     return "\n".join(parts)
+
+
+def _shortened(prompt: str) -> str:
+    if len(prompt) <= MOST_CHARS:
+        return prompt
+    half = MOST_CHARS // 2
+    return f"{prompt[:half]}\n… {len(prompt) - MOST_CHARS:,} more characters …\n{prompt[-half:]}"

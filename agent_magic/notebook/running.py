@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.api import Run, start
 from agent_magic.measure.metrics import summarize
 from agent_magic.show.live import LiveView, make_live_view
-from agent_magic.show.terminal import TerminalView
+from agent_magic.show.text import TerminalView
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -64,7 +63,10 @@ async def _shown(driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[N
 
 def _live_view(driver: Driver) -> LiveView:
     loop = asyncio.get_running_loop()
-    stop = partial(loop.call_soon_threadsafe, driver.stop)  # a click can come on another thread
+
+    def stop() -> None:  # a click can come on another thread
+        loop.call_soon_threadsafe(driver.stop)
+
     return make_live_view(driver.record, stop, summarize=summarize)
 
 

@@ -79,14 +79,14 @@ class Session:
         registry = self.registry(name)
         if not len(registry):
             others = f" Declared are agents of: {', '.join(self.plans)}." if self.plans else ""
-            raise PlanError(f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}")
+            raise PlanError(
+                f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
+            )
         declared = tuple(agent.with_defaults(**defaults) for agent in registry.agents)
         wanted = list(agents)
         if wanted:
             declared = _with_ancestors(declared, wanted)
-        return Plan(
-            declared, registry.values(namespace), name=name, on_cycle=on_cycle, on_missing=on_missing
-        )
+        return Plan(declared, registry.values(namespace), name=name, on_cycle=on_cycle, on_missing=on_missing)
 
     def connect_simulator(self, **options: Any) -> str:
         """Start the stand-in API in a process of its own and send everything there. Returns its URL."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import UnknownAgent
 from agent_magic.record.answer import Usage
@@ -20,7 +20,7 @@ from agent_magic.record.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from agent_magic.declare.plan import Plan
@@ -142,7 +142,11 @@ class AgentResult:
     @property
     def cost_usd(self) -> float | None:
         """Dollars of all attempts whose price is known; `None` where an answer's price is not, or there is none."""
-        if self.attempts and self.answer and (self.attempts[-1].price is None or self.attempts[-1].price.cost_usd is None):
+        if (
+            self.attempts
+            and self.answer
+            and (self.attempts[-1].price is None or self.attempts[-1].price.cost_usd is None)
+        ):
             return None
         known = [one.price.cost_usd for one in self.attempts if one.price and one.price.cost_usd is not None]
         return math.fsum(known) if known else None
@@ -316,7 +320,7 @@ def _run_ended(record: RunRecord, event: RunEnded) -> None:
     record.ended_s, record.cut = event.at_s, event.cut
 
 
-_FOLD = {
+_FOLD: dict[type[Event], Callable[[RunRecord, Any], None]] = {
     AgentReady: _ready,
     AttemptStarted: _attempt_started,
     FirstToken: _first_token,

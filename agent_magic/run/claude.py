@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -63,8 +64,6 @@ class Claude:
     @property
     def endpoint(self) -> str:
         """Where requests go, without credentials."""
-        import os
-
         if self._given is not None:
             return str(self._given.base_url)
         return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"

@@ -89,14 +89,12 @@ class Stream:
 
 
 class Client(Protocol):
-    """Whoever answers requests.
-
-    Attributes:
-        endpoint: Where it sends them, without credentials. Part of the key under which answers are kept.
-    """
+    """Whoever answers requests."""
 
     @property
-    def endpoint(self) -> str: ...
+    def endpoint(self) -> str:
+        """Where requests go, without credentials. Part of the key under which answers are kept."""
+        ...
 
     def open(self) -> AbstractAsyncContextManager[None]:
         """Hold connections for as long as a run lasts.

@@ -29,7 +29,6 @@ from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finishe
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.retry import failure_of
 
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -237,9 +236,7 @@ class Driver:
             return Capped("The answer was cut at max_tokens. Give it more with --max-tokens.")
         return None
 
-    def _settle(
-        self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None
-    ) -> None:
+    def _settle(self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Record an attempt that came to an end by itself, and tell the conductor."""
         now = self.now()
         error = error or (self._judge(answer) if answer else None)

@@ -11,7 +11,9 @@ import functools
 import os
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 
@@ -135,8 +137,6 @@ def _of_status(error: APIStatusError) -> CallError:
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Read `retry-after`, in seconds or as a date; `None` where it is missing or makes no sense."""
-    from email.utils import parsedate_to_datetime
-
     value = headers.get("retry-after")
     if value is None:
         return None
@@ -148,8 +148,6 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         then = parsedate_to_datetime(value)
     except ValueError:
         return None
-    from datetime import UTC, datetime
-
     return max(0.0, (then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
 
 
@@ -163,12 +161,10 @@ def _empty_limit(headers: Mapping[str, str]) -> str | None:
 
 def _message(error: APIStatusError) -> str:
     """Take the API's own sentence out of the body, or else whatever there is."""
-    body = error.body
-    if isinstance(body, dict):
-        inner = body.get("error")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if isinstance(inner, dict) and inner.get("message"):  # pyright: ignore[reportUnknownMemberType]
-            return str(inner["message"])  # pyright: ignore[reportUnknownArgumentType]
-    return str(body) if body else str(error)
+    body: Any = error.body
+    inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
+    return str(message or cast("object", body) or error)
 
 
 def _root(error: BaseException) -> str:

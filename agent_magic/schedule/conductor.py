@@ -52,7 +52,7 @@ class Conductor:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
         self._slots = 1 if policy.schedule == "sequential" else policy.concurrency
-        self._random = random.Random(policy.seed)  # noqa: S311 - jitter, not a secret
+        self._random = random.Random(policy.seed)
         self._state = [PENDING] * count
         self._missing = [len(before) for before in dag.parents]
         self._tries = [0] * count

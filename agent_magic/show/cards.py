@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.show.bundle import picture
 from agent_magic.show.markup import escape, single_line
+from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,9 @@ def declaration_card(
     agent: Agent,
     edges: Sequence[str] = (),
     undefined: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    *,
     stale: Sequence[str] = (),
-    note: str = "",
 ) -> dict[str, str]:
     """Return the representations of a declared agent: one line, and a second one where something is to be known.
 
@@ -38,28 +40,28 @@ def declaration_card(
         agent: The agent.
         edges: Names of the agents that it waits for.
         undefined: Names its prompt uses that are neither agents nor values yet.
+        notes: Anything else, such as that it replaces an earlier declaration.
         stale: Names of agents whose results are out of date now.
-        note: Anything else, such as that it replaces an earlier declaration.
     """
     facts = [f"after {_names(edges)}"] if edges else []
     facts += [word for word in (agent.model, agent.role and f"role {agent.role}") if word]
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
     warnings += [f"out of date now: {_names(stale)}"] if stale else []
-    warnings += [single_line(note)] if note else []
+    warnings += [single_line(note) for note in notes]
     lines = [" · ".join([f"agent {single_line(agent.name)}", *facts]), *([" · ".join(warnings)] if warnings else [])]
     return {"text/html": _html(agent.name, facts, warnings), "text/plain": "\n  ".join(lines)}
 
 
-def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "light") -> str:
-    """Draw a plan before it is run, as SVG.
+def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "light") -> dict[str, str]:
+    """Return the representations of a plan before it is run, with what its agents are expected to use.
 
     Args:
         plan: The plan.
         estimates: Per agent's name, expected tokens and dollars; `None` is unknown.
         theme: Colours of the picture.
     """
-    return picture(plan, estimates=estimates or {}, theme=theme)
+    return {"image/svg+xml": picture(plan, estimates=estimates or {}, theme=theme), "text/plain": plan_text(plan)}
 
 
 def _html(name: str, facts: Sequence[str], warnings: Sequence[str]) -> str:

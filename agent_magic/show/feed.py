@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.events import AgentEnded, RunEnded
 from agent_magic.show.cells import CellGrid, cell_grid, tally_of
-from agent_magic.show.scene import Header, counted_header, moment_of, node_view, worked_path
+from agent_magic.show.scene import Header, counted_header, joined, moment_of, node_view, worked_path
 from agent_magic.show.states import state_of
 from agent_magic.show.svg import MARGIN, card_texts, fact_runs, picture_width, progress_parts
 from agent_magic.show.text import facts, total_tokens_of
@@ -57,6 +57,7 @@ class Feed:
         self.rows = {agent: row for row, agent in enumerate(rows_of(record.plan))} if layout else {}
         self._tokens: dict[int, int] = {}
         self._costs: dict[int, float] = {}
+        self._sources: set[str | None] = set()
         self._numbers: Numbers | None = None
         self._numbers_at = -SUMMARY_EVERY_S
 
@@ -126,25 +127,23 @@ class Feed:
         for agent in fresh:
             result = self._record.results[agent]
             tokens, cost = total_tokens_of(result), result.cost_usd
+            self._sources.add(result.source)
             if tokens is not None:
                 self._tokens[agent] = tokens
             if cost is not None:
                 self._costs[agent] = cost
-        header = counted_header(self.states, now_s, phrases=self._phrases(now_s), source=self._source())
+        source = joined(self._sources)
+        header = counted_header(self.states, now_s, phrases=self._phrases(now_s, source), source=source)
         return _head(header, picture_width(self._layout))
 
-    def _source(self) -> str | None:
-        return self._numbers.source if self._numbers is not None else self._record.origin or None
-
-    def _phrases(self, now_s: float) -> list[str]:
+    def _phrases(self, now_s: float, source: str) -> list[str]:
         if self._summarize is None or not self._record.events:
             tokens = count(sum(self._tokens.values()) if self._tokens else None)
             cost = dollars(sum(self._costs.values()) if self._costs else None)
-            source = self._source()
             return [f"{tokens} tokens", cost, *([source] if source else [])]
         if now_s - self._numbers_at >= SUMMARY_EVERY_S or self._numbers is None or self._record.ended_s is not None:
             self._numbers, self._numbers_at = self._summarize(self._record, now_s), now_s
-        return facts(self._numbers)
+        return facts(self._numbers, source)
 
     def _put(self, delta: dict[str, Any], key: str, entries: Mapping[int, Any]) -> None:
         """Say the entries that are not what was said before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -58,9 +59,10 @@ class LiveView:
 
     def show(self) -> None:
         """Display the view in the cell that runs."""
-        from IPython.display import display  # noqa: PLC0415
+        from IPython.display import DisplayHandle
 
-        self._handle = display(self.face, display_id=True)
+        self._handle = DisplayHandle()
+        self._handle.display(self.face)
 
     def tick(self, now_s: float, tails: Mapping[int, str] | None = None, *, at_once: bool = False) -> None:
         """Send what has changed.
@@ -94,7 +96,7 @@ class LiveView:
         """Renew the whole state that a view reads when it is opened or the page is loaded again."""
         self._filled_s, self._unsaved = now_s, False
         full = self._feed.full
-        self.face.full = {key: dict(value) if isinstance(value, dict) else value for key, value in full.items()}
+        self.face.full = {key: copy.copy(value) for key, value in full.items()}  # a trait sees only a new value
 
 
 def make_live_view(
@@ -161,7 +163,7 @@ def fixed_parts(record: RunRecord, layout: Layout | None, feed: Feed) -> dict[st
 @functools.cache
 def _widget_class() -> Any:
     """Build the widget's class, when the first view is made: until then nothing of ipywidgets is loaded."""
-    import anywidget  # noqa: PLC0415
+    import anywidget
     import traitlets  # noqa: PLC0415
 
     class RunWidget(anywidget.AnyWidget):

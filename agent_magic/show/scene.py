@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_magic.show.markup import single_line
-from agent_magic.show.states import BADGES, DONE, STATES, badge_of, state_of
-from agent_magic.show.text import facts, total_tokens_of, why_not
+from agent_magic.show.states import DONE, LOST, STATES, badge_of, state_of
+from agent_magic.show.text import counts_line, facts, total_tokens_of, why_not
 from agent_magic.show.timeline import timeline_of
 from agent_magic.show.units import UNKNOWN, count, dollars, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from agent_magic.declare.plan import Plan
@@ -62,7 +62,7 @@ class Header:
         lost: Share that failed, was skipped or cancelled.
         running: Share under way.
         facts: Phrases that begin with their number, the source last.
-        source: The source in words; empty for the live API.
+        source: Where the results came from, if not all were bought now: the fact that must not be overlooked.
     """
 
     counts: str
@@ -90,7 +90,7 @@ class Scene:
     timeline: Timeline | None = field(default=None, kw_only=True)
 
 
-def scene_of(  # noqa: PLR0913 - what a picture can be told
+def scene_of(
     plan: Plan,
     record: RunRecord | None = None,
     *,
@@ -147,10 +147,11 @@ def node_view(
     result = record.results[agent]
     state = state_of(result)
     if state == "p":
-        line, tail = _waits_for(record, agent) or _expected(record.plan, agent, estimates or {}), ""
+        expected, waits = _expected(record.plan, agent, estimates or {}), _waits_for(record, agent)
+        line, tail = (expected, waits) if expected else (waits, "")
     else:
         line, tail = _line(record, agent, now_s), _tail(result, state, tail)
-    badge = badge_of(result.source or (record.origin if result.attempts else None))
+    badge = badge_of(result.source)
     hint = " · ".join(part for part in (result.name, STATES[state].word, line, badge, tail) if part)
     share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
     return NodeView(state, result.name, line=line, tail=tail, share=share, badge=badge, hint=single_line(hint))
@@ -169,27 +170,33 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
 def header_of(record: RunRecord, now_s: float, *, numbers: Numbers | None = None) -> Header:
     """Work out the lines above the graph of a run."""
     states = "".join(map(state_of, record.results))
-    source = numbers.source if numbers else _source(record)
+    source = joined({result.source for result in record.results})
     return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
 
 
-def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str | None) -> Header:
-    """Count states, one character per agent."""
+def joined(sources: Iterable[str | None]) -> str:
+    """Name where results came from, such as `ledger + simulated`."""
+    return " + ".join(sorted({source for source in sources if source}))
+
+
+def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str) -> Header:
+    """Count states, one character per agent.
+
+    Args:
+        states: A character per agent.
+        now_s: Seconds since the run began.
+        phrases: The facts, the source last.
+        source: Where the results came from, in words.
+    """
     total = len(states) or 1
-    done = sum(states.count(state) for state in DONE)
-    counts = {word: states.count(state) for state, word in zip("rqfkc", _COUNTED, strict=True)}
-    words = [f"{done:,} of {len(states):,} done", *(f"{number:,} {word}" for word, number in counts.items() if number)]
     return Header(
-        " · ".join([*words, seconds(now_s)]),
-        done=done / total,
-        lost=(counts["failed"] + counts["skipped"] + counts["cancelled"]) / total,
-        running=counts["running"] / total,
+        f"{counts_line(states)} · {seconds(now_s)}",
+        done=sum(map(states.count, DONE)) / total,
+        lost=sum(map(states.count, LOST)) / total,
+        running=states.count("r") / total,
         facts=tuple(phrases),
-        source=source if source in BADGES else "",
+        source="" if source == "live" else source,
     )
-
-
-_COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 
 
 def planned_header(plan: Plan, estimates: Estimates) -> Header:
@@ -233,15 +240,9 @@ def _work(result: AgentResult, now_s: float, usual: float) -> float:
     return max(result.api_s + now_s - started, usual)
 
 
-def _source(record: RunRecord) -> str | None:
-    """Name the source of a run that has no summary yet: the one of its results, or that of the record."""
-    found = sorted({result.source for result in record.results if result.source})
-    return " + ".join(found) if found else record.origin or None
-
-
-def _phrases(record: RunRecord, numbers: Numbers | None, source: str | None) -> list[str]:
+def _phrases(record: RunRecord, numbers: Numbers | None, source: str) -> list[str]:
     if numbers is not None:
-        return facts(numbers)
+        return facts(numbers, source)
     tokens = [total_tokens_of(result) for result in record.results]
     known = [one for one in tokens if one is not None]
     prices = [price for price in (result.cost_usd for result in record.results) if price is not None]
@@ -279,9 +280,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the parents that keep an agent waiting; empty where the run has not begun."""
-    if not record.events:
-        return ""
+    """Name the parents that keep an agent waiting; empty where there are none."""
     open_ = [one for one in record.plan.dag.parents[agent] if record.results[one].finished_s is None]
     if not open_:
         return ""

@@ -42,7 +42,7 @@ STATES = {
 """Per character. `l` and `y` are successes that were not bought now: out of the ledger, out of a cassette."""
 
 DONE = frozenset("slym")
-UNDER_WAY = frozenset("rq")
+LOST = frozenset("fkc")
 OF_STATUS = {
     "pending": "p",
     "queued": "q",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agent_magic.show.cells import draw_cells
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MOST_CARDS = 200
 MARGIN = 24.0
 HEAD_H = 92.0
-LEAST_W = 720.0
+LEAST_W = 960.0
 CELLS_W = 960.0
 PROGRESS_W = 620.0
 ROW_H = 19.0
@@ -54,7 +55,7 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
     Args:
         scene: What it says.
         plan: The plan it is of.
-        layout: Where its cards stand; `None` draws agents as small cells, which is how more than `MOST_CARDS` are shown.
+        layout: Where its cards stand; `None` draws each agent as a small cell, for more than `MOST_CARDS`.
         theme: Its colours. `None` leaves style, ground and whatever the live view draws itself out of it.
     """
     if layout is None:
@@ -103,9 +104,9 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
         if place:
             runs.append(("", "  ·  "))
         if header.source and phrase == header.source:
-            runs.append((f"src src-{header.source}", phrase))
+            runs.append((f"src src-{header.source.split()[0]}", phrase))
             continue
-        found = re.match(r"[$≈]?[\d≈$.,– ]*[\d–]", phrase)  # noqa: RUF001 - the dash of unknown numbers
+        found = re.match(r"[$≈]?[\d≈$.,– ]*[\d–]", phrase)
         cut = found.end() if found else 0
         runs += [(kind, text) for kind, text in (("v", phrase[:cut]), ("", phrase[cut:])) if text]
     return runs
@@ -124,6 +125,11 @@ def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
+    """Put the picture into its page.
+
+    It has no height of its own and all the width there is: JupyterLab shows an SVG as an image that it does not shrink,
+    so a wide one with a size would be cut off (4.6, seen). Where it stands in a page itself it does not grow.
+    """
     style = "" if theme is None else f"<style>{style_sheet(theme)}</style>"
     ground = "" if theme is None else element("rect", class_="bg", width=width, height=height, rx=6)
     return element(
@@ -131,8 +137,8 @@ def _frame(width: float, height: float, body: str, theme: Theme | None, label: s
         style + ground + body,
         xmlns="http://www.w3.org/2000/svg",
         class_="am-fig" if theme is None else f"am-fig am-{theme}",
-        width=width,
-        height=height,
+        width="100%",
+        style=f"max-width:{number(width)}px" if theme else None,
         viewBox=f"0 0 {number(width)} {number(height)}",
         role="img" if theme else "group",
         aria_label=label,
@@ -160,7 +166,7 @@ def _header(scene: Scene, width: float) -> str:
 
 def _cards(scene: Scene, layout: Layout) -> str:
     on = set(scene.path)
-    steps = set(zip(scene.path, scene.path[1:], strict=False))
+    steps = set(pairwise(scene.path))
     parts = [_band(depth, band) for depth, band in enumerate(layout.bands, 1)]
     parts += [_edge(edge, on=(edge.parent, edge.child) in steps) for edge in layout.edges]
     parts += [

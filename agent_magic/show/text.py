@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.show.markup import single_line
-from agent_magic.show.states import BADGES, STATES, state_of
+from agent_magic.show.states import BADGES, DONE, STATES, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, ratio, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import TextIO
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import AgentResult, RunRecord
 
 _MOST_LINES = 60
 _MOST_NAMES = 8
+_LEAST_STEP_S = 0.25
+_CLEAR_LINE = "\r\x1b[K"
 
 
 class Numbers(Protocol):
@@ -63,20 +68,36 @@ def troubles(numbers: Numbers) -> list[str]:
     return [f"{number:,} {word}" for word, number in counts.items() if number]
 
 
-def facts(numbers: Numbers) -> list[str]:
-    """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number."""
+def facts(numbers: Numbers, source: str = "") -> list[str]:
+    """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number.
+
+    Args:
+        numbers: The numbers of a run.
+        source: Its source, where it is known more closely than `numbers` tells.
+    """
     found: list[str] = []
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
         found.append(f"{ratio(numbers.mean_concurrency)} at once of {ratio(numbers.bound)} possible")
     found.append(f"{count(total_tokens(numbers))} tokens")
     found.append(dollars(numbers.cost_usd))
-    return [*found, numbers.source] if numbers.source else found
+    source = source or numbers.source or ""
+    return [*found, source] if source else found
 
 
 def total_tokens(numbers: Numbers) -> float | None:
     """Return input and output together; `None` where neither is known."""
     parts = [part for part in (known(numbers.input_tokens), known(numbers.output_tokens)) if part is not None]
     return sum(parts) if parts else None
+
+
+def counts_line(states: str) -> str:
+    """Count states, one character per agent: `5 of 9 done · 3 running`."""
+    counts = {word: states.count(state) for state, word in zip("rqfkc", _COUNTED, strict=True)}
+    words = [f"{number:,} {word}" for word, number in counts.items() if number]
+    return " · ".join([f"{sum(map(states.count, DONE)):,} of {len(states):,} done", *words])
+
+
+_COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 
 
 def plan_text(plan: Plan) -> str:
@@ -158,3 +179,48 @@ def _shortened(lines: list[str]) -> list[str]:
         return lines
     keep = _MOST_LINES // 2
     return [*lines[:keep], f"    {UNKNOWN} {len(lines) - 2 * keep:,} more lines {UNKNOWN}", *lines[-keep:]]
+
+
+class TerminalView:
+    """Shows a run where there are only lines. It is used as `LiveView` is.
+
+    Args:
+        record: The run, which grows.
+        stream: Where the lines go; `None` is standard output.
+    """
+
+    def __init__(self, record: RunRecord, stream: TextIO | None = None) -> None:
+        self._record = record
+        self._stream = stream or sys.stdout
+        self._updates = self._stream.isatty()
+        self._stepped_s = float("-inf")
+
+    def show(self) -> None:
+        """Say what begins."""
+        plan = self._record.plan
+        line = f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
+        self._write(line if self._updates else f"{line}\n")
+
+    def tick(self, now_s: float, tails: Mapping[int, str] | None = None) -> None:  # noqa: ARG002 - as `LiveView`
+        """Bring the line up to date, at most four times a second."""
+        if not self._updates or now_s - self._stepped_s < _LEAST_STEP_S:
+            return
+        self._stepped_s = now_s
+        self._write(self._counts(now_s))
+
+    def finish(self, numbers: Numbers | None = None) -> None:
+        """Say how it ended."""
+        line = one_line(numbers) if numbers else self._counts(self._record.ended_s)
+        self._write(f"{line}\n", cut=False)
+
+    def _counts(self, now_s: float | None) -> str:
+        states = "".join(map(state_of, self._record.results))
+        return f"{single_line(self._record.plan.name)}: {counts_line(states)} · {seconds(now_s)}"
+
+    def _write(self, line: str, *, cut: bool = True) -> None:
+        if self._updates:
+            width = shutil.get_terminal_size().columns - 1
+            line = _CLEAR_LINE + (line[:width] if cut else line)
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(line.encode(encoding, "replace").decode(encoding))
+        self._stream.flush()

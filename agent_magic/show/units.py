@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-UNKNOWN = "–"  # noqa: RUF001 - the en dash is what the design asks for
+UNKNOWN = "–"
 _MINUTE_S, _HOUR_S = 60, 3600
 
 

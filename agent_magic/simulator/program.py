@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--burst", type=_positive, default=1.0, help="seconds' worth of a given limit that may pass at once (1)")
     add("--unlimited", action="store_true", help="no limits and no limit headers")
     add("--script", type=_script, default=(), help="file of scripted answers, one JSON object per line")
-    add("--token", type=_token, default="", help="path prefix that requests must have; 'auto' makes a random one")
+    add("--token", type=_token, help="path prefix that requests must have; 'auto' makes a random one")
     add("--parent-pid", type=int, help="end when this process is gone")
     add("--until-stdin-closes", action="store_true", help="end when standard input ends")
     return parser
@@ -102,7 +102,7 @@ async def _serve(options: argparse.Namespace) -> None:
     service = Service(settings, time.monotonic())
     # A lost connection cancels its handler, so an abandoned stream is noticed at once, not at the next write.
     runner = web.AppRunner(
-        application(service, options.token), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+        application(service, options.token or ""), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
     )
     await runner.setup()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from random import Random
 from typing import TypeAlias
@@ -11,6 +12,8 @@ from agent_magic.simulator.shapes import Json, as_int, as_list, as_number, as_ob
 from agent_magic.simulator.topic import Subject
 
 MAX_DEPTH = 12
+# The SDK moves the bounds that the API does not take into the description, as in `{minimum: 1, maximum: 5}`.
+_TOLD_BOUND = re.compile(r"\b(minimum|maximum)\W{1,3}(-?\d+(?:\.\d+)?)")
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -87,8 +90,14 @@ class Filler:
         if kind == "boolean":
             return self._rng.random() < 0.5
         if kind in ("integer", "number"):
-            low = as_number(schema.get("minimum")) or 0.0
-            high = as_number(schema.get("maximum"))
-            number = self._rng.uniform(low, low + 10 if high is None else high)
+            low = _bound(schema, "minimum", 1.0)
+            number = self._rng.uniform(low, max(low, _bound(schema, "maximum", low + 4)))
             return round(number) if kind == "integer" else round(number, 2)
         return f"{name.replace('_', ' ').capitalize()}: {next(self._phrases)}"
+
+
+def _bound(schema: Json, name: str, otherwise: float) -> float:
+    """Return a bound of a number: the schema's own, else the one told in its description."""
+    told = {key: float(value) for key, value in _TOLD_BOUND.findall(str(schema.get("description", "")))}
+    given = as_number(schema.get(name))
+    return told.get(name, otherwise) if given is None else given

@@ -357,11 +357,14 @@ class Panel {
     this.agent = agent;
     this.fill(name, {});
     this.element.hidden = false;
+    this.element.scrollIntoView({ block: "nearest" });
   }
 
   /** @param {Detail} detail */
   show(detail) {
-    if (detail.agent === this.agent && !this.element.hidden) this.fill(detail.name, detail.texts);
+    if (detail.agent !== this.agent || this.element.hidden) return;
+    this.fill(detail.name, detail.texts);
+    this.element.scrollIntoView({ block: "nearest" });
   }
 
   /**
@@ -499,6 +502,8 @@ function render({ model, el }) {
   root.className = "am-live";
   const parsed = new DOMParser().parseFromString(model.get("svg"), "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
+  // A deep plan is scrolled rather than shrunk until nobody can read it.
+  figure.style.minWidth = `${0.6 * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
   const scroll = document.createElement("div");
   scroll.className = "am-scroll";
   scroll.append(figure);
