@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import Agent
@@ -11,10 +12,13 @@ from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_t
 from agent_magic.errors import RunFailed
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.cassette import read_cassette, write_cassette
 from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.record.request import Request
 from agent_magic.run.claude import Claude
-from agent_magic.run.client import Client, Request
+from agent_magic.run.client import Client
 from agent_magic.run.driver import Driver
+from agent_magic.run.replay import replay
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.text import one_line
@@ -63,6 +67,16 @@ class Plan(DeclaredPlan):
         driver = start(self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices)
         await driver.drive()
         return Run(driver.record)
+
+    def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
+        """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
+
+        Raises:
+            CassetteError: The file is no cassette.
+            ReplayMiss: The plan asks for something that was not recorded.
+        """
+        cassette = read_cassette(Path(path))
+        return Run(replay(self, cassette, timeout_s=(policy or Policy()).timeout_s))
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
@@ -145,6 +159,10 @@ class Run:
         }
         if failures:
             raise RunFailed(failures)
+
+    def save(self, path: str | Path) -> int:
+        """Write the run to a cassette, to share or to replay. Returns the number of calls in it."""
+        return write_cassette(self.record, Path(path))
 
     def __repr__(self) -> str:
         return f"Run({self.plan.name!r}: {one_line(self.totals)})"

@@ -20,6 +20,8 @@ AgentMagicError
 │  ├─ Unreadable          a reply that is not the API's
 │  ├─ Unreachable         no connection, or it broke
 │  └─ Late                the deadline passed                          .deadline_s
+├─ CassetteError          a file is no cassette
+├─ ReplayMiss             a call was never recorded                    .agent .nearest .differences
 └─ RunFailed              raised only by `run.raise_for_failures()`    .failures
 ```
 
@@ -40,6 +42,7 @@ __all__ = [
     "CallError",
     "CannotNest",
     "Capped",
+    "CassetteError",
     "Cycle",
     "DeclarationError",
     "DuplicateAgent",
@@ -50,6 +53,7 @@ __all__ = [
     "RateLimited",
     "Refused",
     "Rejected",
+    "ReplayMiss",
     "RunFailed",
     "Truncated",
     "UndefinedVariable",
@@ -223,6 +227,30 @@ class Late(CallError):
             partial=partial,
         )
         self.deadline_s = deadline_s
+
+
+class CassetteError(AgentMagicError):
+    """A file is no cassette, or of a format this version does not know."""
+
+
+class ReplayMiss(AgentMagicError):
+    """An agent asks for something that was not recorded. Nothing was sent.
+
+    Attributes:
+        agent: The agent that asked.
+        nearest: The recorded agent that comes nearest, or `None`.
+        differences: Per field that differs, what was recorded and what is asked.
+    """
+
+    def __init__(self, agent: str, *, nearest: str | None, differences: Mapping[str, tuple[object, object]]) -> None:
+        self.agent, self.nearest, self.differences = agent, nearest, dict(differences)
+        if nearest is None:
+            why = "the recording has nothing like it"
+        else:
+            why = f"the nearest recorded call, of {nearest!r}, differs in {', '.join(self.differences) or 'nothing'}"
+        super().__init__(
+            f"Agent {agent!r} asks for what was never recorded: {why}. Undo the change, or run it with a key."
+        )
 
 
 class RunFailed(AgentMagicError):

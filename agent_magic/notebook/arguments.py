@@ -55,6 +55,10 @@ def _name_options(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help="An agent of the last run.")
 
 
+def _file_options(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="A cassette, such as run.cassette.jsonl.")
+
+
 def _no_options(parser: Parser) -> None:
     del parser
 
@@ -75,6 +79,8 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "error": ("Show all that is known of why an agent of the last run failed.", _name_options),
     "drop": ("Forget agents.", _names_options),
     "clear": ("Forget all agents of a plan.", _list_options),
+    "record": ("Write the last run to a cassette, to share it.", _file_options),
+    "replay": ("Let a cassette answer from now on: no key, no network, the recorded clock.", _file_options),
     "connect": ("Say who answers: simulator, or api. Without a word: show it.", _connect_options),
 }
 """Every subcommand with its help and its options."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -21,6 +22,7 @@ from agent_magic.notebook.listing import agent_error, agent_text, declared_text
 from agent_magic.notebook.planning import show_plan
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
+from agent_magic.record.cassette import read_cassette
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.cards import declaration_card
 
@@ -111,6 +113,7 @@ class AgentMagics(Magics):
             %agents start               in the background; then %agents wait, or %agents stop
             run = %agents last          the last run, one that was cut too
             %agents show NAME, %agents error NAME
+            %agents record FILE         keep the run as a file; %agents replay FILE answers from it, without a key
             %agents connect simulator   made-up answers, offline, labelled simulated
             %agents drop NAME, %agents clear
         """
@@ -228,6 +231,24 @@ class AgentMagics(Magics):
 
     def _clear(self, given: Namespace) -> None:
         self.session.registry(given.plan or DEFAULT_PLAN).clear()
+
+    def _record(self, given: Namespace) -> None:
+        path = Path(given.file)
+        try:
+            calls = self._last(given).save(path)
+        except OSError as error:
+            raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
+        print(f"{calls} calls recorded in {given.file}.")  # noqa: T201 - the answer
+
+    def _replay(self, given: Namespace) -> None:
+        cassette = read_cassette(Path(given.file))
+        self.session.insert(cassette)
+        made_up = " The stand-in API had made its answers up." if cassette.simulated else ""
+        print(  # noqa: T201 - the answer
+            f"Answers come from {given.file}: {len(cassette.calls)} calls, recorded {cassette.recorded}.{made_up}"
+        )
+        if cassette.damaged:
+            print(f"note: damaged lines, left out: {', '.join(map(str, cassette.damaged))}")  # noqa: T201
 
     def _connect(self, given: Namespace) -> None:
         if given.where == "simulator":

@@ -10,7 +10,7 @@ from agent_magic.errors import CallError, NotConnected
 from agent_magic.measure.estimate import expect
 from agent_magic.notebook.front_end import display_bundle
 from agent_magic.record.prices import Prices
-from agent_magic.run.client import Request
+from agent_magic.record.request import Request
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text
 from agent_magic.show.text import plan_text

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from agent_magic.api import Run, start
 from agent_magic.measure.metrics import summarize
+from agent_magic.notebook.front_end import display_bundle
+from agent_magic.run.replay import replay
 from agent_magic.show.live import LiveView, make_live_view
 from agent_magic.show.text import TerminalView
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from agent_magic.api import Plan
     from agent_magic.notebook.session import Session
+    from agent_magic.record.cassette import Cassette
     from agent_magic.run.driver import Driver
     from agent_magic.schedule.policy import Policy
 
@@ -38,6 +41,8 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
     plan.check_prompts()
+    if session.cassette is not None:
+        return _replay(session, plan, session.cassette, policy, graphic=graphic)
     async with session.client.open():  # without a key this raises before anything is shown
         driver = start(plan, policy, client=session.client, fresh=fresh, ledger=session.ledger)
         session.current, run = driver, Run(driver.record)
@@ -46,6 +51,16 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
                 await driver.drive()
         finally:
             session.settle(run)
+    return run
+
+
+def _replay(session: Session, plan: Plan, cassette: Cassette, policy: Policy, *, graphic: bool) -> Run:
+    run = Run(replay(plan, cassette, timeout_s=policy.timeout_s))
+    session.settle(run)
+    if graphic:
+        display_bundle(run.bundle())
+    else:
+        TerminalView(run.record).finish(run.totals)
     return run
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agent_magic.declare.agent import Agent
+    from agent_magic.record.cassette import Cassette
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
 
@@ -28,6 +29,7 @@ class Session:
 
     Attributes:
         client: Who answers.
+        cassette: The recording that answers in its place, or `None`.
         ledger: The answers bought in this session.
         last: The last run, one that was cut too; `None` before the first.
         current: The run under way, or `None`.
@@ -38,6 +40,7 @@ class Session:
         self._registries: dict[str, Registry] = {}
         self._simulator: child.Simulator | None = None
         self.client: Client = Claude()
+        self.cassette: Cassette | None = None
         self.ledger = MemoryLedger()
         self.last: Run | None = None
         self.current: Driver | None = None
@@ -104,19 +107,27 @@ class Session:
         self.disconnect()
         self.client = client
 
+    def insert(self, cassette: Cassette) -> None:
+        """Let a recording answer."""
+        self.disconnect()
+        self.cassette = cassette
+
     def disconnect(self) -> None:
-        """Stop the stand-in API if it runs, and go back to the real one."""
+        """Stop the stand-in API if it runs, take the recording out, and go back to the real one."""
         if self._simulator is not None:
             atexit.unregister(self._simulator.stop)
             self._simulator.stop()
             self._simulator = None
         self.client = Claude()
+        self.cassette = None
 
     @property
     def connection(self) -> str:
         """Who answers, in words."""
         if self._simulator is not None:
             return "the stand-in API (answers are made up and labelled simulated)"
+        if self.cassette is not None:
+            return f"a recording of {self.cassette.recorded}"
         return self.client.endpoint
 
     def settle(self, run: Run) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Status, Usage
+    from agent_magic.record.request import Request
 
 TICKS_PER_S = 1 << 20
 
@@ -35,7 +36,8 @@ class AttemptStarted:
     Attributes:
         number: 1 for the first attempt.
         granted_s: When the agent was let go; from there to `at_s` its prompt was written.
-        held_by: What it waited for before, or an empty string: `slot`, `barrier`.
+        held_by: What it waited for before, or an empty string: `slot`, `barrier`, `backoff`.
+        request: What was asked.
     """
 
     at_s: float
@@ -43,7 +45,7 @@ class AttemptStarted:
     number: int
     granted_s: float
     held_by: str
-    model: str
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Price, Source, Status
+    from agent_magic.record.request import Request
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class Attempt:
     Attributes:
         agent: The agent's name.
         number: 1 for the first.
+        request: What was asked.
         granted_s: When the agent was let go.
         started_s: When the request was sent.
         ended_s: When its answer was complete, or it failed; `None` while it runs.
@@ -44,7 +46,7 @@ class Attempt:
 
     agent: str
     number: int
-    model: str
+    request: Request
     granted_s: float
     started_s: float
     held_by: str = field(kw_only=True)
@@ -59,6 +61,11 @@ class Attempt:
     price: Price | None = field(default=None, kw_only=True)
     source: Source | None = field(default=None, kw_only=True)
     status_code: int | None = field(default=None, kw_only=True)
+
+    @property
+    def model(self) -> str:
+        """The model asked."""
+        return self.request.model
 
     @property
     def status(self) -> str:
@@ -278,7 +285,7 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
         Attempt(
             result.name,
             event.number,
-            event.model,
+            event.request,
             event.granted_s,
             event.at_s,
             held_by=event.held_by,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
     from anthropic.types import RawMessageStreamEvent
 
-    from agent_magic.run.client import Request, Stream
+    from agent_magic.record.request import Request
+    from agent_magic.run.client import Stream
 
 CONNECT_S = 10.0
 

@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.record.answer import Answer, Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is asked, before any transport."""
-
-    model: str
-    prompt: str
-    max_tokens: int
-    system: str | None = field(default=None, kw_only=True)
-    effort: str | None = field(default=None, kw_only=True)
-    timeout_s: float = field(default=300.0, kw_only=True)
-
-    def body(self) -> dict[str, Any]:
-        """Write it as the Messages API wants it."""
-        body: dict[str, Any] = {
-            "model": self.model,
-            "max_tokens": self.max_tokens,
-            "messages": [{"role": "user", "content": self.prompt}],
-        }
-        if self.system:
-            body["system"] = self.system
-        if self.effort:
-            body["output_config"] = {"effort": self.effort}
-        return body
-
-    def key(self, endpoint: str) -> str:
-        """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
-        canonical = json.dumps([endpoint, self.body()], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+    from agent_magic.record.request import Request
 
 
 class Stream:

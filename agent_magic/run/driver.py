@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
 from agent_magic.record.answer import NOTHING_USED, Price
 from agent_magic.record.events import (
@@ -23,8 +22,10 @@ from agent_magic.record.events import (
     RunEnded,
 )
 from agent_magic.record.prices import Prices
+from agent_magic.record.request import Request
 from agent_magic.record.results import RunRecord
-from agent_magic.run.client import Request, Stream
+from agent_magic.run.asking import ask, model_of
+from agent_magic.run.client import Stream
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.retry import failure_of
@@ -75,7 +76,7 @@ class Driver:
     ) -> None:
         self.plan, self.policy, self._client = plan, policy, client
         self._ledger, self._fresh, self._prices, self._clock = ledger, fresh, prices or Prices(), clock
-        self._models = [agent.model or DEFAULT_MODEL for agent in plan.agents]
+        self._models = [model_of(agent) for agent in plan.agents]
         self._timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         self.streams: dict[int, Stream] = {}
@@ -180,24 +181,13 @@ class Driver:
         task = self._group.create_task(self._attempt(launch, now))
         self._tasks[launch.agent] = task
 
-    def _request(self, agent: int) -> Request:
-        declared = self.plan.agents[agent]
-        return Request(
-            self._models[agent],
-            self.plan.prompt_of(agent, self._texts),
-            declared.max_tokens or DEFAULT_MAX_TOKENS,
-            system=declared.system_text,
-            effort=declared.effort,
-            timeout_s=self._timeouts_s[agent],
-        )
-
     async def _attempt(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number
         stream = self.streams[agent] = Stream(partial(self._first_token, agent, number))
         try:
-            request = self._request(agent)
-            self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request.model))
+            request = ask(self.plan, agent, self._texts, self.policy.timeout_s)
+            self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
             answer, error = await self._answer(agent, request, stream), None
         except asyncio.CancelledError:
             self._cut(agent, number, stream)

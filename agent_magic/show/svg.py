@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.show.cells import draw_cells
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
+from agent_magic.show.states import BADGES
 from agent_magic.show.theme import Theme, style_sheet
 from agent_magic.show.timeline import tick_label
 
@@ -104,7 +105,7 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
         if place:
             runs.append(("", "  ·  "))
         if header.source and phrase == header.source:
-            runs.append((f"src src-{header.source.split()[0]}", phrase))
+            runs.append((f"src src-{header.source}" if header.source in BADGES else "src", phrase))
             continue
         found = re.match(r"[$≈]?[\d≈$.,– ]*[\d–]", phrase)
         cut = found.end() if found else 0

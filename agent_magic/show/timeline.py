@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, Attempt
 
 MOST_ROWS = 40
+LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
 _MOST_TICKS = 7
 
@@ -123,7 +124,7 @@ def tick_label(value_s: float, span_s: float) -> str:
 def _waits(free: float, backoff_until: float, until: float) -> Iterator[Bar]:
     if backoff_until > free:
         yield Bar("b", "q", from_s=free, to_s=backoff_until)
-    if until - backoff_until > 0.005:
+    if until - backoff_until > LEAST_WAIT_S:
         yield Bar("q", "q", from_s=backoff_until, to_s=until)
 
 

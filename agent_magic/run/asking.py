@@ -1,0 +1,42 @@
+"""The request an agent makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
+from agent_magic.record.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.plan import Plan
+
+
+def model_of(agent: Agent) -> str:
+    """Return the model an agent asks."""
+    return agent.model or DEFAULT_MODEL
+
+
+def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float) -> Request:
+    """Write the request of the agent with this number.
+
+    Args:
+        plan: The plan.
+        number: The agent.
+        answers: The texts of its parents.
+        timeout_s: The deadline if it names none.
+
+    Raises:
+        DeclarationError: Its prompt cannot be filled in.
+    """
+    agent = plan.agents[number]
+    return Request(
+        model_of(agent),
+        plan.prompt_of(number, answers),
+        agent.max_tokens or DEFAULT_MAX_TOKENS,
+        system=agent.system_text,
+        effort=agent.effort,
+        timeout_s=agent.timeout_s or timeout_s,
+    )
