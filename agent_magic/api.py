@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["Agent", "Claude", "Plan", "Policy", "Request", "Run", "TokenPrice", "start"]
 
 
+class RunWarning(UserWarning):
+    """Something about a run that a user would want to know."""
+
+
 class Plan(DeclaredPlan):
     """The frozen, validated graph of agents; see `agent_magic.declare.plan.Plan` for its arguments and relations."""
 
@@ -66,6 +71,9 @@ class Plan(DeclaredPlan):
         """
         driver = start(self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices)
         await driver.drive()
+        note = capped_note(driver.record, driver.policy)
+        if note:
+            warnings.warn(note, RunWarning, stacklevel=2)
         return Run(driver.record)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
@@ -186,6 +194,14 @@ def start(
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile."""
     return Driver(plan, policy or Policy(), as_client(client), ledger=ledger, fresh=fresh, prices=Prices(prices))
+
+
+def capped_note(record: RunRecord, policy: Policy) -> str:
+    """Say which answers were cut and passed on all the same; an empty string where the policy wants no word of it."""
+    if policy.on_max_tokens != "warn" or not record.capped:
+        return ""
+    names = ", ".join(record.capped[:5]) + (" ..." if len(record.capped) > 5 else "")  # noqa: RUF100
+    return f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
 
 
 def as_client(client: Client | AsyncAnthropic | None) -> Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ DEFAULT_TIMEOUT_S = 300.0
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 RESERVED = frozenset(
-    "and or not in is if elif else for true false none True False None loop self super varargs kwargs caller "
-    "recursive ignore missing with without context import include extends block macro call filter set".split()
+    "and or not in is if elif else for true false none True False None loop self super varargs kwargs caller range "
+    "recursive ignore missing with without context import include extends block macro call filter set dict".split()
 )
 """Words the template language reads as its own, so no agent can have them as a name."""
 
@@ -61,7 +62,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if not self.prompt.strip():
+        if not isinstance(self.prompt, str) or not self.prompt.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DeclarationError(
                 f"Agent {self.name!r} has no prompt.", agent=self.name, hint="Write it below the line."
             )
@@ -101,24 +102,38 @@ def check_name(name: str) -> None:
         raise DeclarationError(message, agent=name, hint=f"Try '{name}_agent'.")
 
 
-def _names(after: str | Iterable[str]) -> tuple[str, ...]:
+def _names(after: str | Iterable[str] | None) -> tuple[str, ...]:
     """Read `a,b` or a sequence of names; each name once, in order."""
-    parts = after.split(",") if isinstance(after, str) else after
-    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+    parts = after.split(",") if isinstance(after, str) else after or ()
+    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
 def _check_options(agent: Agent) -> None:
     """Raise `DeclarationError` for the first option that cannot work."""
-    if agent.max_tokens is not None and agent.max_tokens < 1:
-        raise _bad(agent, "max_tokens", agent.max_tokens, "Give at least 1.")
-    if agent.timeout_s is not None and not agent.timeout_s > 0:
-        raise _bad(agent, "timeout_s", agent.timeout_s, "Give seconds above 0.")
+    tokens, seconds = agent.max_tokens, agent.timeout_s
+    if tokens is not None and (type(tokens) is not int or tokens < 1):
+        raise _bad(agent, "max_tokens", tokens, "Give a whole number from 1.")
+    if seconds is not None and not (is_number(seconds) and 0 < seconds < math.inf):
+        raise _bad(agent, "timeout_s", seconds, "Give seconds above 0.")
+    for option in ("model", "system"):
+        if not isinstance(getattr(agent, option), str | None):
+            raise _bad(agent, option, getattr(agent, option), "Give text.")
     if agent.effort is not None and agent.effort not in EFFORTS:
-        raise _bad(agent, "effort", agent.effort, f"One of {', '.join(EFFORTS)}." + did_you_mean(agent.effort, EFFORTS))
+        raise _bad(agent, "effort", agent.effort, _one_of(agent.effort, EFFORTS))
     if agent.role is not None and agent.role not in ROLES:
-        raise _bad(agent, "role", agent.role, f"One of {', '.join(ROLES)}." + did_you_mean(agent.role, ROLES))
+        raise _bad(agent, "role", agent.role, _one_of(agent.role, ROLES))
     if agent.role is not None and agent.system is not None:
         raise _bad(agent, "role", agent.role, "Give a system prompt or a role, not both.")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number; `True` and `False` are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _one_of(word: object, words: Iterable[str]) -> str:
+    known = list(words)
+    return f"One of {', '.join(known)}.{did_you_mean(str(word), known)}"
 
 
 def _bad(agent: Agent, option: str, value: object, hint: str) -> DeclarationError:

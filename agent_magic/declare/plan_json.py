@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agent_magic.declare.agent import Agent
@@ -55,9 +56,12 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
         raise PlanError("A plan needs a list 'agents' with at least one agent in it.")
     rows = cast("list[Any]", rows)
     names = [_name(row, place) for place, row in enumerate(rows)]
+    values: Any = data.get("values") or {}
+    if not isinstance(values, dict):
+        raise PlanError(f"'values' is {values!r}; it has to be an object of names and values.")
     return kind(
         tuple(_agent_from_dict(row, place, names) for place, row in enumerate(rows)),
-        data.get("values") or {},
+        cast("dict[str, Any]", values),
         name=data.get("name") or "agents",
         description=data.get("description") or "",
         on_cycle=data.get("on_cycle") or "error",
@@ -78,12 +82,11 @@ def plan_from_json(text: str, kind: type[P]) -> P:
 
 def _agent_to_dict(plan: Plan, agent: Agent) -> dict[str, Any]:
     options = {key: getattr(agent, key) for key in OPTIONS if getattr(agent, key) is not None}
-    after = {"after": list(agent.after)} if agent.after else {}
     return {
         "name": agent.name,
         "prompt": agent.prompt,
         **options,
-        **after,
+        "after": list(agent.after),
         "depends_on": list(plan.parents(agent.name)),
     }
 
@@ -100,11 +103,21 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: list[str]) -> Agent
         raise PlanError(f"agents[{place}] ({names[place]!r}) has no 'prompt'.")
     options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
     agent = Agent(names[place], prompt, **options)
-    after = row.get("after")
+    after = _list(row, "after", place)
     if after is None:
-        parents = [_parent(one, place, names) for one in row.get("depends_on") or ()]
+        parents = [_parent(one, place, names) for one in _list(row, "depends_on", place) or ()]
         after = [parent for parent in parents if parent not in agent.uses]
-    return Agent(names[place], prompt, after=tuple(after), **options)
+    return replace(agent, after=tuple(after))
+
+
+def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
+    """Read a list of an agent, where it has one."""
+    value = row.get(key)
+    if value is None or isinstance(value, list):
+        return cast("list[Any] | None", value)
+    if isinstance(value, str):
+        return list(value.split(","))
+    raise PlanError(f"agents[{place}] has {key}={value!r}; it has to be a list of names.")
 
 
 def _parent(reference: object, place: int, names: list[str]) -> str:
@@ -118,7 +131,7 @@ def _parent(reference: object, place: int, names: list[str]) -> str:
 
 def _plain(value: object) -> Any:
     try:
-        json.dumps(value, allow_nan=False)
+        same = as_text(json.loads(json.dumps(value, allow_nan=False))) == as_text(value)
     except (TypeError, ValueError):
         return as_text(value)
-    return value
+    return value if same else as_text(value)

@@ -32,6 +32,10 @@ _TAGS = (
 _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 """A `{%` that begins no tag, as in the C format string `{%d}`."""
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
+_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The ways an expression of the user's can fail."""
+_RETURN = "\ue0f5\ue0f6"
+"""Stands for a carriage return, which Jinja2 would make a line feed of. Both signs are of the private use area."""
 GLOBALS = frozenset({"range", "dict"})
 """The functions a prompt may call."""
 _NO_COMMENT = ("\x00{#", "#}\x00")
@@ -127,7 +131,8 @@ def _environment() -> Environment:
 
 
 def _literal_tags(text: str) -> str:
-    """Turn each `{%` that begins no tag into an expression for itself, outside raw blocks."""
+    """Guard what Jinja2 would change: carriage returns, and each `{%` that begins no tag, outside raw blocks."""
+    text = text.replace("\r", _RETURN)
     if "{%" not in text:
         return text
     parts = _RAW.split(text)
@@ -144,6 +149,9 @@ def _jinja_names(text: str, agent: str) -> tuple[str, ...]:
         _refuse_loading(next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None))
         found = meta.find_undeclared_variables(tree) - GLOBALS
         environment.from_string(_literal_tags(text))
+    except (SyntaxError, RecursionError):
+        message = f"The prompt of {agent!r} cannot be read: its expressions are nested too deeply."
+        raise DeclarationError(message, agent=agent, hint="Work the value out in a cell, and use its name.") from None
     except TemplateSyntaxError as error:
         lines = text.splitlines() or [""]
         line = lines[min(error.lineno, len(lines)) - 1].strip()
@@ -177,7 +185,8 @@ def _render_jinja(text: str, values: dict[str, Any]) -> str:
     from jinja2 import TemplateError
 
     try:
-        return str(_compiled(text).render(values))
-    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"A prompt could not be filled in: {error or type(error).__name__}."
+        return str(_compiled(text).render(values)).replace(_RETURN, "\r")
+    except (TemplateError, *_FAILS) as error:
+        why = str(error).rstrip(".") or type(error).__name__
+        message = f"A prompt could not be filled in: {why}."
         raise DeclarationError(message, hint="Look at the expressions between its braces.") from None

@@ -19,21 +19,27 @@ class Cell:
 
     Attributes:
         id: Its id, where the front end gives one: JupyterLab does, nbclient does not.
+        execution: The message that runs it: one cell run twice has two.
         deleted: The ids of cells that were deleted since the last run, as JupyterLab reports them.
     """
 
-    id: str | None
-    deleted: frozenset[str]
+    id: str | None = None
+    execution: str | None = None
+    deleted: frozenset[str] = frozenset()
 
 
 def cell_of(shell: Any) -> Cell:
     """Read the cell's identity from the message that runs it. Ask in the magic, not in a callback."""
     get_parent = getattr(shell, "get_parent", None)
     parent: Any = get_parent() if get_parent is not None else {}
-    metadata: dict[str, Any] = cast("dict[str, Any]", parent).get("metadata") or {} if isinstance(parent, dict) else {}
+    message = cast("dict[str, Any]", parent) if isinstance(parent, dict) else {}
+    metadata: dict[str, Any] = message.get("metadata") or {}
+    header: dict[str, Any] = message.get("header") or {}
     cell_id = metadata.get("cellId")
     deleted = metadata.get("deletedCells") or ()
-    return Cell(cell_id if isinstance(cell_id, str) else None, frozenset(str(one) for one in deleted))
+    return Cell(
+        cell_id if isinstance(cell_id, str) else None, header.get("msg_id"), frozenset(str(one) for one in deleted)
+    )
 
 
 def is_kernel(shell: Any) -> bool:

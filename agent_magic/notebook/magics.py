@@ -12,6 +12,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Enum, Float, Int, Unicode
 
+from agent_magic.api import capped_note
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.errors import AgentMagicError, did_you_mean
 from agent_magic.notebook.arguments import read_command, split_command
@@ -139,7 +140,7 @@ class AgentMagics(Magics):
     def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
         ran = [result.name for result in self.session.last.record.results] if self.session.last else []
-        notes = registry.declare(agent, cell.id, ran=ran, variables=names, cycles=self.on_cycle != "error")
+        notes = registry.declare(agent, cell, ran=ran, variables=names, cycles=self.on_cycle != "error")
         gone = registry.of_cells(cell.deleted)
         if gone:
             notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
@@ -180,6 +181,9 @@ class AgentMagics(Magics):
         plan, policy = self._freeze(given), self._policy(given)
         run = await execute(self.session, plan, policy, fresh=given.fresh, graphic=is_kernel(self.shell))
         self.session.just_shown = run
+        note = capped_note(run.record, policy)
+        if note:
+            print(f"note: {note}")  # noqa: T201 - the user has to know
         return run
 
     async def _plan(self, given: Namespace) -> None:

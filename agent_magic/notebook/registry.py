@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from agent_magic.declare.agent import Agent
+    from agent_magic.notebook.front_end import Cell
 
 
 @dataclass(slots=True)
@@ -20,12 +21,12 @@ class Declared:
 
     Attributes:
         agent: The agent.
-        cell_id: The cell, where the front end names it.
+        cell: The cell.
         stale: Whether its last result no longer fits: it was declared again since, or an ancestor was.
     """
 
     agent: Agent
-    cell_id: str | None = None
+    cell: Cell
     stale: bool = field(default=False, kw_only=True)
 
 
@@ -57,13 +58,13 @@ class Registry:
         return tuple(name for name, one in self._declared.items() if one.stale)
 
     def declare(
-        self, agent: Agent, cell_id: str | None, *, ran: Collection[str], variables: Collection[str], cycles: bool
+        self, agent: Agent, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
         """Take an agent in, in place of one of the same name or from the same cell.
 
         Args:
             agent: The agent.
-            cell_id: Its cell, where the front end names it.
+            cell: Its cell.
             ran: The agents that have a result already.
             variables: The names that have a value in the notebook.
             cycles: Whether agents may wait for each other.
@@ -74,9 +75,9 @@ class Registry:
         Raises:
             Cycle: It closes a cycle; the registry is as before.
         """
-        renamed = self._earlier_name(agent.name, cell_id)
+        renamed = self._earlier_name(agent.name, cell)
         old = self._declared.get(agent.name)
-        table = self._with(agent, cell_id, renamed)
+        table = self._with(agent, cell, renamed)
         if not cycles:
             _check_cycle(table, variables)
         self._declared = table
@@ -84,7 +85,7 @@ class Registry:
         notes: list[str] = []
         if renamed:
             notes.append(f"renamed from {renamed!r}")
-        elif old is not None and changed and cell_id is not None and old.cell_id not in {None, cell_id}:
+        elif old is not None and changed and cell.id is not None and old.cell.id not in {None, cell.id}:
             notes.append("replaces the one another cell had declared")
         if changed:
             notes += self._mark_stale(agent.name, ran)
@@ -107,15 +108,16 @@ class Registry:
         """Forget all agents."""
         self._declared.clear()
 
-    def settle(self, names: Iterable[str]) -> None:
-        """Take in that these agents have a result that fits."""
-        for name in names:
-            if name in self._declared:
-                self._declared[name].stale = False
+    def settle(self, ran: Iterable[Agent]) -> None:
+        """Take in that these agents have a result that fits, unless they were declared anew meanwhile."""
+        for agent in ran:
+            one = self._declared.get(agent.name)
+            if one is not None and (one.agent.prompt, one.agent.after) == (agent.prompt, agent.after):
+                one.stale = False
 
     def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
         """Return the agents that these cells declared."""
-        return tuple(name for name, one in self._declared.items() if one.cell_id in cell_ids)
+        return tuple(name for name, one in self._declared.items() if one.cell.id in cell_ids)
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
         """Read from a namespace the names that prompts use, and no other."""
@@ -145,21 +147,25 @@ class Registry:
                     todo.append(child)
         return tuple(child for child in self._declared if child in found)
 
-    def _earlier_name(self, name: str, cell_id: str | None) -> str | None:
-        if cell_id is None:
+    def _earlier_name(self, name: str, cell: Cell) -> str | None:
+        """Return the name this cell had declared before; `None` where a loop in it declares several."""
+        if cell.id is None:
             return None
-        return next((other for other, one in self._declared.items() if one.cell_id == cell_id and other != name), None)
+        others = [(other, one.cell.execution) for other, one in self._declared.items() if one.cell.id == cell.id]
+        if len(others) != 1 or others[0] == (name, others[0][1]) or others[0][1] == cell.execution:
+            return None
+        return others[0][0]
 
-    def _with(self, agent: Agent, cell_id: str | None, renamed: str | None) -> dict[str, Declared]:
+    def _with(self, agent: Agent, cell: Cell, renamed: str | None) -> dict[str, Declared]:
         """Return the table with the agent in the place of what it replaces."""
         place = agent.name if agent.name in self._declared else renamed
         table: dict[str, Declared] = {}
         for name, one in self._declared.items():
             if name == place:
-                table[agent.name] = Declared(agent, cell_id, stale=one.stale)
+                table[agent.name] = Declared(agent, cell, stale=one.stale)
             elif name != renamed:
                 table[name] = one
-        table.setdefault(agent.name, Declared(agent, cell_id))
+        table.setdefault(agent.name, Declared(agent, cell))
         return table
 
     def _mark_stale(self, name: str, ran: Collection[str]) -> list[str]:

@@ -93,11 +93,12 @@ class Session:
 
     def connect_simulator(self, **options: Any) -> str:
         """Start the stand-in API in a process of its own and send everything there. Returns its URL."""
-        self.disconnect()
         try:
-            self._simulator = child.start(**options)
+            simulator = child.start(**options)
         except (child.SimulatorError, OSError) as error:
             raise AgentMagicError(f"The stand-in API did not start: {error}") from None
+        self.disconnect()
+        self._simulator = simulator
         atexit.register(self._simulator.stop)
         self.client = Claude(base_url=self._simulator.url, credential="simulator")
         return self._simulator.url
@@ -134,7 +135,7 @@ class Session:
         """Take in a run that is over, or was cut."""
         self.last = run
         self.current = None
-        done = [result.name for result in run.record.results if result.status == "succeeded"]
+        done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]
         self.registry(run.plan.name).settle(done)
 
     def close(self) -> None:

@@ -190,7 +190,8 @@ def _plain(line: str) -> dict[str, Any] | None:
 
 def _call(data: dict[str, Any]) -> Call:
     """Read a call. Which class is made never depends on the data."""
-    answer, usage = data.pop("answer"), data.pop("usage")
+    answer: dict[str, Any] | None = data.pop("answer")
+    usage: dict[str, Any] | None = data.pop("usage")
     request = Request(**data.pop("request"))
     price = Price(**data.pop("price"))
     number = data.pop("call")
@@ -198,7 +199,7 @@ def _call(data: dict[str, Any]) -> Call:
     return Call(
         number=number,
         request=request,
-        answer=Answer(**{**answer, "usage": Usage(**answer["usage"])}) if answer else None,
+        answer=Answer(usage=Usage(**answer.pop("usage")), **answer) if answer else None,
         usage=Usage(**usage) if usage else None,
         price=price,
         **rest,

@@ -62,9 +62,9 @@ class AttemptEnded:
     """An attempt is over: answered, failed or cancelled.
 
     Attributes:
-        answer: The complete reply, or `None`.
-        error: What went wrong, in one line; `None` for an answer.
-        kind: The class of the error, such as `RateLimited`, or `cancelled`; `None` for an answer.
+        answer: The complete reply, or `None`. A refusal is one too, and has an error beside it.
+        error: What went wrong, in one line; `None` for a success.
+        kind: The class of the error, such as `RateLimited`, or `cancelled`; `None` for a success.
         partial: The text that had arrived where there is no complete reply.
         usage: Tokens of the attempt, answered or not.
         price: What it cost.

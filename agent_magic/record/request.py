@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent_magic.declare.template import sendable
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -27,7 +29,7 @@ class Request:
             "messages": [{"role": "user", "content": self.prompt}],
         }
         if self.system:
-            body["system"] = self.system
+            body["system"] = sendable(self.system)
         if self.effort:
             body["output_config"] = {"effort": self.effort}
         return body

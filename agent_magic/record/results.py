@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 
+CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""The stop reasons of an answer that was cut."""
+
+
 @dataclass(slots=True)
 class Attempt:
     """One request made for an agent. Times in seconds since the run began; `None` is unknown.
@@ -72,7 +76,9 @@ class Attempt:
         """`running`, `succeeded`, `failed` or `cancelled`."""
         if self.ended_s is None:
             return "running"
-        return "succeeded" if self.answer else "cancelled" if self.kind == "cancelled" else "failed"
+        if self.error is None:
+            return "succeeded"
+        return "cancelled" if self.kind == "cancelled" else "failed"
 
     @property
     def ttft_s(self) -> float | None:
@@ -242,6 +248,11 @@ class RunRecord:
         """All requests, in the order they were sent."""
         found = [attempt for result in self.results for attempt in result.attempts]
         return sorted(found, key=lambda one: one.started_s)
+
+    @property
+    def capped(self) -> tuple[str, ...]:
+        """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
+        return tuple(result.name for result in self.results if result.stop_reason in CAPPED)
 
     def add(self, event: Event) -> None:
         """Take an event in."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from agent_magic.errors import NotConnected, Truncated, Unreadable
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.run.faults import as_call_errors, excerpt, note_response
+from agent_magic.run.faults import as_call_errors, excerpt, note_response, raised_by_sdk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Stream
 
 CONNECT_S = 10.0
+DRAIN_S = 0.25
+"""How long to wait for the end of a connection whose answer is complete."""
 
 
 @dataclass(slots=True)
@@ -98,10 +102,9 @@ class Claude:
         Raises:
             CallError: The attempt failed. Its `partial` holds the text that had arrived.
         """
-        with as_call_errors(stream):
-            events = await self._sdk().messages.create(
-                **request.body(), stream=True, timeout=_timeout(request.timeout_s)
-            )
+        sdk = self._sdk()
+        with as_call_errors(stream, secrets=(sdk.api_key, sdk.auth_token)):
+            events = await sdk.messages.create(**request.body(), stream=True, timeout=_timeout(request.timeout_s))
             try:
                 return await _collect(events, request, stream)
             finally:
@@ -111,8 +114,9 @@ class Claude:
         """Return the input tokens of a request, by the API's count endpoint. Free, and counted by its own limit."""
         body = request.body()
         del body["max_tokens"]
-        with as_call_errors(None):
-            return (await self._sdk().messages.count_tokens(**body)).input_tokens
+        sdk = self._sdk()
+        with as_call_errors(None, secrets=(sdk.api_key, sdk.auth_token)):
+            return (await sdk.messages.count_tokens(**body)).input_tokens
 
     def _sdk(self) -> AsyncAnthropic:
         return self._given if self._given is not None else self._open[asyncio.get_running_loop()].sdk
@@ -124,11 +128,20 @@ class Claude:
             api_key=self._credential,
             base_url=self._base_url,
             max_retries=0,
-            http_client=anthropic.DefaultAioHttpClient(),
+            http_client=anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(self.endpoint)),
         )
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected
         return sdk
+
+
+def _is_loopback(url: str) -> bool:
+    """Tell whether a server is on this machine, where no proxy of the environment reaches it."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _timeout(seconds: float) -> Any:
@@ -149,26 +162,30 @@ async def _collect(events: AsyncStream[RawMessageStreamEvent], request: Request,
     note_response(stream, response)
     ending = _Ending(request.model, response.headers.get("request-id"))
     kind = response.headers.get("content-type", "")
-    if not kind.startswith("text/event-stream"):
-        return _whole(kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
     try:
-        async for event in events:
-            if event.type == "content_block_delta":
-                if event.delta.type == "text_delta":
-                    stream.add(event.delta.text)
-                else:
-                    stream.began()
-            elif event.type == "message_start":
-                ending.model = event.message.model or request.model
-                stream.usage = _usage(event.message.usage, None)
-            elif event.type == "message_delta":
-                ending.take(event.delta)
-                stream.usage = _usage(event.usage, stream.usage)
-                if ending.stop_reason is not None:
-                    stream.answer = ending.answer(stream)
+        if kind.startswith("text/event-stream"):
+            await _read(events, ending, stream)
+        else:
+            _whole(kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
     except (AttributeError, TypeError) as error:  # the SDK builds events without checking their fields
         raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
-    return ending.answer(stream)
+    return stream.answer or ending.answer(stream)
+
+
+async def _read(events: AsyncStream[RawMessageStreamEvent], ending: _Ending, stream: Stream) -> None:
+    """Read the events. What breaks after the `stop_reason` breaks an answer no more: it is complete and paid for."""
+    reading = aiter(events)
+    try:
+        async for event in reading:
+            if ending.see(event, stream):
+                break
+        with suppress(TimeoutError):  # a connection whose end is read can serve the next request
+            async with asyncio.timeout(DRAIN_S):
+                async for _ in reading:
+                    pass
+    except raised_by_sdk():
+        if stream.answer is None:
+            raise
 
 
 class _Ending:
@@ -178,6 +195,23 @@ class _Ending:
         self.model, self.request_id = model, request_id
         self.stop_reason: str | None = None
         self.refusal: str | None = None
+
+    def see(self, event: RawMessageStreamEvent, stream: Stream) -> bool:
+        """Take an event of a stream in; tell whether it was the last."""
+        if event.type == "content_block_delta":
+            if event.delta.type == "text_delta":
+                stream.add(event.delta.text)
+            else:
+                stream.began()
+        elif event.type == "message_start":
+            self.model = event.message.model or self.model
+            stream.usage = _usage(event.message.usage, None)
+        elif event.type == "message_delta":
+            self.take(event.delta)
+            stream.usage = _usage(event.usage, stream.usage)
+            if self.stop_reason is not None:
+                stream.answer = self.answer(stream)
+        return event.type == "message_stop"
 
     def take(self, ending: Any) -> None:
         """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
@@ -205,7 +239,7 @@ class _Ending:
         )
 
 
-def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> Answer:
+def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
     """Read a reply that came in one piece although a stream was asked for."""
     from anthropic.types import Message
 
@@ -219,7 +253,6 @@ def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> Answer:
     stream.usage = _usage(message.usage, None)
     ending.model = message.model
     ending.take(message)
-    return ending.answer(stream)
 
 
 def _usage(now: Any, before: Usage | None) -> Usage | None:
@@ -231,12 +264,12 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
 
     def pick(name: str, old: int | None) -> int | None:
         value = getattr(now, name, None)
-        return old if value is None else value
+        return value if isinstance(value, int) else old
 
     return Usage(
         pick("input_tokens", before.input_tokens),
         cache_read_tokens=pick("cache_read_input_tokens", before.cache_read_tokens),
         cache_write_tokens=pick("cache_creation_input_tokens", before.cache_write_tokens),
         output_tokens=pick("output_tokens", before.output_tokens),
-        cache_write_1h_tokens=before.cache_write_1h_tokens if long is None else long,
+        cache_write_1h_tokens=long if isinstance(long, int) else before.cache_write_1h_tokens,
     )

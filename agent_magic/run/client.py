@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from agent_magic.declare.template import sendable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
@@ -34,7 +36,13 @@ class Stream:
         self.answer: Answer | None = None
 
     def add(self, text: str) -> None:
-        """Take in a piece of text."""
+        """Take in a piece of text.
+
+        Raises:
+            TypeError: It is none.
+        """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the SDK does not check
+            raise TypeError(f"a piece of text is {text!r}")
         if self._on_first is not None:
             self._on_first()
             self._on_first = None
@@ -48,12 +56,12 @@ class Stream:
 
     @property
     def text(self) -> str:
-        """All of it."""
-        return "".join(self.parts)
+        """All of it, without lone surrogates, which no file could hold."""
+        return sendable("".join(self.parts))
 
     def tail(self, most: int = 80) -> str:
         """The last characters."""
-        return "".join(self.parts[-12:])[-most:]
+        return sendable("".join(self.parts[-12:])[-most:])
 
 
 class Client(Protocol):

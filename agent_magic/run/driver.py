@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
 from agent_magic.record.answer import NOTHING_USED, Price
 from agent_magic.record.events import (
-    TICKS_PER_S,
     AgentEnded,
     AgentReady,
     AttemptEnded,
@@ -20,10 +19,11 @@ from agent_magic.record.events import (
     BackoffStarted,
     FirstToken,
     RunEnded,
+    on_grid,
 )
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
+from agent_magic.record.results import CAPPED, RunRecord
 from agent_magic.run.asking import ask, model_of
 from agent_magic.run.client import Stream
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
@@ -87,11 +87,12 @@ class Driver:
         self._keys: dict[int, tuple[str, int]] = {}
         self._why_cancelled: dict[int, str] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._over = asyncio.Event()
         self._began = clock()
 
     def now(self) -> float:
         """Seconds since the run began, on the grid of `agent_magic.record.events`."""
-        return round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
+        return on_grid(self._clock() - self._began)
 
     async def drive(self) -> None:
         """Run to the end.
@@ -105,7 +106,8 @@ class Driver:
             self._prices.of(model, NOTHING_USED)  # reads the price lists before the clock starts
         async with self._client.open():
             self._loop = asyncio.get_running_loop()
-            self._over = asyncio.Event()
+            if self.record.ended_s is not None:  # stopped before it began
+                return
             self._began = self._clock()
             try:
                 async with asyncio.TaskGroup() as self._group:
@@ -148,7 +150,7 @@ class Driver:
                 case Ended(agent):
                     self.record.add(AgentEnded(now, agent, action.status, self._why(action)))
                 case Backoff(agent, until_s, why):
-                    self.record.add(BackoffStarted(now, agent, until_s, why))
+                    self.record.add(BackoffStarted(now, agent, on_grid(until_s), why))
                 case Cancel(agent, why):
                     self._cancel(agent, why)
                 case WakeAt(at_s):
@@ -222,13 +224,14 @@ class Driver:
         if answer.stop_reason == "refusal":
             category = f" ({answer.refusal})" if answer.refusal else ""
             return Refused(f"The model declined to answer{category}.", category=answer.refusal)
-        if answer.stop_reason == "max_tokens" and self.policy.on_max_tokens == "fail":
+        if answer.stop_reason in CAPPED and self.policy.on_max_tokens == "fail":
             return Capped("The answer was cut at max_tokens. Give it more with --max-tokens.")
         return None
 
     def _settle(self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Record an attempt that came to an end by itself, and tell the conductor."""
         now = self.now()
+        self._why_cancelled.pop(agent, None)
         error = error or (self._judge(answer) if answer else None)
         self._add_end(now, agent, number, stream, answer, error)
         if error is not None:
@@ -265,17 +268,17 @@ class Driver:
         """Record how an attempt ended: answered, failed, or cancelled where there is neither answer nor error."""
         if len(self.record.results[agent].attempts) < number:  # its prompt could not be written: nothing was sent
             return
-        good = answer if error is None else None
+        good = answer is not None and error is None
         usage = answer.usage if answer else _usage_of(stream, error)
         self.record.add(
             AttemptEnded(
                 now,
                 agent,
                 number,
-                answer=good,
+                answer=answer,
                 error=None if good else one_line(error) if error else "stopped",
                 kind=None if good else type(error).__name__ if error else "cancelled",
-                partial="" if good else answer.text if answer else stream.text,
+                partial="" if answer else stream.text,
                 usage=usage,
                 price=self._price(agent, answer, usage),
                 source=answer.source if answer else _source_of(stream),

@@ -8,6 +8,7 @@ measured with anthropic 2.11.0: a reset inside a stream is a raw transport error
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.template import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from anthropic import APIStatusError
     from httpx2 import Response
@@ -48,22 +50,23 @@ _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
 @contextmanager
-def as_call_errors(stream: Stream | None) -> Generator[None]:
+def as_call_errors(stream: Stream | None, *, secrets: Iterable[str | None] = ()) -> Generator[None]:
     """Turn whatever the SDK or its transport raises inside into one of our `CallError`s.
 
     Args:
         stream: What had arrived goes into the error's `partial`.
+        secrets: Texts that no message may show, should a server send them back.
     """
     try:
         yield
     except CallError as error:
         error.partial = error.partial or (stream.text if stream else "")
         raise
-    except _raised_by_sdk() as error:
+    except raised_by_sdk() as error:
         response = getattr(error, "response", None)
         if stream is not None and response is not None:
             note_response(stream, response)
-        found = classify(error)
+        found = classify(error, tuple(secret for secret in secrets if secret))
         found.partial = stream.text if stream else ""
         raise found from None
 
@@ -75,7 +78,8 @@ def note_response(stream: Stream, response: Response) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _raised_by_sdk() -> tuple[type[Exception], ...]:
+def raised_by_sdk() -> tuple[type[Exception], ...]:
+    """Return every kind of error that a failing call can raise out of the SDK."""
     import aiohttp
     import anthropic
     import httpx2
@@ -83,33 +87,36 @@ def _raised_by_sdk() -> tuple[type[Exception], ...]:
     return (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError, OSError, ValueError)
 
 
-def classify(error: Exception) -> CallError:
+def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
     """Say what kind of failure this is.
 
     Args:
-        error: One of the kinds in `_raised_by_sdk`.
+        error: One of the kinds in `raised_by_sdk`.
+        secrets: Texts that no message may show.
     """
     import anthropic
     import httpx2
 
     match error:
         case anthropic.APIStatusError():
-            return _of_status(error)
+            return _of_status(error, secrets)
         case anthropic.APIResponseValidationError():
             return Unreadable("The reply is not the API's.")
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
             return Unreachable("The connection went silent.")
         case anthropic.APIConnectionError():
-            return Unreachable(f"No connection: {_root(error)}.")
+            return Unreachable(f"No connection: {_root(error, secrets)}.")
         case httpx2.DecodingError() | ValueError():
-            return Unreadable(f"The reply cannot be read: {excerpt(error)}.")
+            return Unreadable(f"The reply cannot be read: {excerpt(error, secrets)}.")
         case _:
-            return Unreachable(f"The connection broke: {_root(error)}.")
+            return Unreachable(f"The connection broke: {_root(error, secrets)}.")
 
 
-def excerpt(what: object) -> str:
+def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
     """Write the beginning of a text on one line, without keys."""
-    text = " ".join(str(what).split())
+    text = sendable(" ".join(str(what).split()))
+    for secret in secrets:
+        text = text.replace(secret, "[key]")
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         secret = os.environ.get(name)
         if secret and len(secret) > 7:
@@ -118,13 +125,13 @@ def excerpt(what: object) -> str:
     return (text[: EXCERPT - 1] + "…" if len(text) > EXCERPT else text).rstrip(".")
 
 
-def _of_status(error: APIStatusError) -> CallError:
+def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     kind = str(getattr(error, "type", None) or "")
     status = error.status_code
     if status < 400:  # an `error` event inside a stream keeps the 200 it came after
         status = STATUS_OF_TYPE.get(kind, 500)
     headers = error.response.headers
-    message = excerpt(_message(error))
+    message = excerpt(_message(error), secrets)
     if status == 429:
         final = getattr(error, "error_code", None) in SPEND_LIMITS
         return RateLimited(
@@ -141,12 +148,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         then = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
 
@@ -167,8 +176,8 @@ def _message(error: APIStatusError) -> str:
     return str(message or cast("object", body) or error)
 
 
-def _root(error: BaseException) -> str:
+def _root(error: BaseException, secrets: tuple[str, ...]) -> str:
     """Say what began an error."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return excerpt(error) or type(error).__name__
+    return excerpt(error, secrets) or type(error).__name__

@@ -21,6 +21,8 @@ T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int
 
 SHOWN_LINES = 3
+GRACE_S = 0.2
+"""How long the second interrupt waits. Ctrl-C is often hit twice in a row, while a clean-up that works is under way."""
 
 
 def stopped() -> str:
@@ -31,8 +33,8 @@ def stopped() -> str:
 async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
     """Await work so that an interrupt ends it, whatever it waits for.
 
-    The first interrupt cancels the work and waits for its clean-up. The second ends the wait: what hangs in its
-    clean-up is cancelled once more and left to itself. Outside the main thread, where no signal arrives, and where the
+    The first interrupt cancels the work and waits for its clean-up. The second cancels it once more and ends the wait
+    after a moment: what hangs in its clean-up is left to itself. Outside the main thread, where no signal arrives, and where the
     handler belongs to a C program, the work is awaited as it is.
 
     Args:
@@ -118,7 +120,11 @@ class _Watch:
 
     def _stop(self) -> None:
         self.task.cancel()
-        if self.presses > 1 and not self.enough.done():
+        if self.presses > 1:
+            self.task.get_loop().call_later(GRACE_S, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.enough.done():
             self.enough.set_result(None)
 
 

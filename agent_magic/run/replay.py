@@ -51,7 +51,7 @@ def replay(plan: Plan, cassette: Cassette, *, timeout_s: float) -> RunRecord:
     texts: dict[str, str] = {}
     for agent in plan.dag.order:
         calls, end = shelf.take(plan, agent, texts, timeout_s)
-        if calls and calls[-1].answer is not None:
+        if calls and calls[-1].answer is not None and calls[-1].error is None:
             texts[plan.agents[agent].name] = calls[-1].answer.text
         events.extend(_events(agent, calls, end))
     events.sort(key=lambda event: event.at_s)  # stable: what happened at one time stays in order

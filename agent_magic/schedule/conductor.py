@@ -77,7 +77,7 @@ class Conductor:
     def start(self, now: float) -> list[Action]:
         """Begin. Call it once."""
         for agent, missing in enumerate(self._missing):
-            if not missing:
+            if not missing and self._state[agent] == PENDING:
                 self._make_ready(agent, now)
         if not self._open:
             self._out.append(Finished(cut=False))
@@ -97,8 +97,7 @@ class Conductor:
         """Take in that a running agent's attempt failed: try again later, or give up."""
         self._leave(agent)
         if agent in self._stopping:
-            self._end(agent, "cancelled", "stopped", now)
-            return self._go_on(now)
+            return self.cancelled(agent, now, left=True)
         if self._tries[agent] < min(failure.attempts, self._policy.max_attempts):
             until = now + backoff_s(failure, self._tries[agent], self._random)
             deadline = self._deadline_s[agent]
@@ -112,9 +111,16 @@ class Conductor:
             self._cancel_all(now, f"the run was stopped by {failure.why}")
         return self._go_on(now)
 
-    def cancelled(self, agent: int, now: float) -> list[Action]:
-        """Take in that a running agent's request was cancelled, as this conductor had asked."""
-        self._leave(agent)
+    def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Action]:
+        """Take in that a running agent's request was cancelled, as this conductor had asked.
+
+        Args:
+            agent: The agent.
+            now: The time.
+            left: Whether its slot is free already.
+        """
+        if not left:
+            self._leave(agent)
         self._end(agent, "cancelled", "stopped", now)
         self._skip_descendants(agent, now)
         return self._go_on(now)
@@ -141,8 +147,10 @@ class Conductor:
             self._cancel_all(now, "stopped")
         else:
             for agent in agents:
-                self._cancel_one(agent, now, "stopped")
-                self._skip_descendants(agent, now)
+                if self._state[agent] != ENDED:
+                    self._cancel_one(agent, now, "stopped")
+                    if self._state[agent] == ENDED:  # one under way may still come in complete
+                        self._skip_descendants(agent, now)
         return self._go_on(now)
 
     def _make_ready(self, agent: int, now: float) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError, did_you_mean
 
 Schedule = Literal["ready", "layers", "sequential"]
@@ -43,7 +45,7 @@ class Policy:
             value = getattr(self, option)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a whole number from 1.")
-        if not self.timeout_s > 0:
+        if not (is_number(self.timeout_s) and 0 < self.timeout_s < math.inf):
             raise DeclarationError(f"timeout_s={self.timeout_s!r} cannot work.", hint="Give seconds above 0.")
         for option, words in (("schedule", get_args(Schedule)), ("on_max_tokens", get_args(OnLimit))):
             value = getattr(self, option)

@@ -65,15 +65,15 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
 def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
     """Return how long to wait before the next attempt, in seconds.
 
-    A server's `retry-after` is a promise that earlier attempts fail, so it is only ever lengthened.
+    A server's `retry-after` is a promise that earlier attempts fail, so it is only ever lengthened: by jitter, and to
+    the ordinary wait where it is shorter, such as a date that our clock says is past.
 
     Args:
         failure: How the attempt failed.
         attempt: The number of the attempt that failed, from 1.
         random: The source of the jitter.
     """
-    if failure.retry_after_s is not None:
-        wait = failure.retry_after_s
-        return wait + min(wait, 1.0) * JITTER * random.random()
     wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (attempt - 1))
+    if failure.retry_after_s is not None and failure.retry_after_s >= wait:
+        return failure.retry_after_s + wait * JITTER * random.random()
     return wait * (1 + JITTER * random.random())

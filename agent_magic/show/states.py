@@ -66,7 +66,7 @@ def state_of(result: AgentResult) -> str:
 
 def tone_of(attempt: Attempt) -> str:
     """Return the character of an attempt's state."""
-    if attempt.answer is not None:
+    if attempt.status == "succeeded":
         return OF_SOURCE.get(attempt.source or "", "s")
     return OF_STATUS[attempt.status]
 

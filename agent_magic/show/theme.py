@@ -20,7 +20,7 @@ INKS: dict[Theme, dict[str, str]] = {
         "track": "#e9edf2",
         "run": "#2563c9",
         "done": "#1a7f5a",
-        "wait": "#a8690a",
+        "wait": "#9a5f08",
         "none": "#8a94a3",
         "fail": "#c2362f",
         "kept": "#7450c4",

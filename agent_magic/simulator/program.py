@@ -15,7 +15,7 @@ from pathlib import Path
 from aiohttp import web
 
 from agent_magic.simulator import latency
-from agent_magic.simulator.behaviour import BehaviourError, Rule, read_script
+from agent_magic.simulator.behaviour import FAULTS, BehaviourError, Rule, read_script
 from agent_magic.simulator.quota import Allowance
 from agent_magic.simulator.server import application
 from agent_magic.simulator.service import Service, Settings
@@ -23,6 +23,14 @@ from agent_magic.simulator.watching import on_signals, on_stdin_end, parent_gone
 
 HOST = "127.0.0.1"
 BACKLOG = 2048
+EPILOG = f"""\
+markers in the last user message change its answer:
+  [[fault:NAME]]   {", ".join(FAULTS[:7])},
+                   {", ".join(FAULTS[7:])}
+  [[status:529]]   an error, also with retry_after=1 error_code=... message=... times=2
+  [[ttft:2.0]] [[pace:50]] [[tokens:50]] [[stop:refusal]] [[echo]]
+a script line:     {{"match": "text or /regex/", "text": "...", "times": 2, "fault": "cut", ...}}
+"""
 TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -50,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="agent-magic simulate",
         description="A stand-in for the Messages API on this machine. Prints a line of JSON with its url, then serves.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--host", choices=[HOST], default=HOST, help="the only address it listens on")
