@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Summarize = Callable[[RunRecord, float], Numbers]
 
-SUMMARY_EVERY_S = 0.5
+SUMMARY_EVERY_S = 0.5  # for a thousand agents; for more as much later, for it costs as much more
 
 
 class Feed:
@@ -59,7 +59,8 @@ class Feed:
         self._costs: dict[int, float] = {}
         self._sources: set[str | None] = set()
         self._numbers: Numbers | None = None
-        self._numbers_at = -SUMMARY_EVERY_S
+        self._numbers_at = 0.0
+        self._numbers_every_s = SUMMARY_EVERY_S * max(1.0, count_ / 1000)
 
     def step(self, now_s: float, tails: Mapping[int, str]) -> dict[str, Any]:
         """Return what has changed since the last step; empty where nothing has."""
@@ -141,7 +142,8 @@ class Feed:
             tokens = count(sum(self._tokens.values()) if self._tokens else None)
             cost = dollars(sum(self._costs.values()) if self._costs else None)
             return [f"{tokens} tokens", cost, *([source] if source else [])]
-        if now_s - self._numbers_at >= SUMMARY_EVERY_S or self._numbers is None or self._record.ended_s is not None:
+        late = now_s - self._numbers_at >= self._numbers_every_s
+        if self._numbers is None or late or self._record.ended_s is not None:
             self._numbers, self._numbers_at = self._summarize(self._record, now_s), now_s
         return facts(self._numbers, source)
 

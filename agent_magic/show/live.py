@@ -136,9 +136,10 @@ def make_live_view(
 
 
 def texts_of(record: RunRecord, agent: int) -> dict[str, str]:
-    """Return the texts of an agent by heading: its prompt as declared, its answer so far, its error."""
+    """Return the texts of an agent by heading: its prompt as sent, or else as declared, its answer, its error."""
     result = record.results[agent]
-    texts = {"prompt": record.plan.agents[agent].prompt, "answer": result.text, "error": result.error or ""}
+    prompt = result.attempts[-1].request.prompt if result.attempts else record.plan.agents[agent].prompt
+    texts = {"prompt": prompt, "answer": result.text, "error": result.error or ""}
     return {heading: text for heading, text in texts.items() if text}
 
 

@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# Read by the scripts beside it: finds a Python, makes .venv and installs this checkout into it, once.
+#
+#   AGENT_MAGIC_PYTHON=/path/to/python   use this interpreter as it is; install nothing
+#   AGENT_MAGIC_VENV=/path/to/folder     make the environment there instead of in .venv
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=${AGENT_MAGIC_VENV:-$ROOT/.venv}
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+say() { printf '%s\n' "$@" >&2; }
+stop() { say "$@"; exit 1; }
+
+# The first Python >= 3.11 that runs and can make environments. A name on the PATH alone proves nothing: version
+# managers leave commands there that only print an error.
+find_python() {
+  local name
+  for name in python3.13 python3.12 python3.11 python3 python; do
+    if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+      command -v "$name"
+      return
+    fi
+  done
+  stop "No Python >= 3.11 that can make environments was found (tried python3.13, python3.12, python3.11, python3)." \
+    "Install one, on Debian and Ubuntu with: apt-get install python3 python3-venv" \
+    "or point AGENT_MAGIC_PYTHON at the interpreter of an environment that has this package installed."
+}
+
+# use_python EXTRAS [CONSTRAINTS]: set PYTHON to an interpreter that has this checkout and the extras installed.
+use_python() {
+  local extras=$1 constraints=${2:-}
+  if [ -n "${AGENT_MAGIC_PYTHON:-}" ]; then
+    PYTHON=$AGENT_MAGIC_PYTHON
+    return
+  fi
+  PYTHON=$VENV/bin/python
+  if ! "$PYTHON" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+    local base
+    base=$(find_python)
+    say "Making ${VENV#"$ROOT"/} with $("$base" --version)"
+    "$base" -m venv --clear "$VENV" || stop "'$base -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv"
+  fi
+  local wanted extra complete=yes
+  wanted="$ROOT $(cd "$ROOT" && cat pyproject.toml ${constraints:+"$constraints"} | cksum)"
+  for extra in ${extras//,/ }; do
+    [ "$(cat "$VENV/.has-$extra" 2>/dev/null)" = "$wanted" ] || complete=
+  done
+  [ -z "$complete" ] || return 0
+  say "Installing agent-magic[$extras] into ${VENV#"$ROOT"/} (about a minute the first time)"
+  "$PYTHON" -m pip install --quiet --editable "${ROOT}[$extras]" ${constraints:+--constraint "$ROOT/$constraints"} \
+    || stop "The installation failed; the lines above say why. Run this script again to try again."
+  for extra in ${extras//,/ }; do
+    printf '%s' "$wanted" >"$VENV/.has-$extra"
+  done
+}
+
+# need MODULE...: stop with the way to install it where a module is missing (only AGENT_MAGIC_PYTHON can lack one).
+need() {
+  local extras=$1 module
+  shift
+  for module in "$@"; do
+    "$PYTHON" -c "import $module" >/dev/null 2>&1 \
+      || stop "$PYTHON has no module '$module'. Install it with: $PYTHON -m pip install --editable '${ROOT}[$extras]'"
+  done
+}

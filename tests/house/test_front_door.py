@@ -1,0 +1,54 @@
+"""`import agent_magic` is the front door: it names what is public, and opens at once."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+import agent_magic
+from tests.house.source import heavy_libraries
+
+BORROWED = {"__future__", "typing"}
+"""Where the names come from that a module needs for its own annotations."""
+
+
+def test_every_public_name_is_there() -> None:
+    """Each name in `__all__` can be imported."""
+    assert [] == [name for name in agent_magic.__all__ if not hasattr(agent_magic, name)]
+
+
+def test_all_is_the_truth() -> None:
+    """A public name that is not a module stands in `__all__`, sorted without repeats, and `dir()` shows it."""
+    present = {
+        name
+        for name, value in vars(agent_magic).items()
+        if not (name.startswith("_") or inspect.ismodule(value) or getattr(value, "__module__", "") in BORROWED)
+    }
+    assert set() == present - {*agent_magic.__all__, "TYPE_CHECKING"}
+    assert sorted(set(agent_magic.__all__)) == sorted(agent_magic.__all__)
+    assert set(agent_magic.__all__) <= set(dir(agent_magic))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A typo behaves as in any module, so `hasattr` and `from agent_magic import ...` work."""
+    with pytest.raises(AttributeError, match="no_such_name"):
+        agent_magic.no_such_name  # noqa: B018 the look-up is the test
+
+
+def test_the_version_is_a_version() -> None:
+    """`__version__` is written once, in the front door, and the package's metadata takes it from there."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc|\.dev)\d+)?", agent_magic.__version__)
+
+
+@pytest.mark.parametrize("module", ["agent_magic", "agent_magic.api", "agent_magic.notebook.extension"])
+def test_a_door_opens_without_heavy_libraries(module: str) -> None:
+    """In a fresh interpreter, importing a door leaves every heavy library unloaded."""
+    code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "" == child.stderr
+    assert [] == sorted(heavy_libraries() & set(json.loads(child.stdout)))

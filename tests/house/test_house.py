@@ -1,0 +1,193 @@
+"""The rules of the house, read from its source. A stop is a sign to split the room, not a number to raise."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+
+import pytest
+
+from tests.house.source import PACKAGE, ROOT, Module, heavy_libraries, import_loops, own_imports, package_modules
+
+ROOMS = ["errors", "declare", "record", "schedule", "run", "measure", "show", "api", "notebook", "cli"]
+"""From the ground up: a room imports its own level and those below."""
+WALLS = {("run", "measure"), ("measure", "run")}
+APART = "simulator"
+HOSTS_OF_APART = {"notebook", "cli"}
+FRONT = {"", "__main__", "testing"}
+"""Doors, not rooms: they may import every room, and no room imports them."""
+FILE_STOP = 400
+FUNCTION_STOP = 60
+
+MODULES = package_modules()
+EVERY_MODULE = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES.keys())
+
+
+def uphill(here: Module, there: Module) -> bool:
+    """Say whether an import leads up the stairs, through the wall, or out of the front door."""
+    if here.room == there.room:
+        return False
+    if APART in {here.room, there.room}:
+        return here.room not in HOSTS_OF_APART
+    if here.room in FRONT:
+        return False
+    if there.room in FRONT:
+        return True
+    return (here.room, there.room) in WALLS or ROOMS.index(there.room) > ROOMS.index(here.room)
+
+
+@EVERY_MODULE
+def test_every_file_parses(module: Module) -> None:
+    """The source is valid in the Python that runs the tests; the oldest supported one is among them."""
+    ast.parse(module.text, str(module.path), feature_version=(3, 11))
+
+
+@EVERY_MODULE
+def test_every_module_belongs_to_a_room(module: Module) -> None:
+    """A new room is drawn into the plan first."""
+    assert module.room in {*ROOMS, *FRONT, APART}
+
+
+@EVERY_MODULE
+def test_imports_go_one_way(module: Module) -> None:
+    """A room imports only rooms below it; run and measure do not see each other; the simulator stands apart.
+
+    Types count: a room that annotates with a name from above knows of it.
+    """
+    wrong = [
+        f"{module.name}:{found.line} imports {there.name}"
+        for found, there in own_imports(module, MODULES)
+        if uphill(module, there)
+    ]
+    assert [] == wrong
+
+
+def test_no_modules_import_each_other() -> None:
+    """There are no import loops."""
+    graph = {
+        name: {there.name for found, there in own_imports(module, MODULES) if found in module.loads}
+        for name, module in MODULES.items()
+    }
+    assert [] == import_loops(graph)
+
+
+@functools.cache
+def heavy_modules() -> set[str]:
+    """Name the modules whose import loads a heavy library, directly or through another module of ours."""
+    libraries = heavy_libraries()
+    heavy = {name for name, module in MODULES.items() if any(found.top in libraries for found in module.loads)}
+    while True:
+        more = {
+            name
+            for name, module in MODULES.items()
+            if any(there.name in heavy and found in module.loads for found, there in own_imports(module, MODULES))
+        }
+        if more <= heavy:
+            return heavy
+        heavy |= more
+
+
+@EVERY_MODULE
+def test_own_modules_are_imported_late_only_to_stay_light(module: Module) -> None:
+    """Only the front door imports our own modules late, and who needs a heavy one, or says why in `# lazy: ...`."""
+    heavy = heavy_modules()
+    wrong = [
+        f"{module.name}:{found.line} imports {there.name} late"
+        for found, there in own_imports(module, MODULES)
+        if found.late
+        and module.room not in FRONT
+        and there.name not in heavy
+        and there.room != APART
+        and not found.marked
+    ]
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("door", ["agent_magic", "agent_magic.api", "agent_magic.notebook.extension"])
+def test_the_doors_are_light(door: str) -> None:
+    """What `%load_ext` and `import agent_magic` load leads to no heavy library, by whatever way."""
+    assert {door} <= set(MODULES)
+    assert door not in heavy_modules()
+
+
+@EVERY_MODULE
+def test_imports_are_written_as_imports(module: Module) -> None:
+    """Only the front door imports our own modules by a string, which these rules could not read."""
+    wrong = [
+        node.lineno
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+        if not isinstance(node.args[0], ast.Constant) or str(node.args[0].value).startswith(PACKAGE)
+    ]
+    assert module.room in FRONT or [] == wrong
+
+
+@EVERY_MODULE
+def test_files_are_short(module: Module) -> None:
+    """A file has at most 400 lines."""
+    assert FILE_STOP >= module.text.count("\n")
+
+
+@EVERY_MODULE
+def test_functions_are_short(module: Module) -> None:
+    """A function has at most 60 lines, docstring included."""
+    lengths = {
+        f"{node.name} (line {node.lineno})": (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {} == {name: length for name, length in lengths.items() if length > FUNCTION_STOP}
+
+
+@EVERY_MODULE
+def test_there_is_no_global(module: Module) -> None:
+    """State has an owner: the `global` statement is not used."""
+    assert [] == [node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.Global)]
+
+
+@EVERY_MODULE
+def test_data_is_never_code(module: Module) -> None:
+    """Nothing read from a file, a cell or a model is executed: no pickle, marshal, eval, exec, yaml.load."""
+    imported = [found.name for found in module.imports if found.top in {"pickle", "marshal", "shelve", "dill"}]
+    called = [
+        f"{ast.unparse(node.func)} (line {node.lineno})"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"eval", "exec", "__import__", "yaml.load"}
+    ]
+    assert [] == imported + called
+
+
+# The brackets keep this file from finding itself.
+UNWANTED = {
+    "a path of somebody's machine": r"(?<![\w.~-])/(?:[w]ork|[r]oot|[t]mp/v|[h]ome/(?!jovyan\b)\w+)/",
+    "a registry's host": r"\b(?:[p]ypi\.org|[f]iles\.pythonhosted|[r]egistry\.npmjs|[d]eb\.debian|[r]egistry\.yarnpkg)",
+    "a key": r"\b[s]k-ant-[A-Za-z0-9]{2,}-[A-Za-z0-9_-]{20,}",
+    "a folder outside the checkout": r"\.\./[s]hared\b",
+}
+
+
+def shared_files() -> list[str]:
+    """Name the files that a commit would hold, as git sees them."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    return sorted(name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file())
+
+
+@pytest.mark.parametrize("what", UNWANTED)
+def test_files_tell_nothing_about_machines_or_keys(what: str) -> None:
+    """What is shared names no machine's paths, no package registry and no key."""
+    pattern = re.compile(UNWANTED[what])
+    found = []
+    for name in shared_files():
+        text = (ROOT / name).read_bytes().decode("utf-8", errors="ignore")
+        found += [f"{name}:{number}" for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
+    assert [] == found

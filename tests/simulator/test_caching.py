@@ -1,0 +1,106 @@
+"""Prompt caching, on virtual time and over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agent_magic.simulator.ask import Ask
+from agent_magic.simulator.caching import InputUsage, PromptCache
+from agent_magic.simulator.validation import read_ask
+
+MARK = {"type": "ephemeral"}
+LONG = "shared context " * 400  # 1500 tokens
+
+
+def cached(question: str, *, text: str = LONG, model: str = "claude-haiku-5-5", mark: dict[str, Any] = MARK) -> Ask:
+    """A request with a marked system prompt and a question of its own."""
+    system = [{"type": "text", "text": text, "cache_control": mark}]
+    body = {"model": model, "max_tokens": 10, "system": system, "messages": [{"role": "user", "content": question}]}
+    return read_ask(json.dumps(body).encode())
+
+
+def visit(cache: PromptCache, ask: Ask, now_s: float) -> InputUsage:
+    """A request whose response begins at once."""
+    found = cache.visit(ask, now_s)
+    cache.begin(found, now_s)
+    return found.usage
+
+
+def test_first_writes_second_reads() -> None:
+    """The marked prefix is written once and read afterwards; the question is never cached."""
+    cache, ask = PromptCache(), cached("What is this?")
+    first, second = visit(cache, ask, 0.0), visit(cache, cached("And what is that?"), 1.0)
+    prefix = ask.segments[0].tokens
+    assert InputUsage(ask.input_tokens - prefix, written_5m=prefix) == first
+    assert (prefix, 0) == (second.read, second.written)
+    assert cached("And what is that?").input_tokens == second.uncached + second.read
+
+
+def test_an_entry_is_usable_once_the_response_begins() -> None:
+    """Requests that arrive before the leader's response begins all write."""
+    cache = PromptCache()
+    leader = cache.visit(cached("a"), 0.0)
+    assert cache.visit(cached("b"), 0.1).usage.read == 0
+    cache.begin(leader, 0.5)
+    assert cache.visit(cached("c"), 0.6).usage.read > 0
+
+
+def test_life_counts_from_the_start_and_each_read_renews_it() -> None:
+    """Five minutes from the start of the request that wrote or last read it."""
+    cache = PromptCache()
+    cache.begin(cache.visit(cached("a"), 0.0), 200.0)
+    assert visit(cache, cached("b"), 299.0).read > 0
+    assert visit(cache, cached("c"), 598.0).read > 0
+    assert visit(cache, cached("d"), 898.0).read == 0
+
+
+def test_an_hour_is_an_hour() -> None:
+    """A mark with `ttl` of an hour is billed as such and lives as long."""
+    cache = PromptCache()
+    ask = cached("a", mark={"type": "ephemeral", "ttl": "1h"})
+    usage = visit(cache, ask, 0.0)
+    assert (0, ask.segments[0].tokens) == (usage.written_5m, usage.written_1h)
+    assert visit(cache, ask, 3599.0).read > 0
+
+
+def test_short_prefixes_and_other_models_are_not_cached() -> None:
+    """Below the model's minimum nothing is written; another model has another cache."""
+    cache = PromptCache()
+    assert visit(cache, cached("a", text="short"), 0.0).written == 0
+    assert visit(cache, cached("a", model="claude-haiku-4-5"), 0.0).written == 0
+    assert visit(cache, cached("a"), 0.0).written > 0
+    assert visit(cache, cached("a", model="claude-opus-5-5"), 1.0).read == 0
+
+
+def test_a_changed_prefix_is_another_prefix() -> None:
+    """One changed character at the beginning, and nothing is read."""
+    cache = PromptCache()
+    visit(cache, cached("a"), 0.0)
+    assert visit(cache, cached("a", text="x" + LONG), 1.0).read == 0
+
+
+def test_four_agents_over_http(talk) -> None:
+    """A leader writes and three followers read: the numbers of the bill add up to the counted prompt."""
+    system = [{"type": "text", "text": LONG, "cache_control": MARK}]
+    leader = talk.stream("Lead.", system=system).usage
+    followers = [talk.create(f"Follow, number {number}.", system=system).usage for number in range(3)]
+    assert (leader.cache_creation_input_tokens, 0) == (
+        followers[0].cache_read_input_tokens,
+        leader.cache_read_input_tokens,
+    )
+    assert all(usage.cache_read_input_tokens == leader.cache_creation_input_tokens for usage in followers)
+    counted = talk.sdk(
+        lambda client: client.messages.count_tokens(
+            model="claude-haiku-5-5", system=system, messages=[{"role": "user", "content": "Follow, number 1."}]
+        )
+    )
+    assert counted.input_tokens == followers[1].input_tokens + followers[1].cache_read_input_tokens
+
+
+def test_max_tokens_zero_fills_the_cache(talk) -> None:
+    """A request for no tokens answers with no content and leaves the cache warm."""
+    system = [{"type": "text", "text": LONG, "cache_control": MARK}]
+    filled = talk.create("Warm up.", system=system, max_tokens=0)
+    assert ([], 0) == (filled.content, filled.usage.output_tokens)
+    assert talk.create("Go.", system=system).usage.cache_read_input_tokens > 0
