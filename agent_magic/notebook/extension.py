@@ -29,7 +29,6 @@ def load(shell: InteractiveShell) -> None:
     held.register_magic_function(magics.agent, "cell", cell)
     held.register_magic_function(magics.agents, "line", line)
     held.register_magic_function(magics.agents_async, "line", line + ASYNC_SUFFIX)
-    held.configurables.append(magics)
     _rewriter(held, line).install()
     held.display_formatter.mimebundle_formatter.for_type(Run, _run_bundle(magics))
     held.events.register("post_run_cell", magics.forget_shown)

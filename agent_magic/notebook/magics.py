@@ -206,9 +206,10 @@ class AgentMagics(Magics):
         task = self.session.background
         if task is None:
             raise UsageError("Nothing runs in the background. %agents start starts a run there.")
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-        self.session.background = None
+        try:
+            await task  # no shield: Stop in this cell reaches the run, and nothing goes on spending
+        finally:
+            self.session.background = None
         return self.session.last
 
     def _stop(self, given: Namespace) -> None:

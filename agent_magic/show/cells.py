@@ -148,8 +148,8 @@ def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, .
     step = -(-len(layers) // MOST_BANDS) or 1
     for first in range(0, len(layers), step):
         group = layers[first : first + step]
-        last = first + len(group)
-        label = f"layer {last}" if len(group) == 1 else f"layers {first + 1} to {last}"
+        last = first + len(group) - 1
+        label = f"layer {last}" if len(group) == 1 else f"layers {first} to {last}"
         yield label, tuple(agent for layer in group for agent in layer)
 
 

@@ -39,6 +39,10 @@ class Face(Protocol):
         """Send a message to the views that are open."""
         ...
 
+    def close(self) -> None:
+        """Forget the views."""
+        ...
+
 
 class LiveView:
     """Shows a run while it goes on. `make_live_view` makes one.
@@ -91,6 +95,7 @@ class LiveView:
         bundle = static_bundle(self._record.plan, self._record, numbers, layout=self._layout)
         self._handle.update(bundle, raw=True)
         self._handle = None
+        self.face.close()
 
     def _fill(self, now_s: float) -> None:
         """Renew the whole state that a view reads when it is opened or the page is loaded again."""

@@ -168,7 +168,7 @@ def _header(scene: Scene, width: float) -> str:
 def _cards(scene: Scene, layout: Layout) -> str:
     on = set(scene.path)
     steps = set(pairwise(scene.path))
-    parts = [_band(depth, band) for depth, band in enumerate(layout.bands, 1)]
+    parts = [_band(depth, band) for depth, band in enumerate(layout.bands)]
     parts += [_edge(edge, on=(edge.parent, edge.child) in steps) for edge in layout.edges]
     parts += [
         _card(node, box, on=agent in on)

@@ -103,7 +103,7 @@ _COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 def plan_text(plan: Plan) -> str:
     """Write a plan: its layers, in them its agents, and whom each waits for."""
     lines = [f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"]
-    for depth, layer in enumerate(plan.dag.layers(), 1):
+    for depth, layer in enumerate(plan.dag.layers()):
         lines.append(f"  layer {depth}")
         for agent in layer:
             parents = _some([plan.agents[one].name for one in plan.dag.parents[agent]])
@@ -123,7 +123,7 @@ def run_text(record: RunRecord, numbers: Numbers | None = None, *, timings: bool
     plan = record.plan
     lines = [one_line(numbers) if numbers and timings else _stable_head(record)]
     width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
-    for depth, layer in enumerate(plan.dag.layers(), 1):
+    for depth, layer in enumerate(plan.dag.layers()):
         lines.append(f"  layer {depth}")
         lines += [f"    {_agent_line(record.results[agent], width, timings=timings)}" for agent in layer]
     return "\n".join(_shortened(lines))

