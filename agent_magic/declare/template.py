@@ -34,8 +34,8 @@ _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """The ways an expression of the user's can fail."""
-_RETURN = "\ue0f5\ue0f6"
-"""Stands for a carriage return, which Jinja2 would make a line feed of. Both signs are of the private use area."""
+_RETURN = "\ud800\udbff"
+"""Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
 GLOBALS = frozenset({"range", "dict"})
 """The functions a prompt may call."""
 _NO_COMMENT = ("\x00{#", "#}\x00")
@@ -132,7 +132,7 @@ def _environment() -> Environment:
 
 def _literal_tags(text: str) -> str:
     """Guard what Jinja2 would change: carriage returns, and each `{%` that begins no tag, outside raw blocks."""
-    text = text.replace("\r", _RETURN)
+    text = sendable(text).replace("\r", _RETURN)
     if "{%" not in text:
         return text
     parts = _RAW.split(text)

@@ -151,6 +151,8 @@ class AgentMagics(Magics):
             notes,
         )
         display_bundle(card)
+        if is_kernel(self.shell):
+            self.session.warm()
 
     def _freeze(self, given: Namespace) -> Plan:
         with notes_of(print):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import importlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
 
+WARMED = ("anthropic",)
+"""Importing the SDK takes one to three seconds."""
 DEFAULT_PLAN = "agents"
 
 
@@ -38,6 +42,7 @@ class Session:
 
     def __init__(self) -> None:
         self._registries: dict[str, Registry] = {}
+        self._warmed = False
         self._simulator: child.Simulator | None = None
         self.client: Client = Claude()
         self.cassette: Cassette | None = None
@@ -46,6 +51,13 @@ class Session:
         self.current: Driver | None = None
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: Run | None = None
+
+    def warm(self) -> None:
+        """Import what the first run needs, in a thread, while the user is still writing prompts. Once a session."""
+        if not self._warmed:
+            self._warmed = True
+            for library in WARMED:
+                threading.Thread(target=importlib.import_module, args=(library,), daemon=True).start()
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
         """Return the declared agents of a plan."""

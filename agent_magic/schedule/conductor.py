@@ -164,7 +164,12 @@ class Conductor:
         """Fill the free slots, set the alarm, and hand over what was decided."""
         while self._queue and self._running < self._slots:
             agent = self._by_turn[heapq.heappop(self._queue)]
-            if self._state[agent] == READY:
+            deadline = self._deadline_s[agent]
+            if self._state[agent] != READY:
+                continue
+            if deadline is not None and deadline <= now:  # a slot came free too late for another try
+                self._run_late(agent, now)
+            else:
                 self._launch(agent, now)
         if self._timers and (self._next_wake_s is None or self._timers[0][0] < self._next_wake_s):
             self._next_wake_s = self._timers[0][0]

@@ -73,7 +73,7 @@ def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
         attempt: The number of the attempt that failed, from 1.
         random: The source of the jitter.
     """
-    wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (attempt - 1))
+    wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt - 1, 10))
     if failure.retry_after_s is not None and failure.retry_after_s >= wait:
         return failure.retry_after_s + wait * JITTER * random.random()
     return wait * (1 + JITTER * random.random())

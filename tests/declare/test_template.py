@@ -1,0 +1,303 @@
+"""Templates: which names a prompt uses, and the text it becomes."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from agent_magic.declare.template import Template, _render_jinja, as_text, sendable
+from agent_magic.errors import DeclarationError
+
+
+def fill(text, **values):
+    return Template.parse(text, agent="a").render(values)
+
+
+VERBATIM = [
+    "plain",
+    "",
+    "trailing newline\n",
+    "\n\n  indented\n\n",
+    '{"json": {"a": [1, 2]}}'.replace("}}", "} }"),
+    '{"a": {"b": 1}}',
+    "{single} {0} {}",
+    "printf('%d {%d} {%s}')",
+    "${#list[@]} ${x%%y}",
+    "f'{x!r:>{w}}'",
+    "{# not a comment #}",
+    "\\begin{a}{b}",
+    "}} {",
+    "a % b {",
+    "null \0 byte",
+    "emoji 👩‍👩‍👧 עברית\u202e",
+    "{%random percent",
+]
+
+
+@pytest.mark.parametrize("text", VERBATIM, ids=ascii)
+def test_a_prompt_without_names_goes_out_verbatim(text):
+    """Single braces, JSON, code and printf formats are text."""
+    template = Template.parse(text, agent="a")
+    assert () == template.names
+    assert text == template.render({})
+
+
+@pytest.mark.parametrize("text", VERBATIM, ids=ascii)
+def test_braces_around_names_stay_too(text):
+    """The same holds for what stands beside names, on the fast path and in Jinja2."""
+    assert f"{text}|1|{text}" == fill(f"{text}|{{{{ n }}}}|{text}", n=1)
+    assert f"{text}|1|" == fill(f"{text}|{{{{ n }}}}|{{% if n %}}{{% endif %}}", n=1)
+
+
+CASES = {
+    "a name": ("{{ a }}", {"a": "x"}, "x"),
+    "no blanks": ("{{a}}{{b}}", {"a": 1, "b": 2}, "12"),
+    "many blanks": ("{{\n a\t}}", {"a": 1}, "1"),
+    "inside JSON": ('{"k": {"v": {{ a }}}}', {"a": "[1]"}, '{"k": {"v": [1]}}'),
+    "inside a LaTeX group": (r"\frac{{{ a }}}{2}", {"a": "x"}, r"\frac{x}{2}"),
+    "a loop": ("{% for x in a %}{{ loop.index }}{{ x }} {% endfor %}", {"a": "pq"}, "1p 2q "),
+    "a condition": ("{% if a %}yes{% else %}no{% endif %}", {"a": 0}, "no"),
+    "an elif": ("{% if a == 1 %}1{% elif a == 2 %}2{% endif %}", {"a": 2}, "2"),
+    "a filter": ("{{ a|upper }}", {"a": "x"}, "X"),
+    "filters with arguments": ("{{ a|join(', ') }}", {"a": ["x", "y"]}, "x, y"),
+    "an attribute": ("{{ a.real }}", {"a": 5}, "5"),
+    "an item": ("{{ a['k'] }}{{ a.k }}", {"a": {"k": 1}}, "11"),
+    "arithmetic": ("{{ a * 2 }}", {"a": 3}, "6"),
+    "a method": ("{{ a.split(',')[1] }}", {"a": "x,y"}, "y"),
+    "set": ("{% set b = a %}{{ b }}", {"a": 1}, "1"),
+    "raw": ("{% raw %}{{ a }} {%d}{% endraw %}{{ b }}", {"b": 1}, "{{ a }} {%d}1"),
+    "range": ("{% for i in range(3) %}{{ i }}{% endfor %}", {}, "012"),
+    "white space control": ("x {{- a -}} y", {"a": 1}, "x1y"),
+    "a printf beside a tag": ("{%d}{% if a %}{%s}{% endif %}", {"a": 1}, "{%d}{%s}"),
+    "shell beside a tag": ("${#v}{% if a %}${v%%x}{% endif %}", {"a": 1}, "${#v}${v%%x}"),
+    "macro": ("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(a) }}", {"a": 1}, "<1>"),
+    "trailing newline": ("{% if a %}x{% endif %}\n", {"a": 1}, "x\n"),
+    "nothing escaped": ("{{ a }}{{ a|upper }}", {"a": "<&'\">"}, "<&'\"><&'\">"),
+    "None": ("{{ a }}", {"a": None}, "None"),
+}
+
+
+@pytest.mark.parametrize(("text", "values", "expected"), CASES.values(), ids=CASES)
+def test_templates_are_filled_in(text, values, expected):
+    """The forms of Jinja2 that prompts use work; all other text stays."""
+    assert expected == fill(text, **values)
+
+
+NAMES = {
+    "{{ b }}{{ a }}{{ b }}": ("b", "a"),
+    "{{ b.x }} {{ a }}": ("b", "a"),
+    "{% for x in rows %}{{ x }}{{ y }}{% endfor %}": ("rows", "y"),
+    "{% set x = a %}{{ x }}": ("a",),
+    "{% raw %}{{ a }}{% endraw %}": (),
+    "{{ 'a' }}": (),
+    "{% if a is defined %}{% endif %}": ("a",),
+    "{{ none }}{{ true }}": (),
+}
+
+
+@pytest.mark.parametrize(("text", "names"), NAMES.items(), ids=NAMES)
+def test_the_names_a_prompt_reads_are_known(text, names):
+    """Names come in order of first use, those the prompt sets itself left out."""
+    assert names == Template.parse(text, agent="a").names
+
+
+SYNTAX = {
+    "an open expression": ("one\ntwo {{ x + }}\nthree", 2, "two {{ x + }}"),
+    "an empty condition": ("one\n\n{% if %}x{% endif %}", 3, "{% if %}x"),
+    "an open block": ("one\n{% for x in y %}\nthree", 2, "endfor"),
+    "an unknown tag": ("one\n{% foo %}", 2, "foo"),
+    "an unknown filter": ("one\ntwo\n{{ a|nosuch }}", 3, "nosuch"),
+    "include": ("one\n{% include 'x' %}", 2, "stands alone"),
+    "import": ("one\n{% import 'x' as y %}", 2, "stands alone"),
+    "from": ("{% from 'x' import y %}", 1, "stands alone"),
+    "extends": ("{% extends 'x' %}", 1, "stands alone"),
+    "include in a branch": ("{% if 1 %}\n\n{% include a %}{% endif %}", 3, "stands alone"),
+    "three braces": ("{{{ a }}}{% if a %}{% endif %}", 1, "raw"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "said"), SYNTAX.values(), ids=SYNTAX)
+def test_what_is_no_template_is_refused_with_its_line(text, line, said):
+    """The message names the agent, the line and what is wrong, and how to send braces as they are."""
+    with pytest.raises(DeclarationError, match=f"'writer' cannot be read in line {line},") as caught:
+        Template.parse(text, agent="writer")
+    assert said in str(caught.value)
+    assert "{% raw %}" in caught.value.hint
+    assert "writer" == caught.value.agent
+
+
+def _function():
+    """Stand for a function of the notebook."""
+
+
+ESCAPES = [
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ '{0.__class__}'.format(1) }}",
+    "{{ '{x.__class__}'.format_map({'x': 1}) }}",
+    "{{ ''|attr('__class__') }}",
+    "{{ f.__globals__ }}",
+    "{{ f.__code__ }}",
+    "{{ rows.append(4) }}",
+    "{{ rows.clear() }}",
+    "{{ table.update({1: 2}) }}",
+    "{{ table.pop('k') }}",
+    "{{ dict.mro() }}",
+    "{{ dict.__base__ }}",
+    "{{ lipsum.__globals__ }}",
+    "{{ cycler.__init__.__globals__ }}",
+    "{{ self.__init__ }}",
+    "{{ range(10000000)|list }}",
+    "{% for x in loop.__class__ %}{% endfor %}",
+    "{% set x = ''.__class__ %}{{ x.__bases__ }}",
+]
+
+
+@pytest.mark.parametrize("text", ESCAPES)
+def test_the_sandbox_holds(text):
+    """A template reaches neither Python's inside nor changes a value; trying is an error of ours."""
+    rows, table = [1], {"k": 1}
+    with pytest.raises(DeclarationError):
+        fill(text, f=_function, rows=rows, table=table)
+    assert ([1], {"k": 1}) == (rows, table)
+
+
+FAILURES = {
+    "a missing attribute": ("{{ a.b }}", {}),
+    "a missing key, twice": ("{{ a.b.c }}", {}),
+    "division by zero": ("{{ 1 / n }}", 0),
+    "a wrong type": ("{{ n + 'x' }}", 0),
+    "a frame in a condition": ("{% if n %}{% endif %}", pd.DataFrame({"x": [1, 2]})),
+    "a wrong index": ("{{ [1][n] + 1 }}", 5),
+    "too large": ("{{ 2.0 ** n }}", 5000),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), FAILURES.values(), ids=FAILURES)
+def test_an_expression_that_fails_is_a_declaration_error(text, value):
+    """Whatever Python raises inside a template's expression comes out as one of ours."""
+    with pytest.raises(DeclarationError, match="could not be filled in"):
+        fill(text, a={}, n=value)
+
+
+TOO_DEEP = {
+    "twenty-five loops": "{% for a in b %}" * 25 + "{% endfor %}" * 25,
+    "three thousand brackets": "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+    "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+}
+
+
+@pytest.mark.parametrize("text", TOO_DEEP.values(), ids=TOO_DEEP)
+def test_a_template_too_deep_for_python_is_a_declaration_error(text):
+    """Python's own limits on nesting come out as an error of ours."""
+    with pytest.raises(DeclarationError):
+        fill(text, b=[])
+
+
+text_parts = st.one_of(
+    st.text(alphabet="ab {}%#\n\r\t$\\\"'-+\0é😀|", max_size=8),
+    st.text(max_size=5),
+    st.sampled_from(["{{ a }}", "{{b}}", "{{\tc\n}}", "{{ größe }}", "{%d}", "{", "}}", "${#x}"]),
+)
+prompts = st.lists(text_parts, max_size=8).map("".join)
+answers = st.text(alphabet="x{} %a\n\0é😀#", max_size=10)
+
+
+@given(prompts, st.fixed_dictionaries(dict.fromkeys(["a", "b", "c", "größe"], answers)))
+@example("{{ a }}{{ b }}", {"a": "{{ b }}", "b": "{% if %}", "c": "", "größe": ""})
+def test_both_ways_of_filling_in_give_the_same_text(text, values):
+    """Where Jinja2 can read a prompt of plain names, it gives the text of the fast path (which may read more)."""
+    try:
+        template = Template.parse(text, agent="a")
+    except DeclarationError:
+        assume(False)
+    assume(template.simple and "\r" not in text and "\0{#" not in text)
+    assume(set(template.names) <= set(values))
+    fast = template.render(values)
+    try:
+        slow = _render_jinja(text, values)
+    except DeclarationError:
+        assume(False)
+    except Exception as error:
+        # `{{{ a }}}` means `{`, a, `}` here, and nothing there.
+        assert "TemplateSyntaxError" == type(error).__name__
+        return
+    assert sendable(slow) == fast
+
+
+@given(prompts.filter(lambda text: "{{" not in text and "{%" not in text))
+def test_a_text_without_braces_is_itself(text):
+    """Without `{{` and `{%` a prompt is text."""
+    assert sendable(text) == fill(text)
+
+
+def test_line_ends_stay_in_every_prompt():
+    """Windows line ends and lone carriage returns go out as they are, with tags in the prompt too."""
+    assert "a\r\nb\rc" == fill("a\r\nb\r{{ x }}", x="c")
+    assert "a\r\nb\rc" == fill("a\r\nb\r{% if x %}c{% endif %}", x=1)
+
+
+HOSTILE = ["{{ b }}", "{% for x in y %}", "{{ 1/0 }}", "{% raw %}", "{# #}", "{{ ''.__class__ }}"]
+
+
+@pytest.mark.parametrize("answer", HOSTILE)
+def test_an_answer_is_never_read_as_a_template(answer):
+    """What a model wrote goes into the next prompt as text, on both ways."""
+    assert f"<{answer}>" == fill("<{{ a }}>", a=answer, b="no")
+    assert f"<{answer}>" == fill("{% if 1 %}<{{ a }}>{% endif %}", a=answer, b="no")
+
+
+def test_a_frame_is_shown_as_csv_with_all_its_rows():
+    """A DataFrame or a Series goes into a prompt whole, not as the shortened picture of it."""
+    frame = pd.DataFrame({"x": range(100), "y": ["é"] * 100})
+    assert frame.to_csv() == fill("{{ f }}", f=frame)
+    assert frame.to_csv() == fill("{% if 1 %}{{ f }}{% endif %}", f=frame)
+    assert frame["x"].to_csv() == fill("{{ f }}", f=frame["x"])
+
+
+def test_only_frames_are_written_as_csv():
+    """Any other object with a `to_csv` of its own is shown as `str` shows it."""
+
+    class Thing:
+        def to_csv(self):
+            return "no"
+
+        def __str__(self):
+            return "yes"
+
+    assert "yes" == as_text(Thing())
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()), max_size=20))
+@example("\ud83d\ude00")
+@example("\ud800")
+@example("a\0b")
+@example("\udc00\ud800")
+def test_every_prompt_can_be_sent(text):
+    """What goes out is valid UTF-8; a text that was stays as it is; halves of a pair are joined."""
+    sent = fill("{{ a }}", a=text)
+    assert sent == sent.encode().decode()
+    if not re.search("[\ud800-\udfff]", text):
+        assert text == sent
+
+
+def test_halves_of_an_emoji_are_joined():
+    """Two surrogates that belong together become their character, a lone one `U+FFFD`."""
+    assert "😀" == sendable("\ud83d\ude00")
+    assert "\ufffd" == sendable("\ud83d")
+    assert "x😀\ufffd" == fill("x{{ a }}{% if 1 %}{% endif %}", a="\ud83d\ude00\ud800")
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=()), max_size=20).map(sendable))
+def test_mending_twice_changes_nothing(text):
+    """A text that can be sent is not touched."""
+    assert text == sendable(text)
+
+
+def test_two_megabytes_are_filled_in():
+    """A long value goes into a prompt whole."""
+    long = "x" * 2_000_000
+    assert f"<{long}>" == fill("<{{ a }}>", a=long)

@@ -1,0 +1,134 @@
+"""Prices: against sums by hand, and against the library they come from."""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal
+
+import pytest
+from genai_prices import Usage as Tokens
+from genai_prices import calc_price
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magic.record.answer import Usage
+from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
+
+S, Q, O = 30_000, 500, 1_500
+
+
+def usage(given, produced, *, read=0, written=0, long=0):
+    return Usage(
+        given, output_tokens=produced, cache_read_tokens=read, cache_write_tokens=written, cache_write_1h_tokens=long
+    )
+
+
+def dollars(model, *parts):
+    prices = Prices()
+    return round(sum(prices.of(model, part).cost_usd for part in parts), 10)
+
+
+# model: one agent with four jobs, four uncached, four cold with marks, one warm and three followers
+SHARED = {
+    "claude-fable-5-2": (0.4960, 1.2160, 1.4560, 0.5740),
+    "claude-opus-5-5": (0.2480, 0.6080, 0.7280, 0.2960),
+    "claude-sonnet-5-5": (0.1240, 0.3040, 0.3640, 0.1480),
+    "claude-haiku-5-5": (0.0062, 0.0152, 0.0182, 0.0078),
+    "claude-haiku-4-5": (0.0620, 0.1520, 0.1820, 0.0785),
+}
+
+
+@pytest.mark.parametrize(("model", "sums"), SHARED.items())
+def test_the_sums_of_a_shared_context(model, sums):
+    """Four specialists over 30,000 shared tokens: the table of facts/messages-api.md 4, to its last printed digit."""
+    one, uncached, cold, warm = sums
+    assert one == round(dollars(model, usage(32_000, 6_000)), 4)
+    assert uncached == round(dollars(model, *[usage(S + Q, O)] * 4), 4)
+    assert cold == round(dollars(model, *[usage(Q, O, written=S)] * 4), 4)
+    followers = [usage(Q, O, read=S)] * 3
+    assert warm == pytest.approx(dollars(model, usage(Q, O, written=S), *followers), abs=0.5e-4)
+
+
+def test_one_sum_by_hand():
+    """Sonnet 5.5: 2 and 10 dollars per million, writes at 1.25 and 2 times, reads at a twentieth."""
+    found = Prices().of("claude-sonnet-5-5", usage(1_000_000, 1_000_000, read=1_000_000, written=2_000_000, long=1_000_000))
+    assert 2 + 10 + 0.1 + 2.5 + 4 == pytest.approx(found.cost_usd, rel=1e-12)
+    assert found.basis.startswith("genai-prices ")
+
+
+CLIFF = [
+    (100_000, 0, 0, 0.01),
+    (100_001, 0, 0, 0.0500005),
+    (0, 100_000, 0, 0.001),
+    (0, 100_001, 0, 0.00500005),
+    (50_000, 50_000, 0, 0.0055),
+    (50_000, 50_000, 1, 0.02750063),
+    (99_999, 0, 1, 0.01000003),
+]
+
+
+@pytest.mark.parametrize(("given", "read", "written", "cost"), CLIFF)
+def test_the_cliff_of_haiku(given, read, written, cost):
+    """Over 100,000 prompt tokens, cache included, every token of the request costs five times as much."""
+    assert cost == round(Prices().of("claude-haiku-5-5", usage(given, 0, read=read, written=written)).cost_usd, 8)
+
+
+MODELS = ["claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-haiku-4-5", "claude-sonnet-4-6"]
+counts = st.one_of(st.integers(0, 300_000), st.sampled_from([0, 1, 99_999, 100_000, 100_001, 200_000, 200_001]))
+
+
+@given(st.sampled_from(MODELS), counts, counts, counts, counts, counts)
+def test_prices_are_those_of_the_library(model, given, produced, read, short, long):
+    """Whatever the tokens, the dollars are those that `genai-prices` itself works out."""
+    listed = calc_price(
+        Tokens(
+            input_tokens=given + read + short + long,
+            output_tokens=produced,
+            cache_read_tokens=read,
+            cache_write_tokens=short + long,
+            cache_write_1h_tokens=long,
+        ),
+        model,
+        provider_id="anthropic",
+    ).total_price
+    ours = Prices().of(model, usage(given, produced, read=read, written=short + long, long=long)).cost_usd
+    assert abs(Decimal(ours) - listed) <= Decimal("1e-9")
+
+
+def test_an_unknown_model_has_no_price_and_one_warning():
+    """Costs of a model nobody lists are unknown, not 0, and that is said once per model."""
+    prices = Prices()
+    with pytest.warns(PriceWarning, match="'my-own-model'") as caught:
+        assert [None, None] == [prices.of("my-own-model", usage(1, 1)).cost_usd for _ in range(2)]
+    assert 1 == len(caught)
+    with pytest.warns(PriceWarning, match="'another'"):
+        prices.of("another", usage(1, 1))
+
+
+@pytest.mark.parametrize("tokens", [None, Usage(), Usage(5), Usage(output_tokens=5)], ids=str)
+def test_unknown_tokens_have_no_price(tokens):
+    """Where input or output is unknown the cost is unknown, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model in ("claude-haiku-5-5", "my-own-model"):
+            assert (None, "unknown") == (Prices().of(model, tokens).cost_usd, Prices().of(model, tokens).basis)
+
+
+def test_own_prices_go_first():
+    """A price that the user gives counts before the list, for models the list knows too, and without a warning."""
+    prices = Prices({"claude-haiku-5-5": TokenPrice(1, 2), "mine": TokenPrice(4, 0)})
+    assert (3e-6, "given") == (prices.of("claude-haiku-5-5", usage(1, 1)).cost_usd, prices.of("mine", usage(1, 1)).basis)
+    assert prices.of("claude-sonnet-5-5", usage(1, 1)).basis != "given"
+
+
+def test_cache_prices_left_out_follow_the_input():
+    """A read is a tenth of the input, a write 1.25 times, for an hour twice; 0 is a price."""
+    million = usage(0, 0, read=1_000_000, written=3_000_000, long=1_000_000)
+    assert 1 + 2 * 12.5 + 20 == TokenPrice(10, 0).cost_usd(million)
+    assert 1 + 2 * 2 + 3 == TokenPrice(10, 0, cache_read=1, cache_write=2, cache_write_1h=3).cost_usd(million)
+    assert 0 == TokenPrice(10, 0, cache_read=0, cache_write=0, cache_write_1h=0).cost_usd(million)
+
+
+def test_nothing_used_costs_nothing():
+    """No tokens, no dollars: known, and 0."""
+    assert 0.0 == Prices().of("claude-haiku-5-5", usage(0, 0)).cost_usd
