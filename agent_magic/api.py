@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import warnings
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
-from agent_magic.errors import RunFailed
+from agent_magic.errors import AgentMagicError, RunFailed
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.cassette import read_cassette, write_cassette
@@ -34,11 +35,8 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger import Ledger
     from agent_magic.record.results import AgentResult, RunRecord
 
+LOG = logging.getLogger("agent_magic")
 __all__ = ["Agent", "Claude", "Plan", "Policy", "Request", "Run", "TokenPrice", "start"]
-
-
-class RunWarning(UserWarning):
-    """Something about a run that a user would want to know."""
 
 
 class Plan(DeclaredPlan):
@@ -73,7 +71,7 @@ class Plan(DeclaredPlan):
         await driver.drive()
         note = capped_note(driver.record, driver.policy)
         if note:
-            warnings.warn(note, RunWarning, stacklevel=2)
+            LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
         return Run(driver.record)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
@@ -210,4 +208,8 @@ def as_client(client: Client | AsyncAnthropic | None) -> Client:
         return Claude()
     if hasattr(client, "call"):
         return client  # pyright: ignore[reportReturnType]
+    create = getattr(getattr(client, "messages", None), "create", None)
+    if create is None or not inspect.iscoroutinefunction(inspect.unwrap(create)):
+        message = f"client={type(client).__name__!r} cannot answer. Give a Claude(), or an AsyncAnthropic of your own."
+        raise AgentMagicError(message)
     return Claude(client)  # pyright: ignore[reportArgumentType]

@@ -19,7 +19,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from agent_magic.declare.agent import Agent
+from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.template import as_text
 from agent_magic.errors import PlanError
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
 
 P = TypeVar("P", bound="Plan")
-OPTIONS = ("model", "max_tokens", "system", "role", "effort", "timeout_s")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:

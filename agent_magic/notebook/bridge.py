@@ -54,7 +54,11 @@ def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopp
             work.close()
             raise CannotNest(problem)
         _make_reentrant(loop)
-    result = loop.run_until_complete(_outcome(work, message))
+    task = loop.create_task(_outcome(work, message))
+    try:
+        result = loop.run_until_complete(task)
+    finally:
+        task.cancel()  # does nothing, unless an interrupt came before our handler was there
     if isinstance(result, KeyboardInterrupt):
         # Out of a task, this error would end the kernel's loop, and the kernel with it.
         raise asyncio.CancelledError(str(result)) if nested and not cell_is_running() else result

@@ -57,6 +57,8 @@ def notes_of(tell: Callable[[str], None]) -> Generator[None]:
     """Tell warnings as notes: Python's own form shows paths of this machine, which a shared notebook must not."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield
-    for one in caught:
-        tell(f"note: {one.message}")
+        try:
+            yield
+        finally:
+            for one in caught:
+                tell(f"note: {one.message}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.agent import OPTIONS
 from agent_magic.declare.dag import build_dag, find_cycle
 from agent_magic.errors import Cycle, UnknownAgent
 
@@ -112,7 +113,7 @@ class Registry:
         """Take in that these agents have a result that fits, unless they were declared anew meanwhile."""
         for agent in ran:
             one = self._declared.get(agent.name)
-            if one is not None and (one.agent.prompt, one.agent.after) == (agent.prompt, agent.after):
+            if one is not None and one.agent.with_defaults(**{key: getattr(agent, key) for key in OPTIONS}) == agent:
                 one.stale = False
 
     def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:

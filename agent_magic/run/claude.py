@@ -103,7 +103,7 @@ class Claude:
             CallError: The attempt failed. Its `partial` holds the text that had arrived.
         """
         sdk = self._sdk()
-        with as_call_errors(stream, secrets=(sdk.api_key, sdk.auth_token)):
+        with as_call_errors(stream, secrets=_secrets_of(sdk)):
             events = await sdk.messages.create(**request.body(), stream=True, timeout=_timeout(request.timeout_s))
             try:
                 return await _collect(events, request, stream)
@@ -115,7 +115,7 @@ class Claude:
         body = request.body()
         del body["max_tokens"]
         sdk = self._sdk()
-        with as_call_errors(None, secrets=(sdk.api_key, sdk.auth_token)):
+        with as_call_errors(None, secrets=_secrets_of(sdk)):
             return (await sdk.messages.count_tokens(**body)).input_tokens
 
     def _sdk(self) -> AsyncAnthropic:
@@ -133,6 +133,11 @@ class Claude:
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected
         return sdk
+
+
+def _secrets_of(sdk: AsyncAnthropic) -> tuple[str | None, ...]:
+    """Return what no message may show. Clients of other clouds have no such attributes."""
+    return getattr(sdk, "api_key", None), getattr(sdk, "auth_token", None)
 
 
 def _is_loopback(url: str) -> bool:

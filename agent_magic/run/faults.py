@@ -44,6 +44,8 @@ STATUS_OF_TYPE = {
 WORTH_REPEATING = frozenset({408, 409, 425})
 LIMIT_HEADERS = ("requests", "input-tokens", "output-tokens", "tokens")
 EXCERPT = 200
+SHORTEST_KEY = 8
+"""A shorter text, such as the `test` of a local server, is no secret and would tear words apart."""
 SIMULATED_HEADER = "x-agent-magic-simulated"
 """A server that makes its answers up says so in this header."""
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
@@ -61,6 +63,7 @@ def as_call_errors(stream: Stream | None, *, secrets: Iterable[str | None] = ())
         yield
     except CallError as error:
         error.partial = error.partial or (stream.text if stream else "")
+        error.args = (hide(str(error), tuple(secret for secret in secrets if secret)),)
         raise
     except raised_by_sdk() as error:
         response = getattr(error, "response", None)
@@ -114,15 +117,17 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
 
 def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
     """Write the beginning of a text on one line, without keys."""
-    text = sendable(" ".join(str(what).split()))
-    for secret in secrets:
-        text = text.replace(secret, "[key]")
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
-        secret = os.environ.get(name)
-        if secret and len(secret) > 7:
-            text = text.replace(secret, "[key]")
-    text = _KEY.sub("[key]", text)
+    text = hide(sendable(" ".join(str(what).split())), secrets)
     return (text[: EXCERPT - 1] + "…" if len(text) > EXCERPT else text).rstrip(".")
+
+
+def hide(text: str, secrets: tuple[str, ...]) -> str:
+    """Put `[key]` where a key stands: one of these, one of the environment's, or what looks like one."""
+    known = [os.environ.get(name, "") for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")]
+    for secret in (*secrets, *known):
+        if len(secret) >= SHORTEST_KEY:
+            text = text.replace(secret, "[key]")
+    return _KEY.sub("[key]", text)
 
 
 def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:

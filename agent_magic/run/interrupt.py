@@ -34,8 +34,8 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
     """Await work so that an interrupt ends it, whatever it waits for.
 
     The first interrupt cancels the work and waits for its clean-up. The second cancels it once more and ends the wait
-    after a moment: what hangs in its clean-up is left to itself. Outside the main thread, where no signal arrives, and where the
-    handler belongs to a C program, the work is awaited as it is.
+    after a moment: what hangs in its clean-up is left to itself. Outside the main thread, where no signal arrives, and
+    where the handler belongs to a C program, the work is awaited as it is.
 
     Args:
         work: What to await. It runs as a task of its own, in the caller's context.
@@ -52,16 +52,17 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         return await work
     loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
-    watch = _Watch(task, loop.create_future())
+    watch = _Watch(loop, loop.create_future())
+    watch.install()
     try:
-        watch.install()
-        await watch.finish()
+        # Not before our handler is there: Python's own could raise in between and leave a task that nobody awaits.
+        watch.task = loop.create_task(work)
+        await watch.finish(watch.task)
     finally:
         watch.restore()
     if watch.presses:
-        raise _interruption(message()) from _error_of(task)
-    return task.result()
+        raise _interruption(message()) from _error_of(watch.task)
+    return watch.task.result()
 
 
 @dataclass(slots=True, eq=False)
@@ -69,15 +70,17 @@ class _Watch:
     """A handler of SIGINT for one piece of work.
 
     Attributes:
-        task: The work.
+        loop: Where the work runs.
         enough: Done as soon as nobody wants to wait for the clean-up.
+        task: The work, once it has been started.
         before: The handler that was there before this one.
         presses: How many interrupts came.
         is_open: Whether the work is still awaited. A closed one that others still hold as their `before` passes on.
     """
 
-    task: asyncio.Task[Any]
+    loop: asyncio.AbstractEventLoop
     enough: asyncio.Future[None]
+    task: asyncio.Task[Any] | None = field(default=None, kw_only=True)
     before: Handler | None = field(default=None, kw_only=True)
     presses: int = field(default=0, kw_only=True)
     is_open: bool = field(default=True, kw_only=True)
@@ -87,7 +90,7 @@ class _Watch:
         if self.is_open:
             self.presses += 1
             # Unlike `call_soon`, this wakes a loop that waits on the network.
-            self.task.get_loop().call_soon_threadsafe(self._stop)
+            self.loop.call_soon_threadsafe(self._stop)
         if callable(self.before) and (isinstance(self.before, _Watch) or not self.is_open):
             self.before(signum, frame)
 
@@ -108,20 +111,21 @@ class _Watch:
         if signal.getsignal(signal.SIGINT) is self and handler is not None:
             signal.signal(signal.SIGINT, handler)
 
-    async def finish(self) -> None:
+    async def finish(self, task: asyncio.Task[Any]) -> None:
         """Wait until the work is done or it is enough; a cancellation of the caller goes on to the work."""
-        while not (self.task.done() or self.enough.done()):
+        while not (task.done() or self.enough.done()):
             try:
-                await asyncio.wait({self.task, self.enough}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({task, self.enough}, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
                 # As with a plain `await`, the work decides what comes of it; if it is over, nobody is left to decide.
-                if not self.task.cancel():
+                if not task.cancel():
                     raise
 
     def _stop(self) -> None:
-        self.task.cancel()
+        if self.task is not None:
+            self.task.cancel()
         if self.presses > 1:
-            self.task.get_loop().call_later(GRACE_S, self._give_up)
+            self.loop.call_later(GRACE_S, self._give_up)
 
     def _give_up(self) -> None:
         if not self.enough.done():
