@@ -12,7 +12,7 @@ from agent_magic.declare.template import Template
 from agent_magic.errors import DeclarationError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 DEFAULT_MODEL = "claude-haiku-5-5"
 """The model of an agent that names none: the cheapest current one. This is the only place that says it."""
@@ -41,7 +41,7 @@ class Agent:
         max_tokens: The most output tokens. `None`: the default.
         system: The system prompt, sent verbatim (not a template).
         role: The name of a role whose system prompt is used; see `agent_magic.declare.roles`.
-        after: Agents that must have succeeded before, though their text is not used.
+        after: Agents that must have succeeded before, though their text is not used. `"a,b"` will do too.
         timeout_s: Seconds from the first attempt's start to the last one's end, waiting between them included.
         effort: `low`, `medium`, `high`, `xhigh` or `max`; `None` leaves it to the model.
 
@@ -55,7 +55,7 @@ class Agent:
     max_tokens: int | None = field(default=None, kw_only=True)
     system: str | None = field(default=None, kw_only=True)
     role: str | None = field(default=None, kw_only=True)
-    after: tuple[str, ...] = field(default=(), kw_only=True)
+    after: Sequence[str] = field(default=(), kw_only=True)
     timeout_s: float | None = field(default=None, kw_only=True)
     effort: str | None = field(default=None, kw_only=True)
     template: Template = field(init=False, repr=False, compare=False)

@@ -59,7 +59,7 @@ class Plan:
         Cycle: Agents wait for each other.
     """
 
-    agents: tuple[Agent, ...]
+    agents: Sequence[Agent]
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     name: str = field(default="agents", kw_only=True)
     description: str = field(default="", kw_only=True)

@@ -108,7 +108,8 @@ class Driver:
             self._loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
                 return
-            self._began = self._clock()
+            if not self.record.events:
+                self._began = self._clock()
             try:
                 async with asyncio.TaskGroup() as self._group:
                     await self._until_over()

@@ -21,6 +21,8 @@ T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int
 
 SHOWN_LINES = 3
+LOOK_S = 0.1
+"""How often the loop wakes by itself: Python handles a signal that comes just before a system call after that call."""
 GRACE_S = 0.2
 """How long the second interrupt waits. Ctrl-C is often hit twice in a row, while a clean-up that works is under way."""
 
@@ -115,7 +117,7 @@ class _Watch:
         """Wait until the work is done or it is enough; a cancellation of the caller goes on to the work."""
         while not (task.done() or self.enough.done()):
             try:
-                await asyncio.wait({task, self.enough}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({task, self.enough}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
                 # As with a plain `await`, the work decides what comes of it; if it is over, nobody is left to decide.
                 if not task.cancel():

@@ -1,5 +1,9 @@
 """Agents: names, options, values."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import dataclasses

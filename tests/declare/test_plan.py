@@ -1,7 +1,13 @@
 """Plans: edges, layers, relations, and what is wrong with a plan before anything is spent."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false
+
 from __future__ import annotations
 
+import itertools
 import warnings
 from random import Random
 
@@ -117,7 +123,7 @@ def test_two_agents_of_one_name_are_refused():
 
 def test_an_unknown_parent_is_refused():
     """`after` names an agent that nobody declared: who wants it, and whom it may mean."""
-    with pytest.raises(UnknownAgent, match="'b' waits for 'resercher'.*Did you mean 'researcher'") as caught:
+    with pytest.raises(UnknownAgent, match=r"'b' waits for 'resercher'.*Did you mean 'researcher'") as caught:
         Plan((Agent("researcher", "x"), Agent("b", "x", after="resercher")))
     assert ("resercher", "b") == (caught.value.agent, caught.value.wanted_by)
 
@@ -260,7 +266,9 @@ def test_no_agents_are_a_plan():
 
 
 dags = st.integers(0, 12).flatmap(
-    lambda count: st.tuples(*[st.sets(st.integers(0, max(0, one - 1)), max_size=4) if one else st.just(set()) for one in range(count)])
+    lambda count: st.tuples(
+        *[st.sets(st.integers(0, max(0, one - 1)), max_size=4) if one else st.just(set()) for one in range(count)]
+    )
 )
 
 
@@ -290,14 +298,16 @@ def test_relations_agree_with_the_edges(parents, random):
     assert sum(map(len, rows)) == sum(map(len, dag.children))
 
 
-@given(st.integers(1, 10).flatmap(lambda n: st.lists(st.lists(st.integers(0, n - 1), unique=True), min_size=n, max_size=n)))
+@given(
+    st.integers(1, 10).flatmap(lambda n: st.lists(st.lists(st.integers(0, n - 1), unique=True), min_size=n, max_size=n))
+)
 def test_a_graph_has_an_order_or_a_cycle(parents):
     """Where there is no order there is a cycle, each of its steps is an edge, and no agent comes twice."""
     if build_dag(parents) is None:
         cycle = find_cycle(parents)
         assert cycle[0] == cycle[-1] == min(cycle)
         assert len(set(cycle)) == len(cycle) - 1
-        for parent, child in zip(cycle, cycle[1:], strict=False):
+        for parent, child in itertools.pairwise(cycle):
             assert parent in parents[child]
 
 
@@ -314,7 +324,11 @@ def test_ten_thousand_agents_with_half_a_million_edges_plan():
     """A large plan is made, with every edge in it."""
     random = Random(1)
     agents = [
-        Agent(f"n{one}", "x", after=[f"n{parent}" for parent in random.sample(range(max(0, one - 400), one), min(one, 51))])
+        Agent(
+            f"n{one}",
+            "x",
+            after=[f"n{parent}" for parent in random.sample(range(max(0, one - 400), one), min(one, 51))],
+        )
         for one in range(10_000)
     ]
     plan = Plan(tuple(agents))

@@ -1,5 +1,8 @@
 """Plans as JSON, and back."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import json
@@ -18,6 +21,7 @@ from tests.declare.examples import E2
 
 
 def back(plan):
+    """Write a plan as JSON and read it again."""
     return plan_from_json(json.dumps(plan_to_dict(plan)), Plan)
 
 
@@ -49,7 +53,10 @@ def test_what_a_plan_looks_like_as_json():
 
 
 names = st.lists(
-    st.from_regex(r"[a-z][a-z0-9_é]{0,6}", fullmatch=True).map(lambda name: f"n_{name}"), unique=True, max_size=6, min_size=1
+    st.from_regex(r"[a-z][a-z0-9_é]{0,6}", fullmatch=True).map(lambda name: f"n_{name}"),
+    unique=True,
+    max_size=6,
+    min_size=1,
 )
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -60,6 +67,7 @@ plain = st.recursive(
 
 @st.composite
 def plans(draw):
+    """Any plan."""
     known = draw(names)
     values = draw(st.dictionaries(st.sampled_from(["v1", "v2"]), plain))
     agents = []
@@ -72,11 +80,13 @@ def plans(draw):
             "max_tokens": draw(st.none() | st.integers(1, 9)),
             "timeout_s": draw(st.none() | st.floats(0.5, 9)),
             "effort": draw(st.sampled_from([None, "low"])),
-            **draw(st.sampled_from([{}, {"system": ""}, {"system": "s"}, {"role": sorted(ROLES)[0]}])),
+            **draw(st.sampled_from([{}, {"system": ""}, {"system": "s"}, {"role": min(ROLES)}])),
         }
         prompt = f"p{text}" + "".join(f"{{{{ {use} }}}}" for use in sorted(uses))
         agents.append(Agent(name, prompt, after=tuple(after), **options))
-    return Plan(tuple(agents), values, name=draw(st.text(min_size=1, max_size=4)), description=draw(st.text(max_size=4)))
+    return Plan(
+        tuple(agents), values, name=draw(st.text(min_size=1, max_size=4)), description=draw(st.text(max_size=4))
+    )
 
 
 @given(plans())

@@ -1,5 +1,8 @@
 """The ledger in memory: what is served again, and what is not."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import pytest
@@ -9,6 +12,7 @@ from agent_magic.record.ledger import MemoryLedger
 
 
 def answer(text="x", **more):
+    """An answer, with what matters to the test."""
     return Answer(text, **{"stop_reason": "end_turn", "usage": Usage(1, output_tokens=2), "model": "m", **more})
 
 

@@ -1,5 +1,9 @@
 """Prices: against sums by hand, and against the library they come from."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportCallIssue=false
+
 from __future__ import annotations
 
 import warnings
@@ -14,16 +18,18 @@ from hypothesis import strategies as st
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 
-S, Q, O = 30_000, 500, 1_500
+SHARED_TOKENS, OWN, OUTPUT = 30_000, 500, 1_500
 
 
 def usage(given, produced, *, read=0, written=0, long=0):
+    """Tokens of a request."""
     return Usage(
         given, output_tokens=produced, cache_read_tokens=read, cache_write_tokens=written, cache_write_1h_tokens=long
     )
 
 
 def dollars(model, *parts):
+    """What these parts cost together."""
     prices = Prices()
     return round(sum(prices.of(model, part).cost_usd for part in parts), 10)
 
@@ -43,15 +49,17 @@ def test_the_sums_of_a_shared_context(model, sums):
     """Four specialists over 30,000 shared tokens: the table of facts/messages-api.md 4, to its last printed digit."""
     one, uncached, cold, warm = sums
     assert one == round(dollars(model, usage(32_000, 6_000)), 4)
-    assert uncached == round(dollars(model, *[usage(S + Q, O)] * 4), 4)
-    assert cold == round(dollars(model, *[usage(Q, O, written=S)] * 4), 4)
-    followers = [usage(Q, O, read=S)] * 3
-    assert warm == pytest.approx(dollars(model, usage(Q, O, written=S), *followers), abs=0.5e-4)
+    assert uncached == round(dollars(model, *[usage(SHARED_TOKENS + OWN, OUTPUT)] * 4), 4)
+    assert cold == round(dollars(model, *[usage(OWN, OUTPUT, written=SHARED_TOKENS)] * 4), 4)
+    followers = [usage(OWN, OUTPUT, read=SHARED_TOKENS)] * 3
+    assert warm == pytest.approx(dollars(model, usage(OWN, OUTPUT, written=SHARED_TOKENS), *followers), abs=0.5e-4)
 
 
 def test_one_sum_by_hand():
     """Sonnet 5.5: 2 and 10 dollars per million, writes at 1.25 and 2 times, reads at a twentieth."""
-    found = Prices().of("claude-sonnet-5-5", usage(1_000_000, 1_000_000, read=1_000_000, written=2_000_000, long=1_000_000))
+    found = Prices().of(
+        "claude-sonnet-5-5", usage(1_000_000, 1_000_000, read=1_000_000, written=2_000_000, long=1_000_000)
+    )
     assert 2 + 10 + 0.1 + 2.5 + 4 == pytest.approx(found.cost_usd, rel=1e-12)
     assert found.basis.startswith("genai-prices ")
 
@@ -73,7 +81,14 @@ def test_the_cliff_of_haiku(given, read, written, cost):
     assert cost == round(Prices().of("claude-haiku-5-5", usage(given, 0, read=read, written=written)).cost_usd, 8)
 
 
-MODELS = ["claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-haiku-4-5", "claude-sonnet-4-6"]
+MODELS = [
+    "claude-fable-5-2",
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+    "claude-haiku-4-5",
+    "claude-sonnet-4-6",
+]
 counts = st.one_of(st.integers(0, 300_000), st.sampled_from([0, 1, 99_999, 100_000, 100_001, 200_000, 200_001]))
 
 
@@ -117,7 +132,10 @@ def test_unknown_tokens_have_no_price(tokens):
 def test_own_prices_go_first():
     """A price that the user gives counts before the list, for models the list knows too, and without a warning."""
     prices = Prices({"claude-haiku-5-5": TokenPrice(1, 2), "mine": TokenPrice(4, 0)})
-    assert (3e-6, "given") == (prices.of("claude-haiku-5-5", usage(1, 1)).cost_usd, prices.of("mine", usage(1, 1)).basis)
+    assert (3e-6, "given") == (
+        prices.of("claude-haiku-5-5", usage(1, 1)).cost_usd,
+        prices.of("mine", usage(1, 1)).basis,
+    )
     assert prices.of("claude-sonnet-5-5", usage(1, 1)).basis != "given"
 
 

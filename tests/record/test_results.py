@@ -1,5 +1,8 @@
 """The record: what events make of agents and attempts, and that the times of an agent add up."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import itertools
@@ -33,6 +36,7 @@ CENT = Price(0.01, "given")
 
 
 def record_of(*events, agents=("a", "b")):
+    """A record of agents, the first the parent of all others, with these events."""
     first = Agent(agents[0], "x")
     plan = Plan((first, *(Agent(name, f"{{{{ {agents[0]} }}}}") for name in agents[1:])))
     record = RunRecord(plan, began_at=datetime.now(UTC), models=["m"] * len(agents))
@@ -42,14 +46,17 @@ def record_of(*events, agents=("a", "b")):
 
 
 def started(at_s, number=1, granted_s=None, held_by="", agent=0):
+    """A request was sent."""
     return AttemptStarted(at_s, agent, number, at_s if granted_s is None else granted_s, held_by, "m")
 
 
 def answered(at_s, number=1, answer=ANSWER, price=CENT, agent=0):
+    """It was answered."""
     return AttemptEnded(at_s, agent, number, answer, None, None, "", answer.usage, price, answer.source, 200)
 
 
 def failed(at_s, number=1, partial="", usage=None, price=None, kind="Unreachable", agent=0):
+    """It failed."""
     price = price or Price(None, "unknown")
     return AttemptEnded(at_s, agent, number, None, f"{kind}: x", kind, partial, usage, price, None, None)
 
@@ -265,7 +272,7 @@ def test_times_lie_on_the_grid(seconds):
 @settings(max_examples=300)
 @given(histories())
 def test_the_parts_of_every_agent_s_time_add_up_exactly(history):
-    """queued + api + backoff + local is total, to the last bit, in any order; no part is negative."""
+    """Queued + api + backoff + local is total, to the last bit, in any order; no part is negative."""
     record, _ = history
     for result in record.results:
         if result.total_s is None:

@@ -1,5 +1,11 @@
 """The real SDK over real HTTP: every way a call can end, with the calls made and the rows it leaves."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalMemberAccess=false
+# pyright: reportOptionalOperand=false
+
 from __future__ import annotations
 
 import asyncio
@@ -35,6 +41,8 @@ from tests.run.wire import (
     problem,
     reply,
     serving,
+    tasks_left,
+    until,
 )
 
 ONCE = Policy(max_attempts=1)
@@ -42,13 +50,25 @@ KEY = "a-secret-key-of-a-test"
 
 
 def one(prompt="x", **options):
+    """A plan of one agent."""
     return Plan((Agent("a", prompt, **options),))
 
 
 async def run_at(url, plan=None, policy=ONCE, **more):
+    """Run a plan against a server."""
     driver = Driver(plan or one(), policy, Claude(base_url=url, credential=KEY), **more)
     await driver.drive()
     return driver.record
+
+
+def within(work):
+    """Run something on a new loop, fifteen seconds at most."""
+
+    async def limited():
+        async with asyncio.timeout(15):
+            return await work
+
+    return asyncio.run(limited())
 
 
 def meet(answer, plan=None, policy=ONCE, **more):
@@ -56,11 +76,11 @@ def meet(answer, plan=None, policy=ONCE, **more):
 
     async def work():
         async with serving(answer) as server:
-            record = await asyncio.wait_for(run_at(server.url, plan, policy, **more), 15)
-        assert len(asyncio.all_tasks()) == 1, "a task is left"
+            record = await run_at(server.url, plan, policy, **more)
+            await until(lambda: not tasks_left())  # the SDK leaves the closing of a generator to the loop
         return record, server
 
-    return asyncio.run(work())
+    return within(work())
 
 
 def test_an_answer():
@@ -143,20 +163,69 @@ FAULTS = {
         200,
         (10, 1),
     ),
-    "F12 unknown error event": (reply(BEGIN + event("error", error={"type": "new_error"})), 3, "Overloaded", "", 200, (30, 3)),
+    "F12 unknown error event": (
+        reply(BEGIN + event("error", error={"type": "new_error"})),
+        3,
+        "Overloaded",
+        "",
+        200,
+        (30, 3),
+    ),
     "F13 broken JSON": (reply(BEGIN + b"event: message_delta\ndata: {oops\n\n"), 2, "Unreadable", "", 200, (20, 2)),
-    "F13 wrong bytes": (reply(BEGIN + OPEN + b'event: content_block_delta\ndata: "\xff\xfe"\n\n'), 2, "Unreadable", "", 200, (20, 2)),
+    "F13 wrong bytes": (
+        reply(BEGIN + OPEN + b'event: content_block_delta\ndata: "\xff\xfe"\n\n'),
+        2,
+        "Unreadable",
+        "",
+        200,
+        (20, 2),
+    ),
     "F13 page": (reply(b"<html>" + b"x" * 5000, 200, "text/html"), 2, "Unreadable", "", 200, (None, None)),
     "F13 broken body": (reply(b'{"type": "mess', 200, "application/json"), 2, "Unreadable", "", 200, (None, None)),
     "a list": (reply(b"[]", 200, "application/json"), 2, "Unreadable", "", 200, (None, None)),
     "no content type": (reply(WHOLE, kind=None), 2, "Unreadable", "", 200, (None, None)),
     "204": (reply(b"", 204, None), 2, "Unreadable", "", 204, (None, None)),
-    "null delta": (reply(BEGIN + OPEN + event("content_block_delta", index=0, delta=None)), 2, "Unreadable", "", 200, (20, 2)),
+    "null delta": (
+        reply(BEGIN + OPEN + event("content_block_delta", index=0, delta=None)),
+        2,
+        "Unreadable",
+        "",
+        200,
+        (20, 2),
+    ),
     "null text": (reply(BEGIN + OPEN + delta("hi") + delta(None)), 2, "Unreadable", "hi", 200, (20, 2)),
-    "null ending": (reply(BEGIN + OPEN + TEXT + event("message_delta", delta=None, usage=None)), 2, "Unreadable", "hello world", 200, (20, 6)),
-    "an event that is a number": (reply(BEGIN + b"event: message_delta\ndata: 5\n\n"), 2, "Unreadable", "", 200, (20, 2)),
-    "content that is a text": (reply(json.dumps({**MESSAGE, "content": "x"}).encode(), kind="application/json"), 2, "Unreadable", "", 200, (None, None)),
-    "whole, unfinished": (reply(json.dumps({**MESSAGE, "stop_reason": None}).encode(), kind="application/json"), 2, "Truncated", "hello world", 200, (20, 10)),
+    "null ending": (
+        reply(BEGIN + OPEN + TEXT + event("message_delta", delta=None, usage=None)),
+        2,
+        "Unreadable",
+        "hello world",
+        200,
+        (20, 6),
+    ),
+    "an event that is a number": (
+        reply(BEGIN + b"event: message_delta\ndata: 5\n\n"),
+        2,
+        "Unreadable",
+        "",
+        200,
+        (20, 2),
+    ),
+    "content that is a text": (
+        reply(json.dumps({**MESSAGE, "content": "x"}).encode(), kind="application/json"),
+        2,
+        "Unreadable",
+        "",
+        200,
+        (None, None),
+    ),
+    "whole, unfinished": (
+        reply(json.dumps({**MESSAGE, "stop_reason": None}).encode(), kind="application/json"),
+        2,
+        "Truncated",
+        "hello world",
+        200,
+        (20, 10),
+    ),
 }
 
 
@@ -187,13 +256,49 @@ ANSWERS = {
     "broken after the stop reason": (cut(BEGIN + OPEN + TEXT + CLOSE + REASON), 5),
     "broken after the end": (cut(WHOLE), 5),
     "an error event after the stop reason": (reply(BEGIN + OPEN + TEXT + CLOSE + REASON + E529), 5),
-    "unknown events": (reply(BEGIN + event("shiny", x=1) + OPEN + TEXT + event("content_block_delta", index=0, delta={"type": "glow"}) + REASON + STOP), 5),
-    "pings": (reply(b"event: ping\ndata: {}\n\n" + BEGIN + b"event: ping\ndata: {}\n\n" + OPEN + TEXT + REASON + STOP), 5),
+    "unknown events": (
+        reply(
+            BEGIN
+            + event("shiny", x=1)
+            + OPEN
+            + TEXT
+            + event("content_block_delta", index=0, delta={"type": "glow"})
+            + REASON
+            + STOP
+        ),
+        5,
+    ),
+    "pings": (
+        reply(b"event: ping\ndata: {}\n\n" + BEGIN + b"event: ping\ndata: {}\n\n" + OPEN + TEXT + REASON + STOP),
+        5,
+    ),
     "no message_stop": (reply(BEGIN + OPEN + TEXT + REASON), 5),
-    "two endings": (reply(BEGIN + OPEN + TEXT + event("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 4}) + REASON + STOP), 5),
+    "two endings": (
+        reply(
+            BEGIN
+            + OPEN
+            + TEXT
+            + event("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 4})
+            + REASON
+            + STOP
+        ),
+        5,
+    ),
     "whole": (reply(json.dumps(MESSAGE).encode(), kind="application/json"), 5),
-    "no usage at the end": (reply(BEGIN + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"}) + STOP), 1),
-    "usage as text": (reply(BEGIN + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": "many"}) + STOP), 1),
+    "no usage at the end": (
+        reply(BEGIN + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"}) + STOP),
+        1,
+    ),
+    "usage as text": (
+        reply(
+            BEGIN
+            + OPEN
+            + TEXT
+            + event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": "many"})
+            + STOP
+        ),
+        1,
+    ),
 }
 
 
@@ -208,7 +313,12 @@ def test_an_answer_with_a_stop_reason_is_an_answer(answer, output):
 
 def test_without_usage_tokens_are_unknown():
     """A reply that never counts: unknown, not 0, and so is its cost."""
-    body = event("message_start", message={"model": "m"}) + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"})
+    body = (
+        event("message_start", message={"model": "m"})
+        + OPEN
+        + TEXT
+        + event("message_delta", delta={"stop_reason": "end_turn"})
+    )
     record, _ = meet(reply(body))
     assert (None, None, None) == (record["a"].usage.input_tokens, record["a"].usage.output_tokens, record["a"].cost_usd)
     assert "hello world" == record["a"].text
@@ -251,6 +361,7 @@ def test_a_wait_the_server_asks_for_is_kept(quick):
 
 
 def date(seconds):
+    """An HTTP date so many seconds from now."""
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
@@ -292,8 +403,13 @@ def test_a_401_stops_a_run_of_twenty_after_one_call():
 ECHOES = {"the key": KEY, "a key by its looks": "sk-ant-api03-abc_DEF-123", "a header": "Bearer whatever-it-is"}
 
 
-@pytest.mark.parametrize("secret", ECHOES.values(), ids=ECHOES)
-@pytest.mark.parametrize("form", ["error", "page", "event"])
+def _echoes():
+    for form in ("error", "page", "event"):
+        for name, secret in ECHOES.items():
+            yield pytest.param(secret, form, id=f"{form}, {name}")
+
+
+@pytest.mark.parametrize(("secret", "form"), list(_echoes()))
 def test_a_key_that_a_server_sends_back_is_not_shown(secret, form, monkeypatch):
     """No message, repr or row has it, whatever part of a reply it was in."""
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "another-secret-token")
@@ -312,7 +428,9 @@ def test_a_key_that_a_server_sends_back_is_not_shown(secret, form, monkeypatch):
 
 def test_surrogates_neither_break_a_request_nor_leave_an_answer():
     """F29: halves of characters in prompts, system prompts, answers and error messages are joined or replaced."""
-    record, server = meet(reply(BEGIN + OPEN + delta("\ud83d") + delta("\ude00\ud800") + REASON + STOP), one("p\ud800", system="s\ud800"))
+    record, server = meet(
+        reply(BEGIN + OPEN + delta("\ud83d") + delta("\ude00\ud800") + REASON + STOP), one("p\ud800", system="s\ud800")
+    )
     assert ("p\ufffd", "s\ufffd") == (server.bodies[0]["messages"][0]["content"], server.bodies[0]["system"])
     assert "😀\ufffd" == record["a"].text
     record, _ = meet(problem(400, message="bad \ud800"))
@@ -325,7 +443,9 @@ TEXTS = ["a\0b", "\u202eab", "é😀\U0010ffff", "\x7f\x1b[31m", "\r\n\t", "{{ x
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: ascii(text[:12]))
 def test_texts_pass_unchanged(text):
     """F29: what a model writes arrives byte for byte, and a prompt leaves so."""
-    record, server = meet(reply(BEGIN + OPEN + delta(text) + REASON + STOP), Plan((Agent("a", "{{ t }}!"),), {"t": text}))
+    record, server = meet(
+        reply(BEGIN + OPEN + delta(text) + REASON + STOP), Plan((Agent("a", "{{ t }}!"),), {"t": text})
+    )
     assert text == record["a"].text
     assert f"{text}!" == server.bodies[0]["messages"][0]["content"]
 
@@ -354,7 +474,9 @@ async def _linger(writer, _number):
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize(("answer", "text"), [(_hang, ""), (_stall, "hello world"), (_drip, None)], ids=["hang", "stall", "drip"])
+@pytest.mark.parametrize(
+    ("answer", "text"), [(_hang, ""), (_stall, "hello world"), (_drip, None)], ids=["hang", "stall", "drip"]
+)
 def test_a_deadline_ends_what_hangs_stalls_or_drips(answer, text):
     """F10: `Late` at the deadline, one call, the text so far kept, and the server sees the client go."""
     record, server = meet(answer, one(timeout_s=0.3), Policy())
@@ -372,25 +494,21 @@ def test_an_answer_does_not_wait_for_its_connection_to_close():
 
 
 def test_stopping_a_run_ends_every_request():
-    """Cancelled mid-flight: rows complete, text and estimated tokens kept, no task left, and every connection closed."""
+    """Cancelled mid-flight: rows complete, text and estimated tokens kept, no task left, every connection closed."""
     plan = Plan((*(Agent(f"a{number}", f"x{number}") for number in range(5)), Agent("late", "{{ a0 }}")))
 
     async def work():
         async with serving(_stall) as server:
             driver = Driver(plan, Policy(3), Claude(base_url=server.url, credential=KEY))
             task = asyncio.ensure_future(driver.drive())
-            while sum(bool(stream.parts) for stream in driver.streams.values()) < 3:
-                await asyncio.sleep(0)
+            await until(lambda: sum(bool(stream.parts) for stream in driver.streams.values()) == 3)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert len(asyncio.all_tasks() - {asyncio.current_task()}) == 3 * server.open or not server.open
-            while server.gone < 3:
-                await server.left.wait()
-                server.left.clear()
+            assert not tasks_left()
         return driver.record, server
 
-    record, server = asyncio.run(asyncio.wait_for(work(), 15))
+    record, server = within(work())
     assert {"cancelled"} == {result.status for result in record.results}
     assert (True, 3, 3) == (record.cut, server.calls, server.gone)
     sent = [result for result in record.results if result.attempts]
@@ -418,8 +536,7 @@ def test_stopping_one_agent_leaves_the_others():
         async with serving(answer) as server:
             driver = Driver(plan, Policy(), Claude(base_url=server.url, credential=KEY))
             task = asyncio.ensure_future(driver.drive())
-            while sum(bool(stream.parts) for stream in driver.streams.values()) < 2:
-                await asyncio.sleep(0)
+            await until(lambda: sum(bool(stream.parts) for stream in driver.streams.values()) == 2)
             driver.stop(["a"])
             await server.left.wait()
             release.set()
@@ -427,7 +544,7 @@ def test_stopping_one_agent_leaves_the_others():
         return driver.record
 
     release = None
-    record = asyncio.run(asyncio.wait_for(work(), 15))
+    record = within(work())
     assert ["cancelled", "succeeded", "skipped"] == [result.status for result in record.results]
     assert not record.cut
 
@@ -450,24 +567,50 @@ def test_a_client_of_one_s_own_is_used_and_left_open():
     """An `AsyncAnthropic` keeps its settings, makes no retries of its own, and can be used again afterwards."""
 
     async def work():
-        async with serving(problem(529)) as server:
-            async with AsyncAnthropic(
+        async with (
+            serving(problem(529)) as server,
+            AsyncAnthropic(
                 api_key=KEY,
                 base_url=server.url,
                 max_retries=7,
                 default_headers={"x-mine": "1"},
                 http_client=DefaultAioHttpClient(trust_env=False),
-            ) as sdk:
-                for calls in (1, 2):
-                    driver = start(one(), ONCE, client=sdk)
-                    await driver.drive()
-                    assert calls == server.calls
-                assert not sdk.is_closed()
-                assert as_client(sdk).endpoint.rstrip("/") == server.url
-                assert 7 == sdk.max_retries
+            ) as sdk,
+        ):
+            for calls in (1, 2):
+                driver = start(one(), ONCE, client=sdk)
+                await driver.drive()
+                assert calls == server.calls
+            assert not sdk.is_closed()
+            assert as_client(sdk).endpoint.rstrip("/") == server.url
+            assert 7 == sdk.max_retries
         return server
 
     assert "1" == asyncio.run(work()).heads[0]["x-mine"]
+
+
+def test_a_client_without_an_api_key_attribute_is_used():
+    """Clients of other platforms, such as `AsyncAnthropicBedrock`, keep their credentials elsewhere."""
+
+    class Elsewhere:
+        base_url = "http://x"
+
+        def __init__(self, sdk):
+            self.messages = sdk.messages
+
+        def with_options(self, **_):
+            return self
+
+    async def work():
+        async with (
+            serving(reply(WHOLE)) as server,
+            AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as sdk,
+        ):
+            driver = Driver(one(), ONCE, Claude(Elsewhere(sdk)))
+            await driver.drive()
+            return driver.record
+
+    assert "hello world" == within(work())["a"].text
 
 
 def test_one_claude_on_two_loops():
@@ -489,12 +632,11 @@ def test_one_claude_on_two_loops():
             for thread in threads:
                 thread.start()
             found.append(await work(claude, server.url))
-            while any(thread.is_alive() for thread in threads):
-                await asyncio.sleep(0.01)
+            await until(lambda: not any(thread.is_alive() for thread in threads))
             assert not claude._open
             return found
 
-    assert ["succeeded"] * 4 == asyncio.run(asyncio.wait_for(host(), 15))
+    assert ["succeeded"] * 4 == within(host())
 
 
 def test_two_runs_on_one_loop_share_connections():
@@ -579,14 +721,21 @@ def test_tokens_are_counted_by_the_api():
 
     count, server = asyncio.run(work(reply(b'{"input_tokens": 42}', kind="application/json")))
     assert 42 == count
-    assert {"model": "claude-haiku-5-5", "messages": [{"role": "user", "content": "x"}], "system": "s"} == server.bodies[0]
+    assert {
+        "model": "claude-haiku-5-5",
+        "messages": [{"role": "user", "content": "x"}],
+        "system": "s",
+    } == server.bodies[0]
     with pytest.raises(Rejected, match="the API's words"):
         asyncio.run(work(problem(400)))
 
 
 LIMITS = {
     "requests": {"anthropic_ratelimit_requests_remaining": "0"},
-    "output-tokens": {"anthropic_ratelimit_requests_remaining": "5", "anthropic_ratelimit_output_tokens_remaining": "0"},
+    "output-tokens": {
+        "anthropic_ratelimit_requests_remaining": "5",
+        "anthropic_ratelimit_output_tokens_remaining": "0",
+    },
 }
 
 

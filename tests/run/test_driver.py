@@ -1,5 +1,11 @@
 """The driver on a virtual clock: what becomes of answers, failures, deadlines and stops."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalMemberAccess=false
+# pyright: reportOptionalOperand=false
+
 from __future__ import annotations
 
 import asyncio
@@ -22,14 +28,17 @@ from tests.run.virtual import Reply, Scripted, drive, run_virtually
 
 
 def plan_of(**prompts):
+    """A plan of these prompts."""
     return Plan(tuple(Agent(name, prompt) for name, prompt in prompts.items()))
 
 
 def always(**reply):
+    """A script that gives everybody this reply."""
     return lambda *_: Reply(**reply)
 
 
 def statuses(record):
+    """Status by agent."""
     return {result.name: result.status for result in record.results}
 
 
@@ -48,7 +57,12 @@ def statuses(record):
 def test_the_driver_takes_the_conductor_s_time(example, policy, wall):
     """On a clock of its own a run of the worked examples takes exactly what the plan allows."""
     work = dict(zip((agent.prompt for agent in example.plan.agents), example.work_s, strict=True))
-    plan = Plan(tuple(Agent(f"a{one}", f"p{one}", after=agent.after or agent.uses) for one, agent in enumerate(example.plan.agents)))
+    plan = Plan(
+        tuple(
+            Agent(f"a{one}", f"p{one}", after=agent.after or agent.uses)
+            for one, agent in enumerate(example.plan.agents)
+        )
+    )
     assert len(work) <= len(plan)
     record, client = drive(plan, lambda prompt, _: Reply(example.work_s[int(prompt[1:])]), policy)
     assert wall == record.ended_s
@@ -66,7 +80,10 @@ def test_answers_go_into_the_prompts_of_children():
 def test_options_go_into_the_request():
     """Model, limits, system prompt, effort and deadline are those of the agent, else of the policy and the defaults."""
     plan = Plan(
-        (Agent("a", "x", model="claude-opus-5-5", max_tokens=7, system="s", effort="low", timeout_s=9.0), Agent("b", "y", role="critic"))
+        (
+            Agent("a", "x", model="claude-opus-5-5", max_tokens=7, system="s", effort="low", timeout_s=9.0),
+            Agent("b", "y", role="critic"),
+        )
     )
     _, client = drive(plan, always(), Policy(1, "sequential", timeout_s=33.0))
     first, second = client.asked
@@ -83,7 +100,9 @@ def test_options_go_into_the_request():
 
 def test_times_are_told_apart():
     """Queue, request, first token and wall time of two agents on one slot."""
-    record, _ = drive(plan_of(a="x", b="y"), lambda prompt, _: Reply(2.0 if prompt == "x" else 3.0, first_s=0.5), Policy(1))
+    record, _ = drive(
+        plan_of(a="x", b="y"), lambda prompt, _: Reply(2.0 if prompt == "x" else 3.0, first_s=0.5), Policy(1)
+    )
     first, second = record.results
     assert (0.0, 2.0, 0.0, 2.0, 0.5) == (first.queued_s, first.api_s, first.local_s, first.total_s, first.ttft_s)
     assert (2.0, 3.0, 0.0, 5.0, 0.5) == (second.queued_s, second.api_s, second.local_s, second.total_s, second.ttft_s)
@@ -92,7 +111,10 @@ def test_times_are_told_apart():
 
 def test_a_failed_attempt_is_a_row_and_the_next_one_too():
     """Retries are rows of their own; the wait between them is `backoff_s`, at least what the server demands."""
-    script = lambda _, number: Reply(1.0, RateLimited("busy", retry_after_s=4.0), status=429) if number < 3 else Reply(2.0)
+
+    def script(_, number):
+        return Reply(1.0, RateLimited("busy", retry_after_s=4.0), status=429) if number < 3 else Reply(2.0)
+
     record, client = drive(plan_of(a="x"), script)
     result = record["a"]
     assert (3, "succeeded", 4.0) == (len(client.asked), result.status, result.api_s)
@@ -106,7 +128,9 @@ def test_a_failed_attempt_is_a_row_and_the_next_one_too():
 def test_what_was_cut_keeps_its_text_and_an_estimate_of_its_tokens():
     """A stream that breaks: the text that came, the input as counted, the output estimated from the text."""
     error = Truncated("cut")
-    record, _ = drive(plan_of(a="x"), always(takes_s=2.0, first_s=1.0, error=error, text="x" * 80), Policy(max_attempts=1))
+    record, _ = drive(
+        plan_of(a="x"), always(takes_s=2.0, first_s=1.0, error=error, text="x" * 80), Policy(max_attempts=1)
+    )
     attempt = record.attempts[0]
     assert ("failed", "x" * 40) == (record["a"].status, record["a"].text)
     assert Usage(10, output_tokens=10, estimated=True) == attempt.usage
@@ -165,10 +189,14 @@ def test_an_answer_from_before_the_deadline_counts_though_its_connection_lingers
     assert (10, 5) == (record["a"].usage.input_tokens, record["a"].usage.output_tokens)
 
 
-@pytest.mark.parametrize(("stop", "status"), [("refusal", "failed"), ("max_tokens", "succeeded"), ("end_turn", "succeeded")])
+@pytest.mark.parametrize(
+    ("stop", "status"), [("refusal", "failed"), ("max_tokens", "succeeded"), ("end_turn", "succeeded")]
+)
 def test_how_an_answer_ends_decides(stop, status):
     """F14: a refusal fails and is flagged; an answer cut at `max_tokens` is passed on, and flagged."""
-    record, client = drive(plan_of(a="x", b="{{ a }}"), lambda prompt, _: Reply(stop_reason=stop if prompt == "x" else "end_turn"))
+    record, client = drive(
+        plan_of(a="x", b="{{ a }}"), lambda prompt, _: Reply(stop_reason=stop if prompt == "x" else "end_turn")
+    )
     assert status == record["a"].status
     assert stop == record["a"].stop_reason
     assert ("skipped" if status == "failed" else "succeeded") == record["b"].status
@@ -223,7 +251,9 @@ def test_a_prompt_that_cannot_work_fails_before_any_spend():
 def test_stopping_the_run_keeps_what_is_done():
     """Done stays done, what runs is cancelled with its text, what waits is cancelled, the run is cut."""
     plan = plan_of(done="fast", slow="slow", after="{{ slow }}")
-    record, client = drive(plan, lambda prompt, _: Reply(1.0 if prompt == "fast" else 50.0, first_s=0.5), stops=[(3.0, None)])
+    record, client = drive(
+        plan, lambda prompt, _: Reply(1.0 if prompt == "fast" else 50.0, first_s=0.5), stops=[(3.0, None)]
+    )
     assert {"done": "succeeded", "slow": "cancelled", "after": "cancelled"} == statuses(record)
     assert (3.0, True) == (record.ended_s, record.cut)
     slow = record["slow"]
@@ -267,7 +297,9 @@ def test_stopping_an_agent_that_is_done_changes_nothing():
 def test_a_complete_answer_survives_a_stop():
     """A stop between the `stop_reason` and the end of the connection: paid for, so kept, and in the ledger."""
     ledger = MemoryLedger()
-    record, _ = drive(plan_of(a="a", b="{{ a }}"), always(takes_s=1.0, lingers_s=9.0), stops=[(5.0, None)], ledger=ledger)
+    record, _ = drive(
+        plan_of(a="a", b="{{ a }}"), always(takes_s=1.0, lingers_s=9.0), stops=[(5.0, None)], ledger=ledger
+    )
     assert {"a": "succeeded", "b": "cancelled"} == statuses(record)
     assert 1 == len(ledger)
     record, _ = drive(plan_of(a="a", b="b {{ a }}"), always(takes_s=1.0, lingers_s=9.0), stops=[(5.0, ["a"])])
@@ -329,6 +361,7 @@ class Stubborn(Scripted):
         self.way = way
 
     async def call(self, request, stream):
+        """Answer a request."""
         try:
             await asyncio.sleep(100.0)
         except asyncio.CancelledError:
@@ -378,7 +411,10 @@ def test_fresh_buys_again():
 def test_repeated_requests_have_answers_of_their_own():
     """Three agents with one prompt buy three answers, and get the same three again."""
     plan, ledger = plan_of(a="same", b="same", c="same"), MemoryLedger()
-    script = lambda _, number: Reply(text=f"answer {number}")
+
+    def script(_, number):
+        return Reply(text=f"answer {number}")
+
     first, client = drive(plan, script, Policy(1, "sequential"), ledger=ledger)
     second, none = drive(plan, script, Policy(1, "sequential"), ledger=ledger)
     assert (3, 0, 3) == (len(client.asked), len(none.asked), len(ledger))
@@ -407,7 +443,9 @@ def test_another_request_is_bought(change):
     assert 1 == len(client.asked)
 
 
-@pytest.mark.parametrize("reply", [{"stop_reason": "refusal"}, {"stop_reason": "max_tokens"}, {"source": "simulated"}], ids=str)
+@pytest.mark.parametrize(
+    "reply", [{"stop_reason": "refusal"}, {"stop_reason": "max_tokens"}, {"source": "simulated"}], ids=str
+)
 def test_what_must_not_be_served_again_is_not(reply):
     """Refusals, cut answers and simulated ones are asked for again."""
     plan, ledger = plan_of(a="x"), MemoryLedger()
@@ -431,7 +469,10 @@ def test_own_prices_and_unknown_models():
 def test_the_cap_on_concurrency_holds():
     """At most so many requests are under way at once, waits between attempts left out."""
     plan = plan_of(**{f"a{one}": f"x{one}" for one in range(30)})
-    script = lambda _, number: Reply(1.0, Overloaded("full", status=529)) if number == 1 else Reply(1.0)
+
+    def script(_, number):
+        return Reply(1.0, Overloaded("full", status=529)) if number == 1 else Reply(1.0)
+
     for cap in (1, 3, 8):
         _, client = drive(plan, script, Policy(cap, seed=1))
         assert (cap, 60) == (client.peak, len(client.asked))
@@ -448,8 +489,6 @@ def test_a_chain_of_two_thousand_runs():
     agents = [Agent("n0", "x"), *(Agent(f"n{one}", "x", after=f"n{one - 1}") for one in range(1, 2000))]
     record, _ = drive(Plan(tuple(agents)), always())
     assert 2000.0 == record.ended_s
-
-
 
 
 @given(histories())

@@ -6,6 +6,7 @@ import asyncio
 import selectors
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.record.answer import Answer, Usage
@@ -23,6 +24,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(lambda _, context: self.complaints.append(context))
 
     def time(self):
+        """The virtual time."""
         return self.now
 
 
@@ -83,7 +85,7 @@ class Scripted:
         script: Returns the reply to a request, by its prompt and the count of requests with that prompt so far.
     """
 
-    script: object
+    script: Any
     endpoint: str = "scripted"
     asked: list = field(default_factory=list)
     running: int = 0
@@ -94,6 +96,7 @@ class Scripted:
 
     @asynccontextmanager
     async def open(self):
+        """Hold connections."""
         self.opened += 1
         try:
             yield
@@ -101,9 +104,11 @@ class Scripted:
             self.opened -= 1
 
     async def count_tokens(self, request):
+        """Count roughly."""
         return len(request.prompt) // 4
 
     async def call(self, request, stream):
+        """Answer a request."""
         assert self.opened
         number = self.counts[request.prompt] = self.counts.get(request.prompt, 0) + 1
         self.asked.append(request)
@@ -160,6 +165,7 @@ def drive(plan, script, policy=None, *, stops=(), cancel_at=None, **more):
         policy: How.
         stops: (time, names or None): who is stopped when.
         cancel_at: When the task of the run is cancelled.
+        **more: For the driver.
 
     Returns:
         The record, and the client.

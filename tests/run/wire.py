@@ -1,11 +1,15 @@
 """A tiny HTTP server that sends what a test says, byte for byte, and counts what reaches it."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 
 def event(kind, **fields):
@@ -50,7 +54,11 @@ MESSAGE = {
 
 def reply(body=b"", status=200, kind="text/event-stream", length=None, **headers):
     """A response. `length` announces another length than the body has."""
-    lines = [f"HTTP/1.1 {status} X", "connection: close", *(f"{key.replace('_', '-')}: {value}" for key, value in headers.items())]
+    lines = [
+        f"HTTP/1.1 {status} X",
+        "connection: close",
+        *(f"{key.replace('_', '-')}: {value}" for key, value in headers.items()),
+    ]
     if kind:
         lines.append(f"content-type: {kind}")
     if length is not None:
@@ -78,7 +86,7 @@ class Server:
         peak: The most at once.
     """
 
-    answer: object
+    answer: Any
     url: str = ""
     bodies: list = field(default_factory=list)
     heads: list = field(default_factory=list)
@@ -89,6 +97,8 @@ class Server:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, reader, writer):
+        """Take one connection."""
+        asyncio.current_task().set_name("server")
         self.open += 1
         self.peak = max(self.peak, self.open)
         try:
@@ -102,15 +112,15 @@ class Server:
                 writer.write(self.answer)
                 await writer.drain()
             else:
-                work = asyncio.ensure_future(self.answer(writer, number))
-                away = asyncio.ensure_future(reader.read())
+                work = asyncio.create_task(self.answer(writer, number), name="server")
+                away = asyncio.create_task(reader.read(), name="server")
                 await asyncio.wait({work, away}, return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
                     self.gone += 1
                     self.left.set()
                 for task in (work, away):
                     task.cancel()
-                await asyncio.gather(work, away, return_exceptions=True)
+                await asyncio.wait({work, away})
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -119,7 +129,19 @@ class Server:
 
     @property
     def calls(self):
+        """How many requests came."""
         return len(self.bodies)
+
+
+async def until(condition):
+    """Let the loop turn until something holds. The test's own limit ends it if that never comes."""
+    while not condition():  # noqa: ASYNC110 - nothing tells of these conditions: connections, tasks, arriving text
+        await asyncio.sleep(0)
+
+
+def tasks_left():
+    """The tasks that are neither the test's nor the server's."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task() and task.get_name() != "server"}
 
 
 @asynccontextmanager
@@ -133,3 +155,4 @@ async def serving(answer):
     finally:
         listening.close()
         await listening.wait_closed()
+        await until(lambda: not server.open)  # a client that has gone away is noticed a moment later

@@ -1,9 +1,14 @@
 """A driver of the conductor on a virtual clock. It checks after every step what has to hold at all times."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportOptionalSubscript=false
+
 from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
 from agent_magic.schedule.conductor import Conductor
@@ -34,8 +39,8 @@ class Clockwork:
         cancel_s: How long a cancelled request takes to end.
     """
 
-    dag: object
-    steps: object
+    dag: Any
+    steps: Any
     policy: Policy = field(default_factory=Policy)
     timeouts_s: list[float] | None = None
     work_s: list[float] | None = None
@@ -66,9 +71,8 @@ class Clockwork:
         self.slots = 1 if self.policy.schedule == "sequential" else self.policy.concurrency
 
     def run(self):
-        conductor = self.conductor = Conductor(
-            self.dag, self.policy, timeouts_s=self.timeouts_s, work_s=self.work_s
-        )
+        """Turn the conductor until it has finished."""
+        conductor = self.conductor = Conductor(self.dag, self.policy, timeouts_s=self.timeouts_s, work_s=self.work_s)
         for at, who in self.stops:
             self.later(at, "stop", who)
         self.take(conductor.start(0.0))
@@ -90,13 +94,16 @@ class Clockwork:
         return self
 
     def open(self):
+        """The agents without a last status."""
         return [one for one in range(self.count) if one not in self.status]
 
     def later(self, at, what, who):
+        """Put something on the heap."""
         self.serial += 1
         heapq.heappush(self.heap, (at, self.serial, what, who))
 
     def end(self, what, who):
+        """Report what came of an attempt."""
         agent, number = who
         if self.running.get(agent, (None,))[0] != number:
             return
@@ -117,6 +124,7 @@ class Clockwork:
             self.take(self.conductor.failed(agent, step.failure, self.now))
 
     def take(self, actions):
+        """Check and do what the conductor said."""
         for action in actions:
             self.log.append((self.now, action))
             match action:
@@ -154,9 +162,11 @@ class Clockwork:
             assert self.alarm <= min(max(self.waiting_until[one], self.now) for one in waiting) or self.is_full()
 
     def is_full(self):
+        """Whether every slot is taken."""
         return len(self.running) == self.slots
 
     def launch(self, agent, number, held_by):
+        """Check a launch and let it run."""
         assert not self.cut, "launched after the stop"
         assert agent in self.ready_s, "launched before it was ready"
         assert agent not in self.running, "running twice at once"
@@ -174,4 +184,5 @@ class Clockwork:
 
     @property
     def makespan(self):
+        """When the last agent ended."""
         return max((at for at, action in self.log if isinstance(action, Ended)), default=0.0)

@@ -1,5 +1,8 @@
 """The conductor on a virtual clock: exact times, and what holds whatever happens."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import pytest
@@ -18,12 +21,14 @@ UNLIMITED = 10_000
 
 
 def dag_of(*parents):
+    """A graph of these parents."""
     dag = build_dag(parents)
     assert dag is not None
     return dag
 
 
 def clockwork(dag, takes_s, **more):
+    """Run a graph whose agents take so long and succeed."""
     return Clockwork(dag, lambda agent, _: Step(takes_s[agent]), **more).run()
 
 
@@ -117,7 +122,9 @@ def test_a_failure_costs_its_descendants_only():
 def test_attempts_are_counted():
     """A failure is repeated as often as its kind is worth, and no more than the policy allows."""
     for worth, allowed, tries in ((9, 3, 3), (2, 3, 2), (1, 3, 1), (9, 1, 1), (3, 9, 3)):
-        run = Clockwork(dag_of(()), lambda _a, _n, w=worth: Step(1.0, Failure("x", w)), Policy(max_attempts=allowed)).run()
+        run = Clockwork(
+            dag_of(()), lambda _a, _n, w=worth: Step(1.0, Failure("x", w)), Policy(max_attempts=allowed)
+        ).run()
         assert (tries, "failed") == (len(run.launches), run.status[0])
 
 
@@ -190,7 +197,10 @@ def test_a_refused_key_stops_the_run():
 def test_stopping_all_ends_everything():
     """What runs is cancelled, what waits for anything is cancelled at once, and nothing starts again."""
     dag = dag_of((), (), (0,), ())
-    steps = lambda agent, _: Step(1.0, Failure("x", 2, retry_after_s=60.0)) if agent == 1 else Step(10.0)
+
+    def steps(agent, _):
+        return Step(1.0, Failure("x", 2, retry_after_s=60.0)) if agent == 1 else Step(10.0)
+
     run = Clockwork(dag, steps, Policy(2), stops=((5.0, None),), cancel_s=0.25).run()
     assert {"cancelled"} == set(run.status.values())
     assert 5.25 == run.makespan
@@ -346,7 +356,9 @@ def troubles(draw):
     count = len(dag.parents)
     table = draw(
         st.dictionaries(
-            st.tuples(st.integers(0, count - 1), st.integers(1, 3)), st.builds(Step, times, failures), max_size=count * 2
+            st.tuples(st.integers(0, count - 1), st.integers(1, 3)),
+            st.builds(Step, times, failures),
+            max_size=count * 2,
         )
     )
     work_s = draw(st.lists(times, min_size=count, max_size=count))

@@ -1,5 +1,8 @@
 """Policies: values that can work, and those that cannot."""
 
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import dataclasses

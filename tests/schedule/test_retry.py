@@ -74,6 +74,7 @@ class Jitter(Random):
         self.value = value
 
     def random(self):
+        """The same number always."""
         return self.value
 
 

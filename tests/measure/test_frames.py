@@ -1,0 +1,281 @@
+"""Frames: columns, dtypes, unknowns, and every number worked out once more from `run.attempts`."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.errors import Unreachable
+from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
+from agent_magic.schedule.policy import Policy
+from tests.declare.examples import E2
+from tests.record.histories import histories
+from tests.run.virtual import Reply, drive
+
+# The columns of `run.agents` and `run.summary` are the contract of issue 2.
+AGENTS = (
+    "agent, layer, model, status, source, queued_s, api_s, backoff_s, local_s, total_s, started_s, finished_s, "
+    "ttft_s, attempts, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, cost_usd, "
+    "on_critical_path, slack_s, stop_reason, error"
+).split(", ")
+SUMMARY = (
+    "plan, agents, layers, wall_s, agent_s, mean_concurrency, critical_path_s, bound, efficiency, verdict, "
+    "input_tokens, output_tokens, cost_usd, succeeded, failed, skipped, cancelled, source"
+).split(", ")
+WORDS = {
+    "agent",
+    "model",
+    "status",
+    "source",
+    "stop_reason",
+    "error",
+    "plan",
+    "verdict",
+    "held_by",
+    "price",
+    "slowest",
+    "request_id",
+}
+COUNTS = {
+    "layer",
+    "layers",
+    "agents",
+    "attempt",
+    "attempts",
+    "succeeded",
+    "failed",
+    "skipped",
+    "cancelled",
+    "http_status",
+}
+YES_NO = {"on_critical_path", "usage_estimated"}
+
+
+def dtype_of(column):
+    """The dtype that a column of this name has."""
+    if column in WORDS:
+        return "string"
+    if column in YES_NO:
+        return "bool"
+    return "Int64" if column in COUNTS or column.endswith("_tokens") else "float64"
+
+
+def business_run():
+    """E2 with two seconds an agent."""
+    record, _ = drive(E2.plan, lambda *_: Reply(2.0))
+    return record
+
+
+def every_frame(record):
+    """All four frames of a record."""
+    return {
+        "agents": agents_frame(record),
+        "attempts": attempts_frame(record),
+        "layers": layers_frame(record),
+        "summary": summary_frame(record),
+    }
+
+
+def test_the_columns_of_the_contract():
+    """`run.agents` and `run.summary` have exactly the columns of the issue, in its order."""
+    frames = every_frame(business_run())
+    assert AGENTS == list(frames["agents"].columns)
+    assert SUMMARY == list(frames["summary"].columns)
+
+
+@pytest.mark.parametrize("frame", ["agents", "attempts", "layers", "summary"])
+@pytest.mark.parametrize("kind", ["finished", "failed", "empty"])
+def test_dtypes_do_not_depend_on_the_run(frame, kind):
+    """Seconds and dollars are float64, counts Int64, words string, yes and no bool; whatever happened."""
+    record = {
+        "finished": business_run,
+        "failed": lambda: drive(E2.plan, lambda *_: Reply(error=Unreachable("x"), status=None))[0],
+        "empty": lambda: drive(Plan(()), None)[0],
+    }[kind]()
+    found = every_frame(record)[frame]
+    assert {column: dtype_of(column) for column in found.columns} == {
+        column: str(dtype).replace("str", "string") if str(dtype) == "str" else str(dtype)
+        for column, dtype in found.dtypes.items()
+    }
+    assert isinstance(found.index, pd.RangeIndex)
+
+
+def test_rows_stand_in_plan_order():
+    """One row per agent, index 0 to n-1; one per layer; one for the run."""
+    frames = every_frame(business_run())
+    assert list(E2.plan.names) == list(frames["agents"]["agent"])
+    assert list(range(9)) == list(frames["agents"].index)
+    assert [0, 1, 2, 3] == list(frames["layers"]["layer"])
+    assert [4, 2, 2, 1] == list(frames["layers"]["agents"])
+    assert 1 == len(frames["summary"])
+    assert 9 == len(frames["attempts"])
+
+
+def test_frames_say_where_they_are_from():
+    """Every frame carries the plan's name and the source of its results."""
+    for frame in every_frame(business_run()).values():
+        assert {"plan": "agents", "source": "live"} == dict(frame.attrs)
+
+
+def test_the_business_plan_in_numbers():
+    """E2 at two seconds an agent: 8 s of wall, 18 s of work, 2.25 at once of 2.25 possible."""
+    row = summary_frame(business_run()).iloc[0]
+    assert (9, 4, 8.0, 18.0, 2.25, 8.0, 2.25, 1.0, "CONCURRENT") == tuple(row[SUMMARY[1:10]])
+    assert (90, 45, 9, 0, 0, 0, "live") == (
+        row.input_tokens,
+        row.output_tokens,
+        row.succeeded,
+        row.failed,
+        row.skipped,
+        row.cancelled,
+        row.source,
+    )
+
+
+def test_unknown_is_missing_and_never_zero():
+    """An agent that never ran has no times, tokens, dollars, source or slack; one without usage no tokens."""
+    plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}"), Agent("c", "y")))
+    record, _ = drive(
+        plan,
+        lambda prompt, _: Reply(1.0, Unreachable("x") if prompt == "x" else None, tokens=None, status=None),
+        Policy(max_attempts=1),
+    )
+    frame = agents_frame(record).set_index("agent")
+    missing = set(frame.columns[frame.loc["b"].isna()])
+    assert set(AGENTS) - {"agent", "layer", "model", "status", "attempts", "on_critical_path", "error"} == missing
+    assert (0, "'a' did not succeed", False) == (
+        frame.loc["b", "attempts"],
+        frame.loc["b", "error"],
+        frame.loc["b", "on_critical_path"],
+    )
+    for name in ("a", "c"):
+        row = frame.loc[name]
+        assert (
+            row[["input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "cost_usd"]].isna().all()
+        )
+        assert row[["queued_s", "api_s", "backoff_s", "local_s", "total_s", "slack_s"]].notna().all()
+    summary = summary_frame(record).iloc[0]
+    assert summary[["input_tokens", "output_tokens", "cost_usd"]].isna().all()
+
+
+def test_a_failed_attempt_has_its_own_row():
+    """Every request is a row, in the order it was sent: what held it, how long, how it ended."""
+    plan = Plan((Agent("a", "x"), Agent("b", "y")))
+
+    def script(prompt, number):
+        return Reply(2.0, Unreachable("gone"), status=None) if (prompt, number) == ("x", 1) else Reply(3.0)
+
+    record, _ = drive(plan, script, Policy(1, seed=1))
+    frame = attempts_frame(record)
+    assert [("a", 1), ("b", 1), ("a", 2)] == list(zip(frame["agent"], frame["attempt"], strict=True))
+    assert ["failed", "succeeded", "succeeded"] == list(frame["status"])
+    assert ["Unreachable: gone"] == list(frame["error"].dropna())
+    assert [2.0, 3.0, 3.0] == list(frame["api_s"])
+    assert [0.0, 2.0, 5.0] == list(frame["started_s"])
+    assert 0.5 <= frame["backoff_s"][2] <= 0.625
+    assert 3.0 == frame["backoff_s"][2] + frame["queued_s"][2]
+    assert frame["held_by"].isna()[0]
+    assert ["slot", "backoff"] == list(frame["held_by"][1:])
+
+
+def known(values):
+    """The values that are known."""
+    return [value for value in values if not pd.isna(value)]
+
+
+def same(left, right):
+    """Whether two numbers are equal, or both unknown."""
+    return (pd.isna(left) and (right is None or pd.isna(right))) or left == right
+
+
+@settings(max_examples=150)
+@given(histories())
+def test_every_number_follows_from_the_attempts(history):
+    """`run.agents`, `run.layers` and `run.summary`, worked out once more from `run.attempts` in plain Python."""
+    record, _ = history
+    frames = every_frame(record)
+    agents, attempts = frames["agents"].to_dict("records"), frames["attempts"].to_dict("records")
+    rows = {name: [row for row in attempts if row["agent"] == name] for name in record.plan.names}
+    work = {}
+    for agent in agents:
+        mine = rows[agent["agent"]]
+        assert len(mine) == agent["attempts"]
+        if not pd.isna(agent["total_s"]):
+            assert sum(row["api_s"] for row in mine) == agent["api_s"]
+            assert agent["total_s"] == agent["queued_s"] + agent["api_s"] + agent["backoff_s"] + agent["local_s"]
+        work[agent["agent"]] = 0.0 if pd.isna(agent["api_s"]) else agent["api_s"] + agent["local_s"]
+        for column in ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"):
+            counts = known(row[column] for row in mine)
+            assert same(agent[column], sum(counts) if counts else None)
+        priced = known(row["cost_usd"] for row in mine)
+        if mine and not pd.isna(mine[-1]["stop_reason"]) and pd.isna(mine[-1]["cost_usd"]):  # a refusal is billed too
+            assert pd.isna(agent["cost_usd"])
+        else:
+            assert same(agent["cost_usd"], math.fsum(priced) if priced else None)
+        assert same(agent["started_s"], min((row["started_s"] for row in mine), default=None))
+        if agent["status"] == "succeeded":
+            assert "succeeded" == mine[-1]["status"]
+            assert same(agent["ttft_s"], mine[-1]["ttft_s"])
+            assert same(agent["stop_reason"], mine[-1]["stop_reason"])
+    check_layers(record, agents, frames["layers"].to_dict("records"), work)
+    check_summary(record, agents, frames["summary"].to_dict("records")[0], work)
+
+
+def check_layers(record, agents, layers, work):
+    """Work the layers out once more."""
+    for number, layer in enumerate(layers):
+        members = [agent for agent in agents if agent["layer"] == number]
+        assert (number, len(members)) == (layer["layer"], layer["agents"])
+        assert math.fsum(work[agent["agent"]] for agent in members) == layer["agent_s"]
+        assert sum(agent["status"] == "succeeded" for agent in members) == layer["succeeded"]
+        tokens = known(agent["input_tokens"] for agent in members)
+        assert same(layer["input_tokens"], sum(tokens) if tokens else None)
+        ends = known(agent["finished_s"] for agent in members)
+        assert same(layer["finished_s"], max(ends, default=None))
+        if layer["wall_s"]:
+            assert same(layer["mean_concurrency"], layer["agent_s"] / layer["wall_s"])
+    assert record.plan.depth == len(layers)
+
+
+def check_summary(record, agents, summary, work):
+    """Work the summary out once more."""
+    plan = record.plan
+    assert math.fsum(work.values()) == summary["agent_s"]
+    for status in ("succeeded", "failed", "skipped", "cancelled"):
+        assert sum(agent["status"] == status for agent in agents) == summary[status]
+    longest = {}
+    for number in plan.dag.order:
+        name = plan.names[number]
+        longest[name] = work[name] + max((longest[one] for one in plan.parents(name)), default=0.0)
+    assert max(longest.values()) == summary["critical_path_s"]
+    path = [agent["agent"] for agent in agents if agent["on_critical_path"]]
+    assert sum(work[name] for name in path) == summary["critical_path_s"]
+    for earlier, later in itertools.pairwise(path):
+        assert later in plan.descendants(earlier)
+    starts = [result.ready_s for result in record.results if result.ready_s is not None]
+    ends = [result.finished_s for result in record.results]
+    wall = max(ends) - min(starts)
+    assert wall == summary["wall_s"]
+    if wall and summary["critical_path_s"]:
+        assert summary["agent_s"] / wall == summary["mean_concurrency"]
+        assert summary["agent_s"] / summary["critical_path_s"] == summary["bound"]
+        assert 0 <= summary["efficiency"] <= 1.0000001
+        near, slow = 1.2 * summary["critical_path_s"], 0.8 * summary["agent_s"]
+        assert ("SEQUENTIAL" if wall >= slow else "CONCURRENT" if wall <= near else "PARTIAL") == summary["verdict"]
+    sources = {agent["source"] for agent in agents if not pd.isna(agent["source"])}
+    assert same(summary["source"], sources.pop() if len(sources) == 1 else "mixed" if sources else None)
+    last = max(ends[number] for number in range(len(plan)))
+    for agent in agents:
+        if not pd.isna(agent["slack_s"]):
+            assert 0 <= agent["slack_s"] <= last

@@ -1,0 +1,192 @@
+"""The numbers of a run, on records made by hand."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportOperatorIssue=false
+
+from __future__ import annotations
+
+import pytest
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.errors import Overloaded
+from agent_magic.measure.estimate import ASSUMED_OUTPUT_TOKENS, expect
+from agent_magic.measure.metrics import _limited_by, _verdict, critical_path, slack_s, summarize, total_cost
+from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
+from agent_magic.schedule.policy import Policy
+from tests.declare.examples import E1, E2, E6
+from tests.run.virtual import Reply, drive
+
+
+def run_of(example, policy=None):
+    """Run a plan on a virtual clock."""
+    plan = Plan(tuple(Agent(agent.name, f"p{one}", after=agent.uses) for one, agent in enumerate(example.plan.agents)))
+    record, _ = drive(plan, lambda prompt, _: Reply(example.work_s[int(prompt[1:])]), policy or Policy(8))
+    return record
+
+
+def test_slack_of_the_business_plan():
+    """How much later each could have finished: only what no path to the end needs has room."""
+    assert [0.0, 0.0, 2.0, 2.0, 0.0, 2.0, 0.0, 0.0, 0.0] == slack_s(run_of(E2))
+
+
+def test_slack_of_the_critical_path_example():
+    """E6: the short branch of six may end twenty: fourteen later; so may each of its two agents."""
+    assert [0.0, 0.0, 0.0, 14.0, 14.0] == slack_s(run_of(E6))
+
+
+def test_the_critical_path_of_a_run():
+    """The longest chain of work as it was done, by number."""
+    assert (0, 4, 6, 8) == critical_path(run_of(E2))
+    assert (0, 1, 2) == critical_path(run_of(E6))
+
+
+@pytest.mark.parametrize(
+    ("wall", "verdict"),
+    [
+        (8.0, "CONCURRENT"),
+        (9.6, "CONCURRENT"),
+        (9.7, "PARTIAL"),
+        (14.3, "PARTIAL"),
+        (14.4, "SEQUENTIAL"),
+        (18.0, "SEQUENTIAL"),
+        (50.0, "SEQUENTIAL"),
+    ],
+)
+def test_the_thresholds_of_the_verdict(wall, verdict):
+    """18 s of work on a path of 8 s: within 1.2 times the path, from 0.8 of the sum, or between."""
+    assert verdict == _verdict(18.0, 8.0, wall)
+
+
+@pytest.mark.parametrize("numbers", [(0.0, 0.0, 5.0), (1.0, 1.0, 0.0), (1.0, 1.0, None)])
+def test_without_work_or_time_there_is_no_verdict(numbers):
+    """Nothing done, nothing said."""
+    assert _verdict(*numbers) is None
+
+
+CAUSES = {
+    "one slot": (E2, Policy(1), "SEQUENTIAL", "slot"),
+    "sequential": (E2, Policy(8, "sequential"), "SEQUENTIAL", "slot"),
+    "room for all": (E2, Policy(8), "CONCURRENT", ""),
+    "two slots": (E1, Policy(2), "PARTIAL", "slot"),
+}
+
+
+@pytest.mark.parametrize(("example", "policy", "verdict", "cause"), CAUSES.values(), ids=CAUSES)
+def test_what_kept_a_run_from_its_bound(example, policy, verdict, cause):
+    """The verdict comes with the cause that cost the most waiting."""
+    summary = summarize(run_of(example, policy))
+    assert (verdict, cause) == (summary.verdict, summary.limited_by)
+
+
+def test_a_chain_is_limited_by_its_dependencies():
+    """One after another because the plan says so: sequential, and as good as it can be."""
+    plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}"), Agent("c", "{{ b }}")))
+    summary = summarize(drive(plan, lambda *_: Reply(1.0))[0])
+    assert ("SEQUENTIAL", "dependencies", 1.0, 1.0) == (
+        summary.verdict,
+        summary.limited_by,
+        summary.efficiency,
+        summary.bound,
+    )
+
+
+def test_barriers_and_waits_are_named():
+    """`layers` makes a barrier the cause; waiting after failures is `backoff`."""
+    plan = Plan((Agent("a", "a"), Agent("b", "b"), Agent("c", "{{ a }}c"), Agent("d", "{{ b }}d")))
+    work = {"a": 9.0, "b": 1.0}
+    record, _ = drive(
+        plan, lambda prompt, _: Reply(work.get(prompt, 1.0 if prompt.endswith("c") else 9.0)), Policy(8, "layers")
+    )
+    assert ("PARTIAL", "barrier") == (summarize(record).verdict, summarize(record).limited_by) or (
+        "SEQUENTIAL",
+        "barrier",
+    ) == (summarize(record).verdict, summarize(record).limited_by)
+
+    def script(_, number):
+        return Reply(1.0, Overloaded("x", retry_after_s=20.0)) if number == 1 else Reply(1.0)
+
+    record, _ = drive(plan, script)
+    assert "backoff" == summarize(record).limited_by
+
+
+def test_a_run_that_goes_on_counts_up_to_now():
+    """Work under way and the wall count up to the given time; the run has no last word yet."""
+    seen = {}
+
+    class Peek(Policy):
+        pass
+
+    import asyncio
+
+    from agent_magic.run.driver import Driver
+    from tests.run.virtual import Scripted, run_virtually
+
+    async def work(loop):
+        driver = Driver(
+            Plan((Agent("a", "x"), Agent("b", "y"))), Policy(), Scripted(lambda *_: Reply(10.0)), clock=loop.time
+        )
+        task = loop.create_task(driver.drive())
+        await asyncio.sleep(4.0)
+        seen["now"] = summarize(driver.record, driver.now())
+        await task
+
+    run_virtually(work)
+    assert (4.0, 8.0, 2.0, 4.0, 2) == (
+        seen["now"].wall_s,
+        seen["now"].agent_s,
+        seen["now"].mean_concurrency,
+        seen["now"].critical_path_s,
+        seen["now"].running,
+    )
+
+
+def test_one_answer_without_a_price_makes_the_sum_unknown():
+    """Dollars are unknown as soon as an answer's are; what failed unpriced does not hide the rest."""
+    plan = Plan((Agent("a", "x", model="mine"), Agent("b", "y")))
+    prices = {"mine": TokenPrice(1, 1)}
+    record, _ = drive(plan, lambda *_: Reply(), prices=Prices(prices))
+    assert record["a"].cost_usd + record["b"].cost_usd == total_cost(record.results)
+    with pytest.warns(PriceWarning):
+        record, _ = drive(plan, lambda *_: Reply())
+    assert total_cost(record.results) is None
+    assert summarize(record).cost_usd is None
+
+
+def test_sources_are_summed_up_in_one_word():
+    """One source, `mixed`, or none."""
+    plan = Plan((Agent("a", "x"), Agent("b", "y")))
+    assert "simulated" == summarize(drive(plan, lambda *_: Reply(source="simulated"))[0]).source
+    mixed = drive(plan, lambda prompt, _: Reply(source="live" if prompt == "x" else "simulated"))[0]
+    assert "mixed" == summarize(mixed).source
+    assert summarize(drive(Plan(()), None)[0]).source is None
+
+
+def test_nothing_waited_for_names_nothing():
+    """A run without attempts has no cause."""
+    assert "" == _limited_by([], "PARTIAL", 0.5)
+
+
+def test_what_a_plan_may_cost():
+    """Own tokens counted or estimated, parents' answers assumed, dollars likely and at most."""
+    plan = Plan(
+        (Agent("a", "x" * 400, max_tokens=100, model="mine"), Agent("b", "{{ a }}", max_tokens=1000, model="mine"))
+    )
+    prices = Prices({"mine": TokenPrice(1_000_000, 0)})
+    first, second = expect(plan, ["x" * 400, ""], [None, 7], prices)
+    assert ("a", 0, 101, 100, "estimated", 101.0, 101.0) == (
+        first.agent,
+        first.layer,
+        first.input_tokens,
+        first.output_tokens,
+        first.basis,
+        first.cost_usd,
+        first.most_usd,
+    )
+    assert (107, min(ASSUMED_OUTPUT_TOKENS, 1000), "estimated") == (
+        second.input_tokens,
+        second.output_tokens,
+        second.basis,
+    )
+    counted = expect(plan, ["", ""], [7, 7], prices)[0]
+    assert (7, "counted") == (counted.input_tokens, counted.basis)

@@ -1,0 +1,259 @@
+"""The registry: cells run again, out of order, renamed, deleted."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_magic.declare.agent import Agent
+from agent_magic.errors import Cycle, UnknownAgent
+from agent_magic.notebook.front_end import Cell
+from agent_magic.notebook.registry import Registry
+
+
+def declare(registry, name, prompt="x", cell=None, execution=None, *, ran=(), variables=(), cycles=False, **options):
+    """Declare as a cell does; each call is an execution of its own unless it is named."""
+    declare.executions += 1
+    run = execution or f"message {declare.executions}"
+    agent = Agent(name, prompt, **options)
+    return registry.declare(agent, Cell(cell, run), ran=ran, variables=variables, cycles=cycles)
+
+
+declare.executions = 0
+
+
+def registry_of(**prompts):
+    """A registry with these agents, each from a cell of its own."""
+    registry = Registry("p")
+    for name, prompt in prompts.items():
+        declare(registry, name, prompt, f"cell {name}")
+    return registry
+
+
+def names(registry):
+    """The agents' names in order."""
+    return [agent.name for agent in registry.agents]
+
+
+def test_agents_stand_in_the_order_of_their_first_declaration():
+    """Declaring again keeps the place."""
+    registry = registry_of(a="1", b="2", c="3")
+    assert [] == declare(registry, "a", "new", "cell a")
+    assert ["a", "b", "c"] == names(registry)
+    assert "new" == registry.agents[0].prompt
+    assert 3 == len(registry)
+    assert "a" in registry
+    assert "d" not in registry
+
+
+def test_a_cell_run_ten_times_declares_one_agent():
+    """Nothing is noted, nothing grows, nothing becomes stale."""
+    registry = registry_of(a="1", b="{{ a }}")
+    for _ in range(10):
+        assert [] == declare(registry, "a", "1", "cell a", ran=["a", "b"])
+    assert (["a", "b"], ()) == (names(registry), registry.stale)
+
+
+def test_a_rename_in_a_cell_drops_the_old_name():
+    """The same cell, another name: the agent keeps its place, and that is said."""
+    registry = registry_of(a="1", b="2")
+    assert ["renamed from 'a'"] == declare(registry, "first", "1", "cell a")
+    assert ["first", "b"] == names(registry)
+
+
+def test_without_cell_ids_names_are_all_there_is():
+    """Where the front end names no cells, a new name is a new agent."""
+    registry = Registry("p")
+    for name in ("a", "b"):
+        assert [] == declare(registry, name)
+    assert ["a", "b"] == names(registry)
+
+
+def test_a_rename_onto_another_agent_replaces_it():
+    """The cell that is renamed takes the place of the agent of that name; its own old one is gone."""
+    registry = registry_of(a="1", b="2", c="3")
+    notes = declare(registry, "c", "1", "cell a")
+    assert "renamed from 'a'" in notes
+    assert ["b", "c"] == names(registry)
+    assert "1" == registry.agents[1].prompt
+
+
+def test_another_cell_that_takes_a_name_is_told():
+    """Two cells with one name: the later wins, and says so; run again it does not."""
+    registry = registry_of(a="1")
+    assert ["replaces the one another cell had declared"] == declare(registry, "a", "2", "another cell")
+    assert [] == declare(registry, "a", "2", "another cell")
+
+
+def test_a_loop_in_one_cell_declares_them_all():
+    """Agents declared by one execution of one cell do not rename each other; the next execution starts anew."""
+    registry = Registry("p")
+    for name in ("a", "b", "c"):
+        assert [] == declare(registry, name, "x", "loop", "message one")
+    assert ["a", "b", "c"] == names(registry)
+    for name in ("a", "b", "c"):
+        declare(registry, name, "x", "loop", "message two")
+    assert ["a", "b", "c"] == names(registry)
+
+
+def test_a_change_makes_descendants_with_results_stale():
+    """The agent and what follows from it; nobody without a result, nobody beside it."""
+    registry = registry_of(a="1", b="{{ a }}", c="{{ b }}", d="x", e="{{ a }}")
+    assert ["now stale: b, c"] == declare(registry, "a", "new", "cell a", ran=["a", "b", "c", "d"])
+    assert ("a", "b", "c") == registry.stale
+
+
+@pytest.mark.parametrize("change", [{"model": "m"}, {"max_tokens": 5}, {"after": "d"}, {"system": "s"}], ids=str)
+def test_a_change_of_an_option_is_a_change(change):
+    """Not only the prompt counts."""
+    registry = registry_of(a="1", b="{{ a }}", d="x")
+    declare(registry, "a", "1", "cell a", ran=["a", "b"], **change)
+    assert ("a", "b") == registry.stale
+
+
+def test_order_only_edges_make_stale_too():
+    """What waits without using the text is stale all the same."""
+    registry = registry_of(a="1")
+    declare(registry, "b", "x", after="a")
+    declare(registry, "a", "2", "cell a", ran=["a", "b"])
+    assert ("a", "b") == registry.stale
+
+
+def test_a_run_takes_the_mark_off():
+    """Agents that have a result that fits are stale no more."""
+    registry = registry_of(a="1", b="{{ a }}")
+    declare(registry, "a", "2", "cell a", ran=["a", "b"])
+    registry.settle([Agent("a", "2", model="default"), Agent("gone", "x")])
+    assert ("b",) == registry.stale
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"prompt": "3"}, id="prompt"),
+        pytest.param({"model": "m"}, id="model"),
+        pytest.param({"system": "s"}, id="system"),
+    ],
+)
+def test_a_run_of_what_was_declared_before_takes_no_mark_off(change):
+    """Declared again while the run went on: its result does not fit what stands in the cell now."""
+    registry = registry_of(a="2")
+    ran = registry.agents[0]
+    declare(registry, "a", cell="cell a", ran=["a"], **{"prompt": "2", **change})
+    registry.settle([ran])
+    assert ("a",) == registry.stale
+
+
+def test_many_stale_agents_are_told_in_short():
+    """Five names, and a sign that there are more."""
+    registry = registry_of(a="1", **{f"b{one}": "{{ a }}" for one in range(9)})
+    notes = declare(registry, "a", "2", "cell a", ran=names(registry))
+    assert ["now stale: b0, b1, b2, b3, b4 …"] == notes
+
+
+def test_a_cycle_is_refused_and_the_registry_stays():
+    """The error names the cycle; what was declared before is as it was."""
+    registry = registry_of(a="{{ b }}", b="{{ c }}")
+    before = registry.agents
+    with pytest.raises(Cycle) as caught:
+        declare(registry, "c", "{{ a }}", "cell c")
+    assert ("a", "c", "b", "a") == caught.value.cycle
+    assert before == registry.agents
+    assert [] == declare(registry, "c", "{{ a }}", "cell c", cycles=True)
+
+
+def test_a_rename_that_closes_a_cycle_is_refused():
+    """The name that is gone is not part of the graph any more, and the old agent stays."""
+    registry = registry_of(a="{{ b }}", b="x")
+    with pytest.raises(Cycle):
+        declare(registry, "c", "{{ a }}{{ c }}", "cell b")
+    assert ["a", "b"] == names(registry)
+    assert ["renamed from 'b'"] == declare(registry, "d", "{{ a }}", "cell b")
+
+
+def test_an_agent_may_use_the_variable_of_its_own_name():
+    """`{{ a }}` in agent a is the notebook's variable, where there is one, else a cycle."""
+    registry = Registry("p")
+    assert [] == declare(registry, "a", "{{ a }}", variables=["a"])
+    with pytest.raises(Cycle):
+        declare(registry, "b", "{{ b }}")
+
+
+def test_parents_and_what_is_undefined():
+    """Edges so far with where each comes from, and the names nothing stands behind yet."""
+    registry = registry_of(a="1", b="2")
+    agent = Agent("c", "{{ a }} {{ topic }} {{ later }}", after="b,a,lost")
+    assert (("a", "prompt"), ("b", "after")) == registry.parents(agent)
+    assert ("later", "lost") == registry.undefined(agent, {"topic": 1})
+
+
+def test_only_names_in_use_are_read():
+    """The namespace is asked for the names that prompts use, and for no other."""
+    asked = set()
+
+    class Spy(dict):
+        def __contains__(self, name):
+            asked.add(name)
+            return super().__contains__(name)
+
+    namespace = Spy(topic=1, secret=2)
+    assert {"topic": 1} == registry_of(a="{{ topic }}", b="{{ a }}").values(namespace)
+    assert {"topic", "a"} == asked
+
+
+def test_dropping():
+    """Dropped agents are gone; an unknown name drops nobody."""
+    registry = registry_of(alpha="1", b="2")
+    with pytest.raises(UnknownAgent, match="Did you mean 'alpha'"):
+        registry.drop(["b", "alhpa"])
+    assert ["alpha", "b"] == names(registry)
+    registry.drop(["b"])
+    assert ["alpha"] == names(registry)
+    registry.clear()
+    assert [] == names(registry)
+
+
+def test_agents_of_deleted_cells_are_found():
+    """The agents that these cells declared."""
+    registry = registry_of(a="1", b="2", c="3")
+    assert ("a", "c") == registry.of_cells({"cell c", "cell a", "other"})
+    assert () == registry.of_cells(())
+
+
+def test_descendants_of_a_cycle_end():
+    """With cycles allowed the walk ends too."""
+    registry = registry_of(a="x")
+    declare(registry, "b", "{{ a }}{{ c }}", cycles=True)
+    declare(registry, "c", "{{ b }}", cycles=True)
+    assert ("b", "c") == registry.descendants("a")
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"), st.sampled_from(["x", "{{ a }}", "{{ b }}", "{{ c }}{{ a }}"]), st.integers(1, 3)
+    ),
+    max_size=12,
+)
+
+
+@given(steps)
+def test_whatever_order_cells_run_in(todo):
+    """One agent per name, at most one per cell, never a cycle; a cell's last declaration is the one that stands."""
+    registry, last = Registry("p"), {}
+    for name, prompt, cell in todo:
+        before = registry.agents
+        try:
+            declare(registry, name, prompt, f"cell {cell}", ran=["a", "b"])
+        except Cycle:
+            assert before == registry.agents
+            continue
+        last = {key: value for key, value in last.items() if value[0] != name}
+        last[cell] = (name, prompt)
+        assert {value[0]: value[1] for value in last.values()} == {one.name: one.prompt for one in registry.agents}
+        assert set(registry.stale) <= set(names(registry))
+        for number, value in last.items():
+            assert (value[0],) == registry.of_cells([f"cell {number}"])

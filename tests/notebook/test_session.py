@@ -1,0 +1,341 @@
+"""The session, and the small rooms around it: command lines, listings, what the front end tells."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from types import SimpleNamespace
+
+import pytest
+from IPython.core.error import UsageError
+
+from agent_magic.api import Plan, Run
+from agent_magic.declare.agent import Agent
+from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
+from agent_magic.notebook.arguments import AWAITED, COMMANDS, read_command, split_command, waits
+from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
+from agent_magic.notebook.listing import agent_error, agent_text, declared_text
+from agent_magic.notebook.session import Session
+from agent_magic.schedule.policy import Policy
+from tests.run.virtual import Reply, Scripted, drive
+
+
+@pytest.fixture
+def session():
+    """A session that is closed at the end."""
+    made = Session()
+    yield made
+    made.close()
+
+
+def declare(session, plan="agents", **prompts):
+    """Declare agents of a plan."""
+    for name, prompt in prompts.items():
+        session.registry(plan).declare(Agent(name, prompt), Cell(), ran=(), variables=(), cycles=True)
+
+
+def test_a_plan_is_what_is_declared(session):
+    """Agents in declared order, with the session's defaults, and the values of the namespace that they use."""
+    declare(session, a="{{ topic }}", b="{{ a }}")
+    plan = session.plan({"topic": 1, "other": 2}, defaults={"model": "m", "max_tokens": 5})
+    assert ("a", "b") == plan.names
+    assert {"topic": 1} == dict(plan.values)
+    assert [("m", 5)] * 2 == [(agent.model, agent.max_tokens) for agent in plan.agents]
+
+
+def test_some_agents_and_their_ancestors(session):
+    """Naming agents leaves out what they do not need, broken ones too."""
+    declare(session, a="x", b="{{ a }}", broken="{{ nothing }}")
+    assert ("a", "b") == session.plan({}, agents=["b"], defaults={}).names
+    with pytest.raises(UndefinedVariable):
+        session.plan({}, defaults={})
+    with pytest.raises(UnknownAgent, match="Did you mean 'broken'"):
+        session.plan({}, agents=["brokn"], defaults={})
+
+
+def test_some_agents_of_a_cycle(session):
+    """The walk to the ancestors ends on a cycle, and the plan names it."""
+    declare(session, a="{{ b }}", b="{{ a }}")
+    with pytest.raises(Cycle):
+        session.plan({}, agents=["a"], defaults={})
+
+
+def test_plans_are_apart(session):
+    """Each plan has agents of its own; an empty one says which others there are."""
+    declare(session, "first", a="x")
+    declare(session, "second", a="y")
+    assert ("first", "second") == session.plans
+    assert "y" == session.plan({}, name="second", defaults={})["a"].prompt
+    with pytest.raises(PlanError, match=r"'agents'.*%%agent NAME.*first, second"):
+        session.plan({}, defaults={})
+
+
+def run_of(plan, script=lambda *_: Reply(), policy=None):
+    """Run a plan on a virtual clock."""
+    record, _ = drive(plan, script, policy)
+    return Run(record)
+
+
+def test_settling_a_run(session):
+    """The last run is kept, one that failed too, and only what succeeded is stale no more."""
+    declare(session, a="x", b="y")
+    for one in ("a", "b"):
+        session.registry()._declared[one].stale = True
+
+    def script(prompt, _):
+        return Reply(error=Unreachable("x") if prompt == "y" else None)
+
+    run = run_of(session.plan({}, defaults={"model": "claude-haiku-5-5"}), script, Policy(max_attempts=1))
+    session.settle(run)
+    assert run is session.last
+    assert session.current is None
+    assert ("b",) == session.registry().stale
+
+
+def test_the_stand_in(session):
+    """Connecting starts it, says so, and everything goes there; disconnecting stops it."""
+    url = session.connect_simulator(latency="none")
+    assert url == session.client.endpoint
+    assert "made up" in session.connection
+    simulator = session._simulator
+    plan = Plan((Agent("a", "x"),))
+    run = asyncio.run(plan.run(client=session.client))
+    assert ("succeeded", "simulated") == (run["a"].status, run["a"].source)
+    session.disconnect()
+    assert not simulator.running
+    assert "api.anthropic.com" in session.connection
+
+
+def test_a_stand_in_that_does_not_start_changes_nothing(session):
+    """A wrong option leaves who answers as it was: nothing ever goes to the real API unasked."""
+    first = session.connect_simulator(latency="none")
+    with pytest.raises(AgentMagicError, match="did not start"):
+        session.connect_simulator(latency="nonsense")
+    assert first == session.client.endpoint
+    assert session._simulator.running
+    second = session.connect_simulator(latency="none")
+    assert first != second == session.client.endpoint
+
+
+def test_somebody_else_answers(session):
+    """`connect` takes any client, and stops the stand-in."""
+    session.connect_simulator(latency="none")
+    simulator, client = session._simulator, Scripted(None)
+    session.connect(client)
+    assert client is session.client
+    assert not simulator.running
+    assert "scripted" == session.connection
+
+
+def test_closing_stops_what_runs():
+    """A run in the background is cancelled, the stand-in stops."""
+
+    async def work():
+        session = Session()
+        session.connect_simulator(latency="none")
+        simulator = session._simulator
+        session.background = asyncio.create_task(asyncio.sleep(100))
+        session.close()
+        await asyncio.wait({session.background})
+        return session.background.cancelled(), simulator.running
+
+    assert (True, False) == asyncio.run(work())
+
+
+# Command lines.
+
+SPLIT = {
+    "": ("list", ""),
+    "   ": ("list", ""),
+    "run": ("run", ""),
+    " run  a b --fresh ": ("run", "a b --fresh"),
+    "--plan p": ("list", "--plan p"),
+    "show x": ("show", "x"),
+}
+
+
+@pytest.mark.parametrize(("line", "parts"), SPLIT.items())
+def test_a_line_is_split(line, parts):
+    """The first word is the command; without one it is `list`."""
+    assert parts == split_command(line)
+
+
+def test_an_unknown_command_is_a_usage_error():
+    """It names the nearest one."""
+    with pytest.raises(UsageError, match="Did you mean 'run'"):
+        split_command("rnu --fresh")
+    with pytest.raises(UsageError, match="One of list, "):
+        split_command("xyzzy")
+
+
+def test_the_options_of_a_run():
+    """Names and options are read with their types; what is left out is `None`."""
+    given = read_command("run", "a b --concurrency 3 --schedule layers --timeout 1.5 --max-attempts 2 --fresh --plan p")
+    assert (["a", "b"], 3, "layers", 1.5, 2, True, "p") == (
+        given.names,
+        given.concurrency,
+        given.schedule,
+        given.timeout,
+        given.max_attempts,
+        given.fresh,
+        given.plan,
+    )
+    assert ([], None, False) == (
+        read_command("run", "").names,
+        read_command("run", "").concurrency,
+        read_command("run", "").fresh,
+    )
+
+
+WRONG_LINES = {
+    "unknown": ("run", "--concurency 3", "unknown option '--concurency.*Did you mean '--concurrency'"),
+    "no number": ("run", "--concurrency x", "%agents run: .*invalid int value: 'x'"),
+    "no value": ("run", "--timeout", "expected one argument"),
+    "no name": ("show", "", "NAME"),
+    "too much": ("last", "a", "unknown option 'a'"),
+}
+
+
+@pytest.mark.parametrize(("command", "rest", "said"), WRONG_LINES.values(), ids=WRONG_LINES)
+def test_a_wrong_line_is_a_usage_error(command, rest, said):
+    """One line that says what is wrong, and never a `SystemExit`."""
+    with pytest.raises(UsageError, match=said) as caught:
+        read_command(command, rest)
+    assert str(caught.value).startswith(f"%agents {command}: ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command):
+    """Each says what it does in a sentence."""
+    what, _ = COMMANDS[command]
+    assert what[0].isupper()
+    assert what.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("line", "awaited"), [("run a", True), (" wait", True), ("", False), ("list", False), ("last", False), (None, True)]
+)
+def test_what_waits(line, awaited):
+    """Only commands that wait for something are awaited, and those whose name is not known yet."""
+    assert awaited == waits("agents", line)
+    assert set(COMMANDS) >= AWAITED
+
+
+# Listings.
+
+
+def test_an_empty_list_says_what_to_do(session):
+    """No agents yet: how to declare one, and which other plans there are."""
+    assert "%%agent NAME" in declared_text(session, "agents", {})
+    declare(session, "other", a="x")
+    assert "other" in declared_text(session, "agents", {})
+
+
+def test_a_list_shows_layers_and_what_is_missing(session):
+    """Agents by layer, undefined names under them, stale ones last; nothing raises."""
+    declare(session, a="{{ topic }}", b="{{ a }}{{ later }}")
+    session.registry()._declared["b"].stale = True
+    text = declared_text(session, "agents", {"topic": 1})
+    assert "2 agents in 2 layers" in text
+    assert "b: not defined yet: later" in text
+    assert "stale since the last run: b" in text
+    assert "a: not defined" not in text
+
+
+def test_a_list_with_a_cycle_names_it(session):
+    """Where a cycle was allowed, the list says so in place of layers."""
+    declare(session, a="{{ b }}", b="{{ a }}")
+    assert "wait for each other: a -> b -> a" in declared_text(session, "agents", {})
+
+
+def test_a_list_with_unknown_parents(session):
+    """A parent not declared yet is told, not raised."""
+    session.registry().declare(Agent("a", "x", after="lost"), Cell(), ran=(), variables=(), cycles=False)
+    assert "a: not defined yet: lost" in declared_text(session, "agents", {})
+
+
+def test_the_text_of_an_agent():
+    """The answer, or why there is none."""
+    plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}"), Agent("c", "y")))
+    run = run_of(
+        plan,
+        lambda prompt, _: Reply(error=Unreachable("gone") if prompt == "x" else None, status=None),
+        Policy(max_attempts=1),
+    )
+    assert "answer" == agent_text(run, "c")
+    assert "b has no text: skipped ('a' did not succeed)." == agent_text(run, "b")
+    assert "a has no text: failed (Unreachable: gone)." == agent_text(run, "a")
+    with pytest.raises(UnknownAgent):
+        agent_text(run, "d")
+
+
+def test_the_error_of_an_agent():
+    """All attempts with status, seconds and what had arrived; nothing for one that did well."""
+
+    def script(*_):
+        return Reply(2.0, Unreachable("gone"), first_s=1.0, text="half of it")
+
+    text = agent_error(run_of(Plan((Agent("a", "x"),)), script, Policy(max_attempts=2, seed=1)), "a")
+    lines = text.splitlines()
+    assert "a: failed: Unreachable: gone" == lines[0]
+    assert "2 attempts" in lines[1]
+    assert "  attempt 1 (HTTP 200) after 2.0 s: Unreachable: gone" == lines[2]
+    assert "    5 characters had arrived: 'half '" == lines[3]
+    assert len(lines) == 6
+    assert "a: succeeded." == agent_error(run_of(Plan((Agent("a", "x"),))), "a")
+
+
+# What the front end tells.
+
+PARENTS = {
+    "JupyterLab": (
+        {"metadata": {"cellId": "c1", "deletedCells": ["c2"]}, "header": {"msg_id": "m1"}},
+        Cell("c1", "m1", frozenset({"c2"})),
+    ),
+    "nbclient": ({"metadata": {}, "header": {"msg_id": "m1"}}, Cell(None, "m1")),
+    "nothing": ({}, Cell()),
+    "no metadata": ({"metadata": None, "header": None}, Cell()),
+    "odd": ({"metadata": {"cellId": 5, "deletedCells": None}}, Cell()),
+}
+
+
+@pytest.mark.parametrize(("parent", "cell"), PARENTS.values(), ids=PARENTS)
+def test_the_cell_that_runs(parent, cell):
+    """Its id and those of deleted cells, where the front end gives them."""
+    assert cell == cell_of(SimpleNamespace(get_parent=lambda: parent))
+
+
+def test_a_terminal_has_no_cells():
+    """No `get_parent`, no kernel."""
+    assert Cell() == cell_of(SimpleNamespace())
+    assert not is_kernel(SimpleNamespace())
+    assert not is_kernel(SimpleNamespace(kernel=None))
+    assert is_kernel(SimpleNamespace(kernel=object()))
+
+
+def test_warnings_are_told_as_notes():
+    """Each as a line without a path; other kinds of warnings stay what they are."""
+    told = []
+    with notes_of(told.append):
+        warnings.warn("edge dropped", UserWarning, stacklevel=1)
+        warnings.warn("edge dropped", UserWarning, stacklevel=1)
+    assert ["note: edge dropped"] * 2 == told
+    assert not [line for line in told if __file__ in line]
+
+
+def test_warnings_before_an_error_are_told_too():
+    """An error in the middle does not swallow what was said before it."""
+    told = []
+
+    def warn_and_raise():
+        warnings.warn("first", UserWarning, stacklevel=1)
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"), notes_of(told.append):
+        warn_and_raise()
+    assert ["note: first"] == told

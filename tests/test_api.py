@@ -1,0 +1,251 @@
+"""What a user holds: plans, runs, and the script of the front page."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false
+# pyright: reportOptionalOperand=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from anthropic import AsyncAnthropic, DefaultAioHttpClient
+
+import agent_magic as am
+from agent_magic.api import as_client
+from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
+from agent_magic.simulator import child
+from tests.declare.examples import E2
+from tests.run.virtual import Reply, Scripted, drive
+
+
+@pytest.fixture(scope="module")
+def stand_in():
+    """A stand-in API without delays or limits."""
+    with child.start(latency="none", unlimited=True) as simulator:
+        yield simulator
+
+
+def run_of(plan, script=lambda *_: Reply(2.0), policy=None):
+    """Run a plan on a virtual clock."""
+    return am.Run(drive(plan, script, policy)[0])
+
+
+def business_plan():
+    """E2."""
+    return am.Plan(E2.plan.agents)
+
+
+def test_the_script_of_the_front_page(stand_in):
+    """Declare, run with a client and a policy, read frames and results: no magic needed."""
+    plan = am.Plan(
+        [
+            am.Agent("python", "Frameworks for {{ topic }}?"),
+            am.Agent("compare", "Compare {{ python }}", max_tokens=4000),
+        ],
+        values={"topic": "a web API"},
+    )
+    client = am.Claude(base_url=stand_in.url, credential="any")
+    run = asyncio.run(plan.run(client=client, policy=am.Policy(concurrency=8)))
+    assert run.ok
+    run.raise_for_failures()
+    assert ["python", "compare"] == list(run.agents["agent"])
+    assert {"simulated"} == set(run.attempts["source"])
+    assert run["compare"].text
+    assert run["python"].cost_usd > 0
+    assert run["python"].usage.output_tokens > 0
+    assert "end_turn" == run["python"].stop_reason
+    assert 1 == len(run.summary)
+    assert 2 == len(run.layers)
+    assert run.summary["wall_s"][0] >= run.summary["critical_path_s"][0] > 0
+
+
+def test_a_cut_answer_is_passed_on_and_that_is_said(caplog):
+    """`on_max_tokens`: the default names the agents in a log line, `allow` is silent, `fail` fails them."""
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y")])
+    client = Scripted(lambda prompt, _: Reply(0.0, stop_reason="max_tokens" if prompt == "x" else "end_turn"))
+    assert asyncio.run(plan.run(client=client)).ok
+    (line,) = caplog.messages
+    assert "max_tokens" in line
+    assert ": a." in line
+    caplog.clear()
+    assert asyncio.run(plan.run(am.Policy(on_max_tokens="allow"), client=client)).ok
+    assert [] == caplog.messages
+    assert "failed" == asyncio.run(plan.run(am.Policy(on_max_tokens="fail"), client=client))["a"].status
+
+
+def test_the_stand_in_is_asked_as_the_plan_says(stand_in):
+    """`[[echo]]` sends a prompt back: each child's prompt holds its parents' answers, in the real SDK too."""
+    plan = am.Plan([am.Agent("a", "[[echo]] one 😀 {x}"), am.Agent("b", "[[echo]] <{{ a }}>")])
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    assert "one 😀 {x}" in run["a"].text
+    assert run["a"].text.strip() in run["b"].text
+
+
+STAND_IN_FAULTS = {
+    "[[status:529]]": ("Overloaded", 3),
+    "[[status:400]]": ("Rejected", 1),
+    "[[fault:reset]]": ("Unreachable", 3),
+    "[[fault:cut]]": ("Unreachable", 3),
+    "[[fault:clean_end]]": ("Truncated", 2),
+    "[[fault:empty]]": ("Truncated", 2),
+    "[[fault:error_event]]": ("Overloaded", 3),
+    "[[fault:broken_json]]": ("Unreadable", 2),
+    "[[fault:wrong_bytes]]": ("Unreadable", 2),
+    "[[fault:html status=200]]": ("Unreadable", 2),
+    "[[stop:refusal]]": ("Refused", 1),
+}
+
+
+def test_the_faults_of_the_stand_in(stand_in, monkeypatch):
+    """Every fault it can make is named and repeated as its kind is worth; nobody else is touched."""
+    from agent_magic.schedule import retry
+
+    monkeypatch.setattr(retry, "FIRST_BACKOFF_S", 0.001)
+    agents = [am.Agent(f"f{number}", f"{marker} please") for number, marker in enumerate(STAND_IN_FAULTS)]
+    plan = am.Plan(
+        [*agents, am.Agent("good", "x"), *(am.Agent(f"after_{one.name}", "x", after=one.name) for one in agents)]
+    )
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    found = {
+        marker: (run[f"f{number}"].attempts[-1].kind, len(run[f"f{number}"].attempts))
+        for number, marker in enumerate(STAND_IN_FAULTS)
+    }
+    assert STAND_IN_FAULTS == found
+    assert "succeeded" == run["good"].status
+    assert {"skipped"} == {run[f"after_{one.name}"].status for one in agents}
+    assert (1, len(agents), len(agents)) == tuple(run.summary.loc[0, ["succeeded", "failed", "skipped"]])
+
+
+def test_a_hundred_agents_at_once(stand_in):
+    """All finish, each exactly once, with one client."""
+    plan = am.Plan([am.Agent(f"a{one}", f"[[tokens:20]] {one}") for one in range(100)])
+    run = asyncio.run(plan.run(am.Policy(50), client=am.Claude(base_url=stand_in.url, credential="any")))
+    assert (100, 100, 2000) == (run.summary["succeeded"][0], len(run.attempts), run.summary["output_tokens"][0])
+
+
+def test_a_client_of_the_sdk_is_taken(stand_in):
+    """`client=AsyncAnthropic(...)` works as it is."""
+
+    async def work():
+        async with AsyncAnthropic(
+            api_key="any", base_url=stand_in.url, http_client=DefaultAioHttpClient(trust_env=False)
+        ) as sdk:
+            return await am.Plan([am.Agent("a", "x")]).run(client=sdk)
+
+    assert asyncio.run(work()).ok
+
+
+def test_who_answers():
+    """Nothing means `Claude()`; anything with the methods of a client is one."""
+    assert isinstance(as_client(None), am.Claude)
+    client = Scripted(None)
+    assert client is as_client(client)
+
+
+def test_what_cannot_answer_is_refused():
+    """A client that is none is an error of ours at once, not a failure of every agent."""
+    for wrong in ("claude", 5, object()):
+        with pytest.raises(am.AgentMagicError):
+            as_client(wrong)
+
+
+def test_failures_are_raised_when_asked_for():
+    """`RunFailed` names each agent that did not succeed, and why; at most ten lines of them."""
+    plan = am.Plan([*(am.Agent(f"a{one}", f"x{one}") for one in range(12)), am.Agent("good", "y")])
+    run = run_of(
+        plan, lambda prompt, _: Reply(error=None if prompt == "y" else Unreachable("gone")), am.Policy(max_attempts=1)
+    )
+    assert not run.ok
+    with pytest.raises(RunFailed) as caught:
+        run.raise_for_failures()
+    assert {f"a{one}": "Unreachable: gone" for one in range(12)} == caught.value.failures
+    assert len(str(caught.value).splitlines()) <= 15
+    assert "and 2 more" in str(caught.value)
+
+
+def test_a_good_run_raises_nothing():
+    """All succeeded: `raise_for_failures` returns."""
+    run = run_of(business_plan())
+    assert run.ok
+    assert run.raise_for_failures() is None
+
+
+def test_results_by_name():
+    """`run["name"]` is what became of an agent; a wrong name brings the nearest."""
+    run = run_of(am.Plan([am.Agent("writer", "x")]))
+    assert ("answer", "succeeded", 5) == (run["writer"].text, run["writer"].status, run["writer"].usage.output_tokens)
+    with pytest.raises(UnknownAgent, match="Did you mean 'writer'"):
+        run["wirter"]
+
+
+def test_reprs_are_one_line():
+    """Plan and run say in a line what they are; no prompt, no answer in it."""
+    plan = am.Plan([am.Agent("a", "the secret prompt"), am.Agent("b", "{{ a }}")], name="n")
+    run = run_of(plan, lambda *_: Reply(2.0, text="the secret answer"))
+    assert "Plan('n': 2 agents in 2 layers)" == repr(plan)
+    assert repr(run).startswith("Run('n': 2 agents in 2 layers · ")
+    for text in (repr(plan), repr(run)):
+        assert "\n" not in text
+        assert "secret" not in text
+
+
+@pytest.mark.parametrize("make", [business_plan, lambda: run_of(business_plan())], ids=["plan", "run"])
+def test_the_bundle_for_notebooks(make):
+    """A picture and its text; no HTML, so that every viewer shows the picture."""
+    bundle = make()._repr_mimebundle_(include=None, exclude=None)
+    assert {"image/svg+xml", "text/plain"} == set(bundle)
+    assert bundle["image/svg+xml"].startswith("<svg")
+    for agent in E2.plan.names:
+        assert agent in bundle["text/plain"]
+
+
+def test_totals_are_the_summary_as_a_value():
+    """`run.totals` and `run.summary` say the same."""
+    run = run_of(business_plan())
+    row = run.summary.iloc[0]
+    assert (run.totals.wall_s, run.totals.bound, run.totals.verdict) == (row.wall_s, row.bound, row.verdict)
+    assert run.plan is run.record.plan
+
+
+def test_a_plan_goes_to_json_and_back():
+    """`to_json`, `from_json`, `to_dict`, `from_dict` give plans that run."""
+    plan = business_plan()
+    again = am.Plan.from_json(plan.to_json())
+    assert plan == again == am.Plan.from_dict(plan.to_dict())
+    assert isinstance(again, am.Plan)
+    assert plan.to_dict() == json.loads(plan.to_json(indent=None))
+    assert run_of(again).ok
+
+
+def test_a_selection_runs_too():
+    """`select` gives a plan of the same kind."""
+    part = business_plan().select(["a6"])
+    assert isinstance(part, am.Plan)
+    assert 5 == len(run_of(part).agents)
+
+
+def test_a_plan_that_cannot_work_sends_nothing(stand_in):
+    """A prompt whose expression fails is refused before any spend."""
+    client = Scripted(lambda *_: Reply())
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "{{ v.no.no }}")], {"v": {}})
+    with pytest.raises(DeclarationError):
+        asyncio.run(plan.run(client=client))
+    assert not client.asked
+
+
+def test_tokens_do_not_depend_on_the_schedule():
+    """The same run under any schedule and concurrency has the same tokens, attempts and dollars."""
+    plan = business_plan()
+
+    def script(prompt, _):
+        return Reply(2.0, tokens=(len(prompt), 3, 0, 0))
+
+    found = set()
+    for schedule in ("ready", "layers", "sequential"):
+        for concurrency in (1, 3, 9):
+            run = run_of(plan, script, am.Policy(concurrency, schedule))
+            found.add((run.totals.input_tokens, run.totals.output_tokens, run.totals.cost_usd, len(run.attempts)))
+    assert 1 == len(found)
