@@ -215,9 +215,12 @@ class AgentMagics(Magics):
         return self.session.last
 
     def _stop(self, given: Namespace) -> None:
-        if self.session.current is None:
+        if not self.session.running:
             raise UsageError("Nothing runs.")
-        self.session.current.stop(given.names or None)
+        for driver in list(self.session.running):
+            names = [name for name in given.names if name in driver.plan.index]
+            if names or not given.names:
+                driver.stop(names or None)
 
     def _last(self, _: Namespace) -> Run:
         if self.session.last is None:
@@ -269,11 +272,12 @@ class AgentMagics(Magics):
         print(f"Answers come from {self.session.connection}.")  # noqa: T201 - the answer
 
     def _stopped(self) -> str:
-        last = self.session.last
-        if last is None:
+        records = [driver.record for driver in self.session.running]
+        records += [self.session.last.record] if self.session.last else []
+        if not records:
             return "stopped"
-        done = sum(result.status == "succeeded" for result in last.record.results)
-        return f"stopped: {done} of {len(last.record.results)} agents had finished and are kept; run = %agents last"
+        done = sum(result.status == "succeeded" for result in records[0].results)
+        return f"stopped: {done} of {len(records[0].results)} agents had finished and are kept; run = %agents last"
 
 
 @contextlib.contextmanager

@@ -45,7 +45,8 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
         return _replay(session, plan, session.cassette, policy, graphic=graphic)
     async with session.client.open():  # without a key this raises before anything is shown
         driver = start(plan, policy, client=session.client, fresh=fresh, ledger=session.ledger)
-        session.current, run = driver, Run(driver.record)
+        run = Run(driver.record)
+        session.running.append(driver)
         try:
             async with _shown(driver, run, graphic=graphic):
                 await driver.drive()

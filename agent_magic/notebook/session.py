@@ -36,7 +36,7 @@ class Session:
         cassette: The recording that answers in its place, or `None`.
         ledger: The answers bought in this session.
         last: The last run, one that was cut too; `None` before the first.
-        current: The run under way, or `None`.
+        running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
     """
 
@@ -48,7 +48,7 @@ class Session:
         self.cassette: Cassette | None = None
         self.ledger = MemoryLedger()
         self.last: Run | None = None
-        self.current: Driver | None = None
+        self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: Run | None = None
 
@@ -146,7 +146,7 @@ class Session:
     def settle(self, run: Run) -> None:
         """Take in a run that is over, or was cut."""
         self.last = run
-        self.current = None
+        self.running = [driver for driver in self.running if driver.record is not run.record]
         done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]
         self.registry(run.plan.name).settle(done)
 
