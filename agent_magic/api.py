@@ -21,6 +21,7 @@ from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
 from agent_magic.run.driver import Driver
 from agent_magic.run.replay import replay
+from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.text import one_line
@@ -189,9 +190,13 @@ def start(
     fresh: bool = False,
     ledger: Ledger | None = None,
     prices: Mapping[str, TokenPrice] | None = None,
+    pacer: Pacer | None = None,
 ) -> Driver:
-    """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile."""
-    return Driver(plan, policy or Policy(), as_client(client), ledger=ledger, fresh=fresh, prices=Prices(prices))
+    """Make ready to run a plan; see `Plan.run`. Without a pacer requests to the API get one of their own. `await driver.drive()` runs it, `driver.record` grows meanwhile."""
+    answering = as_client(client)
+    if pacer is None and isinstance(answering, Claude):
+        pacer = Pacer()
+    return Driver(plan, policy or Policy(), answering, ledger=ledger, fresh=fresh, prices=Prices(prices), pacer=pacer)
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:

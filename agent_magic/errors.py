@@ -219,11 +219,12 @@ class Unreachable(CallError):
 
 
 class Late(CallError):
-    """The agent's deadline passed."""
+    """The agent's deadline passed, or the run's."""
 
-    def __init__(self, deadline_s: float, *, partial: str = "") -> None:
+    def __init__(self, deadline_s: float, *, of_run: bool = False, partial: str = "") -> None:
+        whose, option = ("the run's ", "--deadline") if of_run else ("", "--timeout")
         super().__init__(
-            f"No complete answer within {deadline_s:g} s. Give it longer with --timeout, or ask for less.",
+            f"No complete answer within {whose}{deadline_s:g} s. Give it longer with {option}, or ask for less.",
             partial=partial,
         )
         self.deadline_s = deadline_s

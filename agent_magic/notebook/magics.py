@@ -49,6 +49,7 @@ class AgentMagics(Magics):
     concurrency = Int(8, min=1, help="The most requests under way at once.").tag(config=True)
     schedule = Enum(SCHEDULES, "ready", help="ready, layers or sequential.").tag(config=True)
     max_attempts = Int(3, min=1, help="The most requests for one agent, retries included.").tag(config=True)
+    budget = Float(0.0, min=0.0, help="The most dollars of a run; 0 is no limit.").tag(config=True)
     on_max_tokens = Enum(("fail", "warn", "allow"), "warn", help="Answers cut at max_tokens.").tag(config=True)
     on_cycle = Enum(("error", "sequential"), "error", help="Agents that wait for each other.").tag(config=True)
     on_missing = Enum(("error", "drop"), "error", help="Agents that wait for nobody's name.").tag(config=True)
@@ -110,7 +111,7 @@ class AgentMagics(Magics):
             %agents                     list them by layer
             %agents plan                graph, prompts, tokens, dollars; nothing is spent
             run = %agents run           run them all, watch the graph
-            %agents run compare --concurrency 2 --schedule layers
+            %agents run compare --concurrency 2 --schedule layers --budget 0.50
             %agents start               in the background; then %agents wait, or %agents stop
             run = %agents last          the last run, one that was cut too
             %agents show NAME, %agents error NAME
@@ -176,6 +177,9 @@ class AgentMagics(Magics):
             _word(given.schedule or self.schedule),
             max_attempts=self.max_attempts if given.max_attempts is None else given.max_attempts,
             timeout_s=self.timeout if given.timeout is None else given.timeout,
+            deadline_s=given.deadline,
+            budget_usd=given.budget if given.budget is not None else self.budget or None,
+            budget_tokens=given.budget_tokens,
             on_max_tokens=_word(given.on_max_tokens or self.on_max_tokens),
         )
 

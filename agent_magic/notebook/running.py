@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from agent_magic.run.driver import Driver
     from agent_magic.schedule.policy import Policy
 
+HELD_BY = {
+    "slot": "waits for a slot",
+    "barrier": "waits for its layer",
+    "requests": "request limit",
+    "input": "input limit",
+    "output": "output limit",
+    "budget": "waits for the budget",
+}
+"""What holds an agent, on its card."""
+MOST_SAID = 200
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
 
@@ -44,7 +54,7 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
     if session.cassette is not None:
         return _replay(session, plan, session.cassette, policy, graphic=graphic)
     async with session.client.open():  # without a key this raises before anything is shown
-        driver = start(plan, policy, client=session.client, fresh=fresh, ledger=session.ledger)
+        driver = start(plan, policy, client=session.client, fresh=fresh, ledger=session.ledger, pacer=session.pacer)
         run = Run(driver.record)
         session.running.append(driver)
         try:
@@ -89,4 +99,14 @@ def _live_view(driver: Driver) -> LiveView:
 async def _tick(driver: Driver, view: LiveView | TerminalView) -> None:
     while True:
         await asyncio.sleep(TICK_S)
-        view.tick(driver.now(), {agent: stream.tail() for agent, stream in driver.streams.items()})
+        view.tick(driver.now(), _said(driver))
+
+
+def _said(driver: Driver) -> dict[int, str]:
+    """Return the end of each arriving answer, and in plans small enough to read what holds each queued agent."""
+    said = {agent: stream.tail() for agent, stream in driver.streams.items()}
+    if len(driver.plan) <= MOST_SAID:
+        for agent, result in enumerate(driver.record.results):
+            if result.status == "queued":
+                said[agent] = HELD_BY.get(driver.held_by(agent), "")
+    return said

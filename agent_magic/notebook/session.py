@@ -12,6 +12,7 @@ from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
 from agent_magic.notebook.registry import Registry
 from agent_magic.record.ledger import MemoryLedger
 from agent_magic.run.claude import Claude
+from agent_magic.schedule.pacer import Pacer
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Session:
         client: Who answers.
         cassette: The recording that answers in its place, or `None`.
         ledger: The answers bought in this session.
+        pacer: Keeps the rate limits of whoever answers, for all runs together.
         last: The last run, one that was cut too; `None` before the first.
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
@@ -47,6 +49,7 @@ class Session:
         self.client: Client = Claude()
         self.cassette: Cassette | None = None
         self.ledger = MemoryLedger()
+        self.pacer = Pacer()
         self.last: Run | None = None
         self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
@@ -113,6 +116,7 @@ class Session:
         self._simulator = simulator
         atexit.register(self._simulator.stop)
         self.client = Claude(base_url=self._simulator.url, credential="simulator")
+        self.pacer = Pacer()
         return self._simulator.url
 
     def connect(self, client: Client) -> None:
@@ -132,6 +136,7 @@ class Session:
             self._simulator.stop()
             self._simulator = None
         self.client = Claude()
+        self.pacer = Pacer()
         self.cassette = None
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from agent_magic.declare.template import sendable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.record.answer import Answer, Usage
@@ -21,14 +21,17 @@ class Stream:
         parts: The pieces of text, in order.
         usage: What is known of the tokens before the end.
         status_code: The HTTP status, once there is one.
+        headers: The headers of the reply, once it has begun.
         simulated: Whether the reply says that it is made up.
         answer: The complete reply, from the moment its `stop_reason` is here.
     """
 
-    __slots__ = ("_on_first", "answer", "parts", "simulated", "status_code", "usage")
+    __slots__ = ("_on_first", "_on_reply", "answer", "headers", "parts", "simulated", "status_code", "usage")
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
+    def __init__(self, on_first: Callable[[], None], on_reply: Callable[[], None] | None = None) -> None:
         self._on_first: Callable[[], None] | None = on_first
+        self._on_reply = on_reply
+        self.headers: Mapping[str, str] = {}
         self.parts: list[str] = []
         self.usage: Usage | None = None
         self.status_code: int | None = None
@@ -47,6 +50,12 @@ class Stream:
             self._on_first()
             self._on_first = None
         self.parts.append(text)
+
+    def replied(self, status_code: int, headers: Mapping[str, str]) -> None:
+        """Take in that the reply has begun, an error too."""
+        self.status_code, self.headers = status_code, headers
+        if self._on_reply is not None:
+            self._on_reply()
 
     def began(self) -> None:
         """Take in that the first token came, where it is not text."""

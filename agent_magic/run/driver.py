@@ -24,7 +24,8 @@ from agent_magic.record.events import (
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import CAPPED, RunRecord
-from agent_magic.run.asking import ask, model_of
+from agent_magic.run.admission import CHARS_PER_TOKEN, Admission
+from agent_magic.run.asking import model_of
 from agent_magic.run.client import Stream
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
 from agent_magic.schedule.conductor import Conductor
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Source, Usage
     from agent_magic.record.ledger import Ledger
+    from agent_magic.record.request import Request
     from agent_magic.run.client import Client
+    from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
-CHARS_PER_TOKEN = 4
-"""For the output of a cut stream, whose count never came."""
 HTTP_ERROR = 400
 FREE = Price(0.0, "not billed")
 FROM_LEDGER = Price(0.0, "paid before")
@@ -56,6 +57,7 @@ class Driver:
         ledger: Answers bought before, served again at no cost; `None` buys everything.
         fresh: Buy again what the ledger has.
         prices: What tokens cost.
+        pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
         clock: Monotonic seconds.
 
     Attributes:
@@ -72,6 +74,7 @@ class Driver:
         ledger: Ledger | None = None,
         fresh: bool = False,
         prices: Prices | None = None,
+        pacer: Pacer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.plan, self.policy, self._client = plan, policy, client
@@ -80,8 +83,10 @@ class Driver:
         self._timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         self.streams: dict[int, Stream] = {}
-        self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s)
         self._texts: dict[str, str] = {}
+        self._admission = Admission(plan, policy, self._texts, prices=self._prices, pacer=pacer)
+        gate = self._admission.gate
+        self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, room=gate)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ordinals: dict[str, int] = {}
         self._keys: dict[int, tuple[str, int]] = {}
@@ -89,6 +94,10 @@ class Driver:
         self._alarm: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
         self._began = clock()
+
+    def held_by(self, agent: int) -> str:
+        """Say what holds an agent that is ready; see `agent_magic.schedule.conductor`."""
+        return self._conductor.held_by(agent)
 
     def now(self) -> float:
         """Seconds since the run began, on the grid of `agent_magic.record.events`."""
@@ -110,6 +119,8 @@ class Driver:
                 return
             if not self.record.events:
                 self._began = self._clock()
+            if self._admission.gate is not None:
+                self._admission.gate.began_s = self._began
             try:
                 async with asyncio.TaskGroup() as self._group:
                     await self._until_over()
@@ -187,9 +198,10 @@ class Driver:
     async def _attempt(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number
-        stream = self.streams[agent] = Stream(partial(self._first_token, agent, number))
+        heard = None if self._admission.gate is None else partial(self._heard, agent)
+        stream = self.streams[agent] = Stream(partial(self._first_token, agent, number), heard)
         try:
-            request = ask(self.plan, agent, self._texts, self.policy.timeout_s)
+            request = self._admission.request(agent)
             self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
             answer, error = await self._answer(agent, request, stream), None
         except asyncio.CancelledError:
@@ -200,6 +212,13 @@ class Driver:
         finally:
             self.streams.pop(agent, None)
         self._settle(agent, number, stream, answer, error)
+
+    def _heard(self, agent: int) -> None:
+        """Take in that a reply has begun."""
+        if agent in self.streams:
+            now = self.now()
+            self._admission.heard(agent, self.streams[agent], now)
+            self._apply(self._conductor.room_changed(now))
 
     async def _answer(self, agent: int, request: Request, stream: Stream) -> Answer:
         """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""
@@ -243,13 +262,14 @@ class Driver:
 
     def _cut(self, agent: int, number: int, stream: Stream) -> None:
         """Record an attempt that was cancelled, with what had arrived of it."""
-        late = self._why_cancelled.pop(agent, None) == "late"
+        why = self._why_cancelled.pop(agent, None)
         if stream.answer is not None:  # complete already, and only its connection was still open: paid for, so kept
             if self._ledger is not None:
                 self._ledger.keep(*self._keys[agent], stream.answer)
             self._settle(agent, number, stream, stream.answer, None)
-        elif late:
-            self._settle(agent, number, stream, None, Late(self._timeouts_s[agent], partial=stream.text))
+        elif why in {"late", "over"}:
+            deadline_s = self._timeouts_s[agent] if why == "late" else self.policy.deadline_s or 0.0
+            self._settle(agent, number, stream, None, Late(deadline_s, of_run=why == "over", partial=stream.text))
         else:
             now = self.now()
             self._add_end(now, agent, number, stream, None, None)
@@ -268,9 +288,12 @@ class Driver:
     ) -> None:
         """Record how an attempt ended: answered, failed, or cancelled where there is neither answer nor error."""
         if len(self.record.results[agent].attempts) < number:  # its prompt could not be written: nothing was sent
+            self._admission.settle(agent, stream, NOTHING_USED, FREE, None, now)
             return
         good = answer is not None and error is None
         usage = answer.usage if answer else _usage_of(stream, error)
+        price = self._price(agent, answer, usage)
+        self._admission.settle(agent, stream, usage, price, error, now)
         self.record.add(
             AttemptEnded(
                 now,
@@ -281,7 +304,7 @@ class Driver:
                 kind=None if good else type(error).__name__ if error else "cancelled",
                 partial="" if answer else stream.text,
                 usage=usage,
-                price=self._price(agent, answer, usage),
+                price=price,
                 source=answer.source if answer else _source_of(stream),
                 status_code=stream.status_code,
             )

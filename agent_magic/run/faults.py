@@ -76,8 +76,8 @@ def as_call_errors(stream: Stream | None, *, secrets: Iterable[str | None] = ())
 
 def note_response(stream: Stream, response: Response) -> None:
     """Keep what a reply's status and headers say."""
-    stream.status_code = response.status_code
     stream.simulated = SIMULATED_HEADER in response.headers
+    stream.replied(response.status_code, response.headers)
 
 
 @functools.lru_cache(maxsize=1)

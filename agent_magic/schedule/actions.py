@@ -41,7 +41,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop the agent's request. `late` where its deadline passed, `stopped` where somebody asked."""
+    """Stop the agent's request. `late` where its deadline passed, `over` the run's, `stopped` where somebody asked."""
 
     agent: int
     why: str

@@ -19,7 +19,10 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
+from agent_magic.schedule.lines import Lines
+from agent_magic.schedule.pacer_pool import Hold
 from agent_magic.schedule.retry import Failure, backoff_s
+from agent_magic.schedule.room import FOREVER, Never
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,12 +30,17 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.record.answer import Status
     from agent_magic.schedule.policy import Policy
+    from agent_magic.schedule.room import Room
 
 PENDING: Final = 0
 READY: Final = 1
 RUNNING: Final = 2
 BACKOFF: Final = 3
 ENDED: Final = 4
+LINES: Final = -1
+"""Stands in the list of timers for all the agents that wait for room."""
+RUN: Final = -2
+"""Stands there for the deadline of the run."""
 
 
 class Conductor:
@@ -44,10 +52,17 @@ class Conductor:
         timeouts_s: Per agent, seconds from its first launch to its deadline.
         work_s: Per agent, expected seconds of work. Agents with more work before the end of the plan go first.
             Without it every agent counts the same.
+        room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
     """
 
     def __init__(
-        self, dag: Dag, policy: Policy, *, timeouts_s: Sequence[float], work_s: Sequence[float] | None = None
+        self,
+        dag: Dag,
+        policy: Policy,
+        *,
+        timeouts_s: Sequence[float],
+        work_s: Sequence[float] | None = None,
+        room: Room | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -59,9 +74,11 @@ class Conductor:
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
         self._turn, self._by_turn = _turns(dag, policy, work_s)
-        self._queue: list[int] = []
+        self._lines = Lines(["" if room is None else room.line(agent) for agent in range(count)], self._turn)
+        self._room = room
         self._timers: list[tuple[float, int, int]] = []
         self._next_wake_s: float | None = None
+        self._line_wake_s = FOREVER
         self._running = 0
         self._open = count
         self._cut = False
@@ -81,6 +98,12 @@ class Conductor:
                 self._make_ready(agent, now)
         if not self._open:
             self._out.append(Finished(cut=False))
+        if self._policy.deadline_s is not None:
+            heapq.heappush(self._timers, (now + self._policy.deadline_s, 0, RUN))
+        return self._go_on(now)
+
+    def room_changed(self, now: float) -> list[Action]:
+        """Take in that there may be more room than before."""
         return self._go_on(now)
 
     def succeeded(self, agent: int, now: float) -> list[Action]:
@@ -125,19 +148,30 @@ class Conductor:
         self._skip_descendants(agent, now)
         return self._go_on(now)
 
+    def held_by(self, agent: int) -> str:
+        """Say what holds an agent that is ready: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
+        if self._state[agent] == BACKOFF:
+            return "backoff"
+        if self._state[agent] != READY:
+            return ""
+        return self._lines.reason(agent) or ("barrier" if self._barrier is not None else "")
+
     def wake(self, now: float) -> list[Action]:
         """Take in that the time of a `WakeAt` has come."""
         self._next_wake_s = None
+        self._line_wake_s = FOREVER
         while self._timers and self._timers[0][0] <= now:
             _, _, agent = heapq.heappop(self._timers)
-            if self._state[agent] == ENDED:
+            if agent == RUN:
+                self._run_out(now)
+            if agent < 0 or self._state[agent] == ENDED:
                 continue
             deadline = self._deadline_s[agent]
             if deadline is not None and deadline <= now:
                 self._run_late(agent, now)
             elif self._state[agent] == BACKOFF:
                 self._state[agent] = READY
-                heapq.heappush(self._queue, self._turn[agent])
+                self._lines.join(agent)
         return self._go_on(now)
 
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
@@ -158,24 +192,50 @@ class Conductor:
         self._ready_s[agent] = now
         self._out.append(Ready(agent))
         if self._barrier is None or self._barrier.lets_pass(agent):
-            heapq.heappush(self._queue, self._turn[agent])
+            self._lines.join(agent)
 
     def _go_on(self, now: float) -> list[Action]:
         """Fill the free slots, set the alarm, and hand over what was decided."""
-        while self._queue and self._running < self._slots:
-            agent = self._by_turn[heapq.heappop(self._queue)]
-            deadline = self._deadline_s[agent]
-            if self._state[agent] != READY:
-                continue
-            if deadline is not None and deadline <= now:  # a slot came free too late for another try
-                self._run_late(agent, now)
-            else:
-                self._launch(agent, now)
+        self._fill(now)
         if self._timers and (self._next_wake_s is None or self._timers[0][0] < self._next_wake_s):
             self._next_wake_s = self._timers[0][0]
             self._out.append(WakeAt(self._next_wake_s))
         out, self._out = self._out, []
         return out
+
+    def _fill(self, now: float) -> None:
+        """Let agents go while there are slots and room, the longest remaining path first."""
+        held: set[int] = set()
+        while self._running < self._slots and (line := self._lines.first(held)) is not None:
+            agent = self._by_turn[self._lines.head(line)]
+            answer = self._enter(agent, now) if self._state[agent] == READY else None
+            if isinstance(answer, Hold):
+                held.add(line)
+                self._lines.hold(line, answer.reason)
+                self._wake_line(answer.until_s)
+                continue
+            self._lines.leave(line)
+            if isinstance(answer, Never):
+                self._end(agent, "cancelled", answer.why, now)
+                self._skip_descendants(agent, now)
+            elif self._state[agent] == READY:
+                self._launch(agent, now)
+        if self._running >= self._slots:
+            self._lines.hold_others(held, "slot")
+
+    def _enter(self, agent: int, now: float) -> Hold | Never | None:
+        """Ask whether there is room. An agent whose deadline has passed meanwhile ends here."""
+        deadline = self._deadline_s[agent]
+        if deadline is not None and deadline <= now:  # a slot came free too late for another try
+            self._run_late(agent, now)
+            return None
+        return None if self._room is None else self._room.enter(agent, now)
+
+    def _wake_line(self, until_s: float) -> None:
+        """Ask again at that time, if not asked before. A hold without an end waits for an answer."""
+        if until_s < self._line_wake_s:
+            self._line_wake_s = until_s
+            heapq.heappush(self._timers, (until_s, 0, LINES))
 
     def _launch(self, agent: int, now: float) -> None:
         self._state[agent] = RUNNING
@@ -193,7 +253,7 @@ class Conductor:
             return ""
         if self._barrier is not None and self._barrier.opened_s(agent) == now:
             return "barrier"
-        return "slot"
+        return self._lines.reason(agent) or "slot"
 
     def _leave(self, agent: int) -> None:
         if self._state[agent] != RUNNING:
@@ -231,9 +291,19 @@ class Conductor:
         if self._barrier is not None:
             for waiting in self._barrier.ended(agent, now):
                 if self._state[waiting] == READY:
-                    heapq.heappush(self._queue, self._turn[waiting])
+                    self._lines.join(waiting)
         if not self._open:
             self._out.append(Finished(self._cut))
+
+    def _run_out(self, now: float) -> None:
+        """End a run whose deadline has passed."""
+        self._cut = True
+        why = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
+        for agent in self._dag.order:
+            if self._state[agent] == RUNNING:
+                self._out.append(Cancel(agent, "over"))
+            elif self._state[agent] != ENDED:
+                self._end(agent, "cancelled", why, now)
 
     def _cancel_all(self, now: float, why: str) -> None:
         for agent in self._dag.order:

@@ -26,6 +26,10 @@ class Policy:
         schedule: Who may start when; see `Schedule`.
         max_attempts: The most requests for one agent. Only failures that another try can mend are repeated.
         timeout_s: The deadline of agents that name none: seconds from their first request to their last.
+        deadline_s: Seconds from the run's start after which nothing of it goes on; `None` sets no end.
+        budget_usd: The most dollars of the run. The worst case of each request is set aside before it is sent, so
+            the cap cannot be crossed. Needs a known price.
+        budget_tokens: The most tokens of the run, input and output together.
         on_max_tokens: What becomes of an answer that was cut at its `max_tokens`.
         seed: Makes the jitter of waiting times repeatable.
 
@@ -37,6 +41,9 @@ class Policy:
     schedule: Schedule = "ready"
     max_attempts: int = field(default=3, kw_only=True)
     timeout_s: float = field(default=300.0, kw_only=True)
+    deadline_s: float | None = field(default=None, kw_only=True)
+    budget_usd: float | None = field(default=None, kw_only=True)
+    budget_tokens: int | None = field(default=None, kw_only=True)
     on_max_tokens: OnLimit = field(default="warn", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
@@ -47,6 +54,10 @@ class Policy:
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a whole number from 1.")
         if not (is_number(self.timeout_s) and 0 < self.timeout_s < math.inf):
             raise DeclarationError(f"timeout_s={self.timeout_s!r} cannot work.", hint="Give seconds above 0.")
+        for option in ("deadline_s", "budget_usd", "budget_tokens"):
+            value = getattr(self, option)
+            if value is not None and not (is_number(value) and 0 < value < math.inf):
+                raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
         for option, words in (("schedule", get_args(Schedule)), ("on_max_tokens", get_args(OnLimit))):
             value = getattr(self, option)
             if value not in words:

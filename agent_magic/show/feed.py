@@ -66,7 +66,7 @@ class Feed:
         """Return what has changed since the last step; empty where nothing has."""
         now_s = moment_of(self._record, now_s)
         fresh, ended = self._changed()
-        look = fresh | self._moving
+        look = fresh | self._moving | set(tails)
         self._take_states(look)
         delta: dict[str, Any] = {}
         if self._layout is not None:

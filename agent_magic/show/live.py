@@ -73,7 +73,7 @@ class LiveView:
 
         Args:
             now_s: Seconds since the run began.
-            tails: Per agent under way, the end of the text that has arrived.
+            tails: Per agent under way, the end of the text that has arrived; per agent that is queued, what holds it.
             at_once: Send it however little time has passed since the last step.
         """
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:

@@ -275,7 +275,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
     if state == "r":
         return tail
     if state in {"f", "q"}:
-        return why_not(result)
+        return why_not(result) or tail
     return f"stopped at {result.stop_reason}" if state == "m" and result.stop_reason else ""
 
 

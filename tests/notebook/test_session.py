@@ -93,7 +93,7 @@ def test_settling_a_run(session):
     run = run_of(session.plan({}, defaults={"model": "claude-haiku-5-5"}), script, Policy(max_attempts=1))
     session.settle(run)
     assert run is session.last
-    assert session.current is None
+    assert [] == session.running
     assert ("b",) == session.registry().stale
 
 

@@ -1,0 +1,105 @@
+"""What a run tells its gate: what each request may use before it leaves, and what it has used when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.errors import DeclarationError, RateLimited
+from agent_magic.record.answer import Usage
+from agent_magic.run.asking import ask, model_of
+from agent_magic.schedule.budget import Budget, Worst
+from agent_magic.schedule.room import Gate, Need
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.answer import Price
+    from agent_magic.record.prices import Prices
+    from agent_magic.record.request import Request
+    from agent_magic.run.client import Stream
+    from agent_magic.schedule.pacer import Pacer
+    from agent_magic.schedule.policy import Policy
+
+CHARS_PER_TOKEN = 4
+"""The usual rule of thumb for English. The pacer learns how far it is off."""
+OVERHEAD_TOKENS = 16
+"""What the API adds to a message around its text, at most a few tokens."""
+
+
+class Admission:
+    """The gate of one run, and the requests that were written to ask it.
+
+    Args:
+        plan: What runs.
+        policy: How; its budget, if it has one.
+        texts: The answers so far, by agent.
+        prices: What tokens cost.
+        pacer: Keeps the provider's limits; `None` keeps none.
+
+    Attributes:
+        gate: Whom the conductor asks; `None` where nothing limits the run.
+    """
+
+    def __init__(
+        self, plan: Plan, policy: Policy, texts: Mapping[str, str], *, prices: Prices, pacer: Pacer | None
+    ) -> None:
+        self._plan, self._policy, self._texts, self._prices = plan, policy, texts, prices
+        self._requests: dict[int, Request] = {}
+        self._capped = policy.budget_usd is not None or policy.budget_tokens is not None
+        budget = Budget(policy.budget_usd, policy.budget_tokens) if self._capped else None
+        models = [model_of(agent) for agent in plan.agents]
+        self.gate = Gate(models, self._need, pacer=pacer, budget=budget) if pacer is not None or budget else None
+
+    def request(self, agent: int) -> Request:
+        """Return the request of an agent whose parents are done.
+
+        Raises:
+            DeclarationError: Its prompt cannot be filled in.
+        """
+        return self._requests.pop(agent, None) or ask(self._plan, agent, self._texts, self._policy.timeout_s)
+
+    def heard(self, agent: int, stream: Stream, now: float) -> None:
+        """Take in that a reply has begun: its headers say how much room there is."""
+        if self.gate is not None:
+            self.gate.heard(agent, stream.headers, now)
+
+    def settle(
+        self, agent: int, stream: Stream, usage: Usage | None, price: Price, error: BaseException | None, now: float
+    ) -> None:
+        """Give back what was set aside for a request."""
+        if self.gate is None:
+            return
+        if isinstance(error, RateLimited):
+            self.gate.refused(agent, error.retry_after_s, error.limit, stream.headers, now)
+        known = usage or Usage()
+        self.gate.settle(
+            agent,
+            input_tokens=known.input_tokens,
+            total_tokens=total_tokens(known),
+            output_tokens=known.output_tokens,
+            cost_usd=price.cost_usd,
+            now=now,
+        )
+
+    def _need(self, agent: int) -> Need:
+        try:
+            request = self._requests.setdefault(agent, self.request(agent))
+        except DeclarationError:  # its attempt will fail of the same, and be a result
+            return Need(model_of(self._plan.agents[agent]), 0, 0, Worst(0.0, 0))
+        characters = len(request.prompt) + len(request.system or "")
+        worst = self._worst(request) if self._capped else Worst(0.0, 0)
+        return Need(request.model, characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS, request.max_tokens, worst)
+
+    def _worst(self, request: Request) -> Worst:
+        """Return the most a request can use: no token is shorter than a byte."""
+        text = request.prompt + (request.system or "")
+        size = len(text.encode(errors="replace")) + OVERHEAD_TOKENS
+        usage = Usage(size, output_tokens=request.max_tokens)
+        return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
+
+
+def total_tokens(usage: Usage) -> int | None:
+    """Add input and output up; `None` where either is unknown."""
+    total = usage.total_input_tokens
+    return None if total is None or usage.output_tokens is None else total + usage.output_tokens

@@ -1,0 +1,144 @@
+"""Whether there is room for a request: what the conductor asks before it lets an agent go.
+
+The pacer keeps requests inside the provider's limits and is shared by every run of a session. The budget belongs to
+one run. Both are told what a request may use before it leaves, and what it has used when it is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from agent_magic.schedule.limits import class_of
+from agent_magic.schedule.pacer_pool import Hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent_magic.schedule.budget import Budget, Worst
+    from agent_magic.schedule.pacer import Pacer
+    from agent_magic.schedule.pacer_pool import Ticket
+
+FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """There will be no room for the agent in this run."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a request will use.
+
+    Attributes:
+        model: The model.
+        input_tokens: Its input, estimated.
+        output_tokens: Its output, expected. The pacer learns what answers really have.
+        worst: The most it can use.
+    """
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    worst: Worst
+
+
+class Room(Protocol):
+    """Whoever says when an agent may go."""
+
+    def line(self, agent: int) -> str:
+        """Name the line the agent waits in: agents of one line share limits."""
+        ...
+
+    def enter(self, agent: int, now: float) -> Hold | Never | None:
+        """Take room for the agent, or say what it waits for. `None` means that it may go."""
+        ...
+
+
+class Gate:
+    """The room of one run.
+
+    Args:
+        models: Per agent, its model.
+        need: Says what the agent's request will use; asked when its parents are done.
+        pacer: Keeps the provider's limits; `None` keeps none.
+        budget: Keeps the run's own; `None` keeps none.
+
+    Attributes:
+        began_s: When the run began on the pacer's clock, which all runs of a session share.
+    """
+
+    def __init__(
+        self,
+        models: list[str],
+        need: Callable[[int], Need],
+        *,
+        pacer: Pacer | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self._lines = [class_of(model) for model in models]
+        self._need, self._pacer, self._budget = need, pacer, budget
+        self._tickets: dict[int, Ticket] = {}
+        self.began_s = 0.0
+
+    def line(self, agent: int) -> str:
+        """Name the line the agent waits in: its model's class."""
+        return self._lines[agent]
+
+    def enter(self, agent: int, now: float) -> Hold | Never | None:
+        """Take room for the agent, or say what it waits for."""
+        need = self._need(agent)
+        if self._budget is not None and not self._budget.fits(need.worst):
+            why = self._budget.why_not(need.worst)
+            return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
+        if self._pacer is not None:
+            ticket = self._pacer.ask(need.model, need.input_tokens, need.output_tokens, self.began_s + now)
+            if isinstance(ticket, Hold):
+                return Hold(ticket.reason, ticket.until_s - self.began_s)
+            self._tickets[agent] = ticket
+        if self._budget is not None:
+            self._budget.set_aside(agent, need.worst)
+        return None
+
+    def heard(self, agent: int, headers: Mapping[str, str], now: float) -> None:
+        """Take in the headers of a reply."""
+        ticket = self._tickets.get(agent)
+        if self._pacer is not None and ticket is not None:
+            self._pacer.heard(ticket, headers, self.began_s + now)
+
+    def refused(
+        self, agent: int, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
+    ) -> None:
+        """Take in a 429."""
+        ticket = self._tickets.pop(agent, None)
+        if self._pacer is not None and ticket is not None:
+            self._pacer.refused(ticket, retry_after_s, limit, self.began_s + now, headers)
+
+    def settle(
+        self,
+        agent: int,
+        *,
+        input_tokens: int | None,
+        output_tokens: int | None,
+        total_tokens: int | None,
+        cost_usd: float | None,
+        now: float,
+    ) -> None:
+        """Take in what a request has used.
+
+        Args:
+            agent: The agent.
+            input_tokens: Uncached input, which is what the provider's limit counts.
+            output_tokens: Output.
+            total_tokens: All of both, cached input too, which is what a budget counts.
+            cost_usd: Dollars. `None` is unknown, in all of these.
+            now: The time.
+        """
+        ticket = self._tickets.pop(agent, None)
+        if self._pacer is not None and ticket is not None:
+            self._pacer.finished(ticket, input_tokens, output_tokens, self.began_s + now)
+        if self._budget is not None:
+            self._budget.settle(agent, cost_usd, total_tokens)
