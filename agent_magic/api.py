@@ -12,7 +12,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.errors import AgentMagicError, RunFailed
-from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
+from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.cassette import read_cassette, write_cassette
 from agent_magic.record.prices import Prices, TokenPrice
@@ -150,6 +150,11 @@ class Run:
         return summary_frame(self.record)
 
     @property
+    def texts(self) -> pd.Series[str]:
+        """The answers by agent, in plan order; empty where there is none."""
+        return texts_series(self.record)
+
+    @property
     def totals(self) -> Summary:
         """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
         return summarize(self.record)
@@ -189,14 +194,25 @@ def start(
     client: Client | AsyncAnthropic | None = None,
     fresh: bool = False,
     ledger: Ledger | None = None,
-    prices: Mapping[str, TokenPrice] | None = None,
+    prices: Mapping[str, TokenPrice] | Prices | None = None,
     pacer: Pacer | None = None,
 ) -> Driver:
-    """Make ready to run a plan; see `Plan.run`. Without a pacer requests to the API get one of their own. `await driver.drive()` runs it, `driver.record` grows meanwhile."""
+    """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
+
+    Without a pacer requests to the API get one of their own.
+    """
     answering = as_client(client)
     if pacer is None and isinstance(answering, Claude):
         pacer = Pacer()
-    return Driver(plan, policy or Policy(), answering, ledger=ledger, fresh=fresh, prices=Prices(prices), pacer=pacer)
+    return Driver(
+        plan,
+        policy or Policy(),
+        answering,
+        ledger=ledger,
+        fresh=fresh,
+        prices=prices if isinstance(prices, Prices) else Prices(prices),
+        pacer=pacer,
+    )
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
@@ -205,6 +221,14 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
         return ""
     names = ", ".join(record.capped[:5]) + (" ..." if len(record.capped) > 5 else "")  # noqa: RUF100
     return f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
+
+
+def served_note(record: RunRecord) -> str:
+    """Say how many answers had been bought before; an empty string where none had."""
+    served = sum(result.source == "ledger" for result in record.results)
+    if not served:
+        return ""
+    return f"{served} of {len(record.results)} answers were bought before in this session: $0. --fresh buys anew."
 
 
 def as_client(client: Client | AsyncAnthropic | None) -> Client:

@@ -120,7 +120,7 @@ class Cycle(PlanError):
         self.cycle = tuple(cycle)
         super().__init__(
             f"These agents wait for each other: {shorten_path(self.cycle)}. Take one of these edges out, "
-            "or run in declared order with on_cycle='sequential'."
+            "or run in declared order with on_cycle='sequential' (%config AgentMagics.on_cycle = 'sequential')."
         )
 
 
@@ -250,7 +250,8 @@ class ReplayMiss(AgentMagicError):
         else:
             why = f"the nearest recorded call, of {nearest!r}, differs in {', '.join(self.differences) or 'nothing'}"
         super().__init__(
-            f"Agent {agent!r} asks for what was never recorded: {why}. Undo the change, or run it with a key."
+            f"Agent {agent!r} asks for what was never recorded: {why}. Undo the change, or run it with a key "
+            "(%agents connect api)."
         )
 
 

@@ -8,7 +8,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
-from agent_magic.errors import Cycle, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent, did_you_mean
+from agent_magic.declare.template import as_text
+from agent_magic.errors import (
+    Cycle,
+    DeclarationError,
+    DuplicateAgent,
+    PlanError,
+    UndefinedVariable,
+    UnknownAgent,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -196,7 +205,11 @@ class Plan:
             return template.render({})
         own, empty = self.inputs[number], ""
         chosen = {name: answers[name] if name in own else self.values.get(name, empty) for name in template.names}
-        return template.render(chosen)
+        try:
+            return template.render(chosen)
+        except DeclarationError as error:
+            name = self.agents[number].name
+            raise DeclarationError(f"Agent {name!r}: {error}", agent=name) from None
 
     def check_prompts(self) -> None:
         """Fill every prompt in with a stand-in for each answer, so that what cannot work fails before any spend.
@@ -204,6 +217,9 @@ class Plan:
         Raises:
             DeclarationError: A prompt's expressions fail.
         """
+        for value in self.values.values():
+            if not isinstance(value, str | int | float):
+                as_text(value)
         for number, agent in enumerate(self.agents):
             if not agent.template.simple:
                 self.prompt_of(number, dict.fromkeys(self.inputs[number], "(answer)"))

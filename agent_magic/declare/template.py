@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import DeclarationError
@@ -32,6 +33,7 @@ _TAGS = (
 _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 """A `{%` that begins no tag, as in the C format string `{%d}`."""
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
+_NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """The ways an expression of the user's can fail."""
 _RETURN = "\ud800\udbff"
@@ -92,13 +94,24 @@ class Template:
 
 
 def as_text(value: object) -> str:
-    """Write a value the way a prompt should show it: frames as CSV with all their rows, the rest as `str`."""
+    """Write a value the way a prompt should show it: frames as CSV and arrays as lists, whole; the rest as `str`.
+
+    Raises:
+        DeclarationError: It is a function, a class or a module, of which nobody wants the `str`.
+    """
     if isinstance(value, str):
         return value
-    to_csv = getattr(value, "to_csv", None)
-    if to_csv is not None and type(value).__module__.partition(".")[0] in {"pandas", "polars"}:
-        return str(to_csv())
-    return str(value)
+    library = type(value).__module__.partition(".")[0]
+    shown: Any = value
+    if library == "pandas" and hasattr(shown, "to_csv"):
+        numbered = type(shown.index).__name__ == "RangeIndex"  # an index nobody chose is no data
+        return str(shown.to_csv(index=not numbered))
+    if library == "numpy" and hasattr(shown, "tolist"):
+        return str(shown.tolist())  # `str` of an array leaves its middle out
+    if isinstance(shown, _NO_TEXT):
+        kind = type(shown).__name__
+        raise DeclarationError(f"A prompt takes a {kind} as text.", hint="Give it a value: call it in a cell first.")
+    return str(shown)
 
 
 def sendable(text: str) -> str:

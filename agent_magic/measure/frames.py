@@ -1,7 +1,7 @@
 """A run as pandas frames. Unknown is `NA`, never 0.
 
 Seconds and dollars are `float64` with `NaN`, tokens and counts the nullable `Int64`, names and words `string`,
-yes and no `bool`. Every frame carries `attrs["source"]` and `attrs["plan"]`.
+yes and no `bool`. Every frame carries `attrs["plan"]`, `attrs["source"]` and `attrs["simulated"]`.
 """
 
 from __future__ import annotations
@@ -150,6 +150,14 @@ def summary_frame(record: RunRecord) -> pd.DataFrame:
     return _frame([{name: getattr(summary, name) for name in SUMMARY}], SUMMARY, record)
 
 
+def texts_series(record: RunRecord) -> pd.Series[str]:
+    """Return the answers, or what had arrived of them, by agent's name."""
+    import pandas as pd
+
+    names = [result.name for result in record.results]
+    return pd.Series([result.text for result in record.results], index=pd.Index(names, name="agent"), name="text")
+
+
 def _times(result: AgentResult) -> dict[str, float | None]:
     """The parts of an agent's time. They add up to `total_s` to the last bit."""
     if result.total_s is None:
@@ -223,4 +231,5 @@ def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str], record: RunRec
     )
     frame.attrs["plan"] = record.plan.name
     frame.attrs["source"] = summarize(record).source
+    frame.attrs["simulated"] = record.simulated
     return frame

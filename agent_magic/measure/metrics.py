@@ -30,10 +30,14 @@ class Summary:
         critical_path_s: The longest chain of work through the plan.
         bound: `agent_s / critical_path_s`: what unlimited concurrency could reach.
         efficiency: `mean_concurrency / bound`, from 0 to 1.
-        verdict: `CONCURRENT` within 1.2 times the critical path, `SEQUENTIAL` from 0.8 of the work's sum, else
-            `PARTIAL`.
+        verdict: `SEQUENTIAL` from 0.8 of the work's sum, else `CONCURRENT` within 1.2 times the critical path, else
+            `PARTIAL`. `None` where the run was stopped, nothing succeeded, or answers came from the ledger: those took
+            no time of their own, so concurrency and bound are `None` too.
         limited_by: What kept the run from its bound: `dependencies`, `slot`, `barrier`, `backoff`, or an empty string.
+        tokens: All tokens, cached ones included.
         cost_usd: Dollars; `None` where the price of an answer is unknown.
+        cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are
+            estimated, else empty.
         source: Where all results came from, `mixed`, or `None` where nobody answered.
     """
 
@@ -50,7 +54,9 @@ class Summary:
     limited_by: str
     input_tokens: int | None
     output_tokens: int | None
+    tokens: int | None
     cost_usd: float | None
+    cost_mark: str
     succeeded: int
     failed: int
     skipped: int
@@ -72,10 +78,12 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     agent_s = sum(work)
     _, critical_path_s = record.plan.dag.longest_path(work)
     wall_s = _wall_s(results, now_s)
-    mean = _ratio(agent_s, wall_s)
-    bound = _ratio(agent_s, critical_path_s)
+    timed = not any(result.source == "ledger" for result in results)  # served answers took no time of their own
+    mean = _ratio(agent_s, wall_s) if timed else None
+    bound = _ratio(agent_s, critical_path_s) if timed else None
     efficiency = _ratio(mean, bound)
-    verdict = _verdict(agent_s, critical_path_s, wall_s)
+    judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
+    verdict = _verdict(agent_s, critical_path_s, wall_s) if judged else None
     counts = _count(result.status for result in results)
     return Summary(
         plan=record.plan.name,
@@ -91,7 +99,9 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         limited_by=_limited_by(results, verdict, efficiency),
         input_tokens=total_tokens(result.usage.input_tokens for result in results),
         output_tokens=total_tokens(result.usage.output_tokens for result in results),
+        tokens=total_tokens([*_whole_inputs(results), *(result.usage.output_tokens for result in results)]),
         cost_usd=total_cost(results),
+        cost_mark=_cost_mark(results),
         succeeded=counts.get("succeeded", 0),
         failed=counts.get("failed", 0),
         skipped=counts.get("skipped", 0),
@@ -141,6 +151,17 @@ def total_cost(results: Sequence[AgentResult]) -> float | None:
     unpriced = any(result.answer and result.cost_usd is None for result in results)
     known = [cost for cost in costs if cost is not None]
     return None if unpriced or not known else math.fsum(known)
+
+
+def _whole_inputs(results: Sequence[AgentResult]) -> list[int | None]:
+    return [result.usage.total_input_tokens for result in results]
+
+
+def _cost_mark(results: Sequence[AgentResult]) -> str:
+    attempts = [attempt for result in results for attempt in result.attempts if attempt.ended_s is not None]
+    if any(attempt.price is None or attempt.price.cost_usd is None for attempt in attempts):
+        return "≥"
+    return "≈" if any(attempt.usage and attempt.usage.estimated for attempt in attempts) else ""
 
 
 def _work_s(result: AgentResult, now_s: float | None) -> float:

@@ -124,7 +124,10 @@ def read_command(command: str, rest: str) -> Namespace:
     what, options = COMMANDS[command]
     parser = _Parser(prog=f"%agents {command}", description=what, add_help=False)
     options(parser)
-    given: Namespace = cast("Any", parser).parse_argstring(rest)
+    try:
+        given: Namespace = cast("Any", parser).parse_argstring(rest)
+    except ValueError as error:  # an open quotation
+        raise UsageError(f"%agents {command}: {error}.") from None
     return given
 
 

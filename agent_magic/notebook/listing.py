@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import PlanError
 from agent_magic.show.text import plan_text
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,10 @@ def agent_error(run: Run, name: str) -> str:
     result = run[name]
     if result.error is None:
         return f"{name}: {result.status}."
-    lines = [f"{name}: {result.status}: {result.error}", f"  model {result.model}, {len(result.attempts)} attempts"]
+    lines = [
+        f"{name}: {result.status}: {result.error}",
+        f"  model {result.model}, {plural(len(result.attempts), 'attempt')}",
+    ]
     for attempt in result.attempts:
         took = "" if attempt.api_s is None else f" after {attempt.api_s:.1f} s"
         status = "" if attempt.status_code is None else f" (HTTP {attempt.status_code})"

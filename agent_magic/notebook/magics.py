@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Enum, Float, Int, Unicode
 
-from agent_magic.api import capped_note
+from agent_magic.api import capped_note, served_note
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.errors import AgentMagicError, did_you_mean
 from agent_magic.notebook.arguments import read_command, split_command
@@ -26,6 +26,7 @@ from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.record.cassette import read_cassette
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.cards import declaration_card
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -142,6 +143,8 @@ class AgentMagics(Magics):
         registry, names = self.session.registry(plan), self.shell.user_ns
         ran = [result.name for result in self.session.last.record.results] if self.session.last else []
         notes = registry.declare(agent, cell, ran=ran, variables=names, cycles=self.on_cycle != "error")
+        if agent.name in names:
+            notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
         gone = registry.of_cells(cell.deleted)
         if gone:
             notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
@@ -187,9 +190,9 @@ class AgentMagics(Magics):
         plan, policy = self._freeze(given), self._policy(given)
         run = await execute(self.session, plan, policy, fresh=given.fresh, graphic=is_kernel(self.shell))
         self.session.just_shown = run
-        note = capped_note(run.record, policy)
-        if note:
-            print(f"note: {note}")  # noqa: T201 - the user has to know
+        for note in (capped_note(run.record, policy), served_note(run.record)):
+            if note:
+                print(f"note: {note}")  # noqa: T201 - the user has to know
         return run
 
     async def _plan(self, given: Namespace) -> None:
@@ -241,10 +244,15 @@ class AgentMagics(Magics):
         print(agent_error(self._last(given), given.name))  # noqa: T201 - the answer
 
     def _drop(self, given: Namespace) -> None:
+        if not given.names:
+            raise UsageError("%agents drop needs the names of agents. %agents clear forgets all.")
         self.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
+        print(f"Forgotten: {', '.join(given.names)}.")  # noqa: T201 - the answer
 
     def _clear(self, given: Namespace) -> None:
-        self.session.registry(given.plan or DEFAULT_PLAN).clear()
+        registry = self.session.registry(given.plan or DEFAULT_PLAN)
+        print(f"Forgotten: {len(registry)} agents of {registry.name!r}.")  # noqa: T201 - the answer
+        registry.clear()
 
     def _record(self, given: Namespace) -> None:
         path = Path(given.file)
@@ -252,15 +260,14 @@ class AgentMagics(Magics):
             calls = self._last(given).save(path)
         except OSError as error:
             raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
-        print(f"{calls} calls recorded in {given.file}.")  # noqa: T201 - the answer
+        print(f"{plural(calls, 'call')} recorded in {given.file}.")  # noqa: T201 - the answer
 
     def _replay(self, given: Namespace) -> None:
         cassette = read_cassette(Path(given.file))
         self.session.insert(cassette)
         made_up = " The stand-in API had made its answers up." if cassette.simulated else ""
-        print(  # noqa: T201 - the answer
-            f"Answers come from {given.file}: {len(cassette.calls)} calls, recorded {cassette.recorded}.{made_up}"
-        )
+        calls = plural(len(cassette.calls), "call")
+        print(f"Answers come from {given.file}: {calls}, recorded {cassette.recorded}.{made_up}")  # noqa: T201
         if cassette.damaged:
             print(f"note: damaged lines, left out: {', '.join(map(str, cassette.damaged))}")  # noqa: T201
 
@@ -297,6 +304,8 @@ def _read_agent(magic: Any, line: str) -> Namespace:
     """Read the line of `%%agent`; an unknown option gets a suggestion."""
     try:
         return magic.parser.parse_argstring(line)
+    except ValueError as error:  # an open quotation
+        raise UsageError(f"%%agent: {error}. Close the quotes.") from None
     except UsageError as error:
         unknown = str(error).partition("unrecognized arguments: ")[2]
         if not unknown:

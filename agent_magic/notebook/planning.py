@@ -36,20 +36,24 @@ async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
     """
     plan.check_prompts()
     prompts = [plan.prompt_of(agent, dict.fromkeys(plan.inputs[agent], "")) for agent in range(len(plan))]
-    counted = await _count(plan, prompts, client)
+    counted, trouble = await _count(plan, prompts, client)
     expected = expect(plan, prompts, counted, Prices())
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in expected}
         display_bundle(plan_picture(plan, estimates))
     else:
         print(plan_text(plan))  # noqa: T201 - the answer
+    if trouble:
+        print(f"note: tokens could not be counted: {trouble}")  # noqa: T201 - the user has to know
     print(f"{estimate_text(expected)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
 
 
-async def _count(plan: Plan, prompts: list[str], client: Client) -> list[int | None]:
-    """Ask the API for the tokens of each prompt; `None` where it does not say."""
+async def _count(plan: Plan, prompts: list[str], client: Client) -> tuple[list[int | None], str]:
+    """Ask the API for the tokens of each prompt; `None` where it does not say, and why."""
+    nothing: list[int | None] = [None] * len(plan)
     if len(plan) > MOST_COUNTED:
-        return [None] * len(plan)
+        return nothing, f"{len(plan):,} agents are more than the count endpoint should be asked for at once"
+    troubles: list[str] = []
 
     async def one(agent: int) -> int | None:
         declared = plan.agents[agent]
@@ -62,15 +66,16 @@ async def _count(plan: Plan, prompts: list[str], client: Client) -> list[int | N
         try:
             async with asyncio.timeout(COUNT_TIMEOUT_S):
                 return await client.count_tokens(request)
-        except (CallError, TimeoutError):
+        except (CallError, TimeoutError) as error:
+            troubles.append(str(error) or f"no answer within {COUNT_TIMEOUT_S:g} s")
             return None
 
     try:
         async with client.open(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(agent)) for agent in range(len(plan))]
-        return [task.result() for task in tasks]
+        return [task.result() for task in tasks], next(iter(troubles), "")
     except NotConnected:
-        return [None] * len(plan)
+        return nothing, "no API key is set"
 
 
 def _prompts_text(plan: Plan) -> str:

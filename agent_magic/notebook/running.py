@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agent_magic.api import Run, start
 from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.front_end import display_bundle
+from agent_magic.record.prices import Prices
 from agent_magic.run.replay import replay
 from agent_magic.show.live import LiveView, make_live_view
 from agent_magic.show.text import TerminalView
@@ -54,7 +55,15 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
     if session.cassette is not None:
         return _replay(session, plan, session.cassette, policy, graphic=graphic)
     async with session.client.open():  # without a key this raises before anything is shown
-        driver = start(plan, policy, client=session.client, fresh=fresh, ledger=session.ledger, pacer=session.pacer)
+        driver = start(
+            plan,
+            policy,
+            client=session.client,
+            fresh=fresh,
+            ledger=session.ledger,
+            pacer=session.pacer,
+            prices=Prices(tell=_note),
+        )
         run = Run(driver.record)
         session.running.append(driver)
         try:
@@ -100,6 +109,10 @@ async def _tick(driver: Driver, view: LiveView | TerminalView) -> None:
     while True:
         await asyncio.sleep(TICK_S)
         view.tick(driver.now(), _said(driver))
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}")  # noqa: T201 - the user has to know; a Python warning would show paths of this machine
 
 
 def _said(driver: Driver) -> dict[int, str]:

@@ -148,7 +148,7 @@ def _lines(record: RunRecord) -> Iterator[dict[str, Any]]:
         "plan": record.plan.name,
         "made_with": _made_with(),
         "recorded": record.began_at.isoformat(timespec="seconds"),
-        "simulated": any(result.source == "simulated" for result in record.results),
+        "simulated": record.simulated,
     }
     for result in record.results:
         yield from (_call_line(attempt) for attempt in result.attempts if attempt.ended_s is not None)

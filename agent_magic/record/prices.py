@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.record.answer import Price
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from agent_magic.record.answer import Usage
 
@@ -69,10 +69,12 @@ class Prices:
 
     Args:
         own: Prices by model that count before the list.
+        tell: Told once per model without a price; a Python warning by default.
     """
 
-    def __init__(self, own: Mapping[str, TokenPrice] | None = None) -> None:
+    def __init__(self, own: Mapping[str, TokenPrice] | None = None, tell: Callable[[str], None] | None = None) -> None:
         self._own = dict(own or {})
+        self._tell = tell or _warn
         self._warned: set[str] = set()
 
     def of(self, model: str, usage: Usage | None) -> Price:
@@ -93,8 +95,12 @@ class Prices:
         if model not in self._warned:
             self._warned.add(model)
             message = f"No price is known for {model!r}: its costs are shown as unknown."
-            warnings.warn(message, PriceWarning, stacklevel=2)
+            self._tell(message)
         return UNKNOWN
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, PriceWarning, stacklevel=3)
 
 
 @functools.lru_cache(maxsize=1)

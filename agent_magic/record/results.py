@@ -91,7 +91,7 @@ class Attempt:
         return None if self.ended_s is None else self.ended_s - self.started_s
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class AgentResult:
     """What became of one agent. `run["name"]` is one of these.
 
@@ -122,6 +122,14 @@ class AgentResult:
     waits_why: str = field(default="", kw_only=True)
     last_backoff_s: float = field(default=0.0, kw_only=True)
     last_queued_s: float = field(default=0.0, kw_only=True)
+
+    def __repr__(self) -> str:
+        usage = self.usage
+        counts = [("input", usage.total_input_tokens), ("output", usage.output_tokens)]
+        parts = [self.status, *(f"{number:,} {word} tokens" for word, number in counts if number is not None)]
+        parts += [f"${self.cost_usd:.6f}"] if self.cost_usd is not None else []
+        parts += [self.error] if self.error else []
+        return f"AgentResult({self.name!r}: {', '.join(parts)})"
 
     @property
     def answer(self) -> Answer | None:
@@ -223,12 +231,14 @@ class RunRecord:
         began_at: The moment the run began, in UTC.
         events: Everything that happened, in order.
         results: One `AgentResult` per agent, in plan order.
+        replays_simulation: Whether it replays a run whose answers the stand-in API had made up.
     """
 
     def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
         self.plan = plan
         self.began_at = began_at
         self.origin = origin
+        self.replays_simulation = False
         self.events: list[Event] = []
         self.results = [
             AgentResult(agent.name, layer, model)
@@ -248,6 +258,11 @@ class RunRecord:
         """All requests, in the order they were sent."""
         found = [attempt for result in self.results for attempt in result.attempts]
         return sorted(found, key=lambda one: one.started_s)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether made-up answers are among its results, replayed ones too."""
+        return self.replays_simulation or any(result.source == "simulated" for result in self.results)
 
     @property
     def capped(self) -> tuple[str, ...]:

@@ -8,8 +8,10 @@ The SDK's own retries are off: one retry loop, the conductor's.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
+import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -84,6 +86,8 @@ class Claude:
             yield
             return
         loop = asyncio.get_running_loop()
+        if "anthropic" not in sys.modules:  # takes seconds, in which the loop should hear a stop
+            await asyncio.to_thread(importlib.import_module, "anthropic")
         held = self._open.get(loop)
         if held is None:
             held = self._open[loop] = _Open(self._make())

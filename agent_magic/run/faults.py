@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
     from agent_magic.run.client import Stream
 
+HINTS = {
+    401: " Check ANTHROPIC_API_KEY.",
+    402: " Look at the account's billing.",
+    403: " This key may not do that: try another model, or ask the owner of the workspace.",
+    404: " Check the model's name, and ANTHROPIC_BASE_URL if you set it.",
+    413: " The prompt is too long for the API.",
+}
+"""What to do about a request that the API refuses."""
 SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -108,7 +116,7 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
             return Unreachable("The connection went silent.")
         case anthropic.APIConnectionError():
-            return Unreachable(f"No connection: {_root(error, secrets)}.")
+            return Unreachable(f"No connection: {_root(error, secrets)}. Check the network, and ANTHROPIC_BASE_URL.")
         case httpx2.DecodingError() | ValueError():
             return Unreadable(f"The reply cannot be read: {excerpt(error, secrets)}.")
         case _:
@@ -139,12 +147,13 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     message = excerpt(_message(error), secrets)
     if status == 429:
         final = getattr(error, "error_code", None) in SPEND_LIMITS
+        hint = "The spend limit of the account is reached" if final else "Lower --concurrency, or raise the limit"
         return RateLimited(
-            f"{message} (429)", retry_after_s=retry_after_s(headers), limit=_empty_limit(headers), final=final
+            f"{message} (429). {hint}.", retry_after_s=retry_after_s(headers), limit=_empty_limit(headers), final=final
         )
     if status >= 500 or status in WORTH_REPEATING:
         return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
-    return Rejected(f"{message} ({status})", status=status)
+    return Rejected(f"{message} ({status}).{HINTS.get(status, '')}", status=status)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -178,7 +187,8 @@ def _message(error: APIStatusError) -> str:
     body: Any = error.body
     inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
     message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
-    return str(message or cast("object", body) or error)
+    text = str(message or cast("object", body) or error)
+    return "a web page came in place of an answer" if text.lstrip()[:1] == "<" else text
 
 
 def _root(error: BaseException, secrets: tuple[str, ...]) -> str:

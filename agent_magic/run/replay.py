@@ -46,6 +46,7 @@ def replay(plan: Plan, cassette: Cassette, *, timeout_s: float) -> RunRecord:
     """
     began = datetime.fromisoformat(cassette.recorded) if cassette.recorded else datetime.now(UTC)
     record = RunRecord(plan, began_at=began, models=[model_of(agent) for agent in plan.agents], origin="cassette")
+    record.replays_simulation = cassette.simulated
     shelf = _Shelf(cassette)
     events: list[Event] = []
     texts: dict[str, str] = {}

@@ -128,7 +128,7 @@ class Feed:
         for agent in fresh:
             result = self._record.results[agent]
             tokens, cost = total_tokens_of(result), result.cost_usd
-            self._sources.add(result.source)
+            self._sources.update((result.source, "simulated" if self._record.replays_simulation else None))
             if tokens is not None:
                 self._tokens[agent] = tokens
             if cost is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agent_magic.show.bundle import cards_layout, static_bundle
 from agent_magic.show.cells import LABEL_W, PAD
@@ -13,6 +13,7 @@ from agent_magic.show.scene import scene_of
 from agent_magic.show.states import STATES
 from agent_magic.show.svg import BAR_H, ROW_H, draw, picture_width, plot_of
 from agent_magic.show.theme import built
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,6 +125,7 @@ def make_live_view(
     feed.step(0.0, {})
     svg = draw(scene_of(record.plan, record, now_s=0.0), record.plan, layout, theme=None)
     widget = _widget_class()(svg=svg, states=feed.states, full=feed.full, fixed=fixed_parts(record, layout, feed))
+    widget.line = f"{record.plan.name}: {plural(len(record.plan), 'agent')}, running"
     tell = detail or functools.partial(texts_of, record)
 
     def heard(_widget: object, content: object, _buffers: object) -> None:
@@ -181,5 +183,15 @@ def _widget_class() -> Any:
         states = traitlets.Unicode("").tag(sync=True)
         full = traitlets.Dict().tag(sync=True)
         fixed = traitlets.Dict().tag(sync=True)
+        line = ""
+
+        def _repr_mimebundle_(self, **options: Any) -> Any:
+            """Say in words what a front end without widgets cannot show."""
+            mother: Any = super()
+            bundle: Any = mother._repr_mimebundle_(**options)
+            data = cast("Any", bundle[0] if isinstance(bundle, tuple) else bundle)
+            if data is not None:
+                data["text/plain"] = self.line
+            return cast("Any", bundle)
 
     return RunWidget

@@ -170,7 +170,7 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
 def header_of(record: RunRecord, now_s: float, *, numbers: Numbers | None = None) -> Header:
     """Work out the lines above the graph of a run."""
     states = "".join(map(state_of, record.results))
-    source = joined({result.source for result in record.results})
+    source = joined({*(result.source for result in record.results), "simulated" if record.simulated else None})
     return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
 
 
@@ -209,7 +209,7 @@ def planned_header(plan: Plan, estimates: Estimates) -> Header:
         unpriced = len(plan) - len(prices)
         phrases.append(f"≈ {dollars(sum(prices))}" + (f" and {unpriced} without a price" if unpriced else ""))
     counts = f"{plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
-    return Header(counts, facts=(*phrases, "nothing sent yet"))
+    return Header(counts, facts=(*phrases, "nothing bought yet"))
 
 
 def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ class Numbers(Protocol):
     """The numbers of a run, as `agent_magic.measure` works them out. Unknown is `None` or `NaN`."""
 
     @property
-    def agents(self) -> int: ...  # noqa: D102 - the words are DESIGN.md's
+    def agents(self) -> int: ...  # noqa: D102 - the words of `Summary`
     @property
     def layers(self) -> int: ...  # noqa: D102
     @property
@@ -37,11 +37,11 @@ class Numbers(Protocol):
     @property
     def bound(self) -> float | None: ...  # noqa: D102
     @property
-    def input_tokens(self) -> float | None: ...  # noqa: D102
-    @property
-    def output_tokens(self) -> float | None: ...  # noqa: D102
+    def tokens(self) -> float | None: ...  # noqa: D102
     @property
     def cost_usd(self) -> float | None: ...  # noqa: D102
+    @property
+    def cost_mark(self) -> str: ...  # noqa: D102
     @property
     def failed(self) -> int: ...  # noqa: D102
     @property
@@ -78,16 +78,10 @@ def facts(numbers: Numbers, source: str = "") -> list[str]:
     found: list[str] = []
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
         found.append(f"{ratio(numbers.mean_concurrency)} at once of {ratio(numbers.bound)} possible")
-    found.append(f"{count(total_tokens(numbers))} tokens")
-    found.append(dollars(numbers.cost_usd))
+    found.append(f"{count(known(numbers.tokens))} tokens")
+    found.append(numbers.cost_mark + dollars(numbers.cost_usd))
     source = source or numbers.source or ""
     return [*found, source] if source else found
-
-
-def total_tokens(numbers: Numbers) -> float | None:
-    """Return input and output together; `None` where neither is known."""
-    parts = [part for part in (known(numbers.input_tokens), known(numbers.output_tokens)) if part is not None]
-    return sum(parts) if parts else None
 
 
 def counts_line(states: str) -> str:

@@ -38,6 +38,7 @@ def test_the_quickstart_runs_and_keeps_its_pictures(tmp_path: Path, chromium: st
         jupyter.open(path.name)
         jupyter.run_all()
         page.wait_for_selector(".am-live .n.s-r", timeout=RUN_MS)
+        page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length > 1", timeout=RUN_MS)
         page.locator(".am-live").first.scroll_into_view_if_needed()
         page.screenshot(path=shots / "quickstart-live.png")
         page.locator(".jp-OutputArea-output pre", has_text="the same frame: True").wait_for(timeout=RUN_MS)

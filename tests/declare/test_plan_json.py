@@ -147,7 +147,7 @@ def test_a_value_that_json_would_change_keeps_its_text(value):
     assert plan.prompt("a", {}) == back(plan).prompt("a", {})
 
 
-@pytest.mark.parametrize("value", [object, {1, 2}, float("nan"), float("inf"), 1j, b"x"], ids=repr)
+@pytest.mark.parametrize("value", [{1, 2}, float("nan"), float("inf"), 1j, b"x"], ids=repr)
 def test_a_value_json_cannot_hold_is_written_as_its_text(value):
     """What has no JSON is written the way a prompt shows it."""
     plan = Plan((Agent("a", "{{ v }}"),), {"v": value})

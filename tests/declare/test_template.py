@@ -248,11 +248,25 @@ def test_an_answer_is_never_read_as_a_template(answer):
 
 
 def test_a_frame_is_shown_as_csv_with_all_its_rows():
-    """A DataFrame or a Series goes into a prompt whole, not as the shortened picture of it."""
+    """A DataFrame or a Series goes into a prompt whole, with its index where somebody chose one."""
     frame = pd.DataFrame({"x": range(100), "y": ["é"] * 100})
-    assert frame.to_csv() == fill("{{ f }}", f=frame)
-    assert frame.to_csv() == fill("{% if 1 %}{{ f }}{% endif %}", f=frame)
-    assert frame["x"].to_csv() == fill("{{ f }}", f=frame["x"])
+    assert frame.to_csv(index=False) == fill("{{ f }}", f=frame)
+    assert frame.to_csv(index=False) == fill("{% if 1 %}{{ f }}{% endif %}", f=frame)
+    named = frame.set_index("y")
+    assert named.to_csv() == fill("{{ f }}", f=named)
+    assert named["x"].to_csv() == fill("{{ f }}", f=named["x"])
+
+
+def test_an_array_is_shown_whole():
+    """An array goes into a prompt as a list of all its values."""
+    assert str(list(range(2000))) == fill("{{ f }}", f=pd.Series(range(2000)).to_numpy())
+
+
+@pytest.mark.parametrize("value", [len, lambda: 1, dict, pytest], ids=["builtin", "function", "class", "module"])
+def test_what_has_no_text_is_refused(value):
+    """A function, a class or a module in a prompt is a mistake, and is said to be one."""
+    with pytest.raises(DeclarationError, match="as text"):
+        fill("{{ f }}", f=value)
 
 
 def test_only_frames_are_written_as_csv():
