@@ -127,11 +127,12 @@ class Cycle(PlanError):
 class UndefinedVariable(PlanError):
     """A prompt names something that is neither an agent nor a value."""
 
-    def __init__(self, variable: str, *, agent: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, variable: str, *, agent: str, known: Iterable[str] = (), what: str = "") -> None:
         self.variable = variable
         self.agent = agent
         hint = did_you_mean(variable, known) or " Define it in a cell, or declare an agent of that name."
-        super().__init__(f"Agent {agent!r} uses {{{{ {variable} }}}}, which is not defined.{hint}")
+        used = f"{what} {variable!r}" if what else f"{{{{ {variable} }}}}"
+        super().__init__(f"Agent {agent!r} uses {used}, which is not defined.{hint}")
 
 
 class NotConnected(AgentMagicError):

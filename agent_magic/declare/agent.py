@@ -26,7 +26,7 @@ RESERVED = frozenset(
 )
 """Words the template language reads as its own, so no agent can have them as a name."""
 
-OPTIONS = ("model", "max_tokens", "system", "role", "effort", "timeout_s")
+OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Agent:
         max_tokens: The most output tokens. `None`: the default.
         system: The system prompt, sent verbatim (not a template).
         role: The name of a role whose system prompt is used; see `agent_magic.declare.roles`.
+        context: The name of a value that goes out first, byte for byte the same for every agent that shares it, so
+            that the provider can cache it.
         after: Agents that must have succeeded before, though their text is not used. `"a,b"` will do too.
         timeout_s: Seconds from the first attempt's start to the last one's end, waiting between them included.
         effort: `low`, `medium`, `high`, `xhigh` or `max`; `None` leaves it to the model.
@@ -55,6 +57,7 @@ class Agent:
     max_tokens: int | None = field(default=None, kw_only=True)
     system: str | None = field(default=None, kw_only=True)
     role: str | None = field(default=None, kw_only=True)
+    context: str | None = field(default=None, kw_only=True)
     after: Sequence[str] = field(default=(), kw_only=True)
     timeout_s: float | None = field(default=None, kw_only=True)
     effort: str | None = field(default=None, kw_only=True)
@@ -115,7 +118,7 @@ def _check_options(agent: Agent) -> None:
         raise _bad(agent, "max_tokens", tokens, "Give a whole number from 1.")
     if seconds is not None and not (is_number(seconds) and 0 < seconds < math.inf):
         raise _bad(agent, "timeout_s", seconds, "Give seconds above 0.")
-    for option in ("model", "system"):
+    for option in ("model", "system", "context"):
         if not isinstance(getattr(agent, option), str | None):
             raise _bad(agent, option, getattr(agent, option), "Give text.")
     if agent.effort is not None and agent.effort not in EFFORTS:

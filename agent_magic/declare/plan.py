@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
-from agent_magic.declare.template import as_text
+from agent_magic.declare.template import as_text, sendable
 from agent_magic.errors import (
     Cycle,
     DeclarationError,
@@ -211,6 +211,11 @@ class Plan:
             name = self.agents[number].name
             raise DeclarationError(f"Agent {name!r}: {error}", agent=name) from None
 
+    def context_of(self, number: int) -> str | None:
+        """Return the context of the agent with this number; `None` where it has none."""
+        name = self.agents[number].context
+        return None if name is None else sendable(as_text(self.values[name]))
+
     def check_prompts(self) -> None:
         """Fill every prompt in with a stand-in for each answer, so that what cannot work fails before any spend.
 
@@ -249,6 +254,8 @@ class _Links:
         for agent in agents:
             inputs = tuple(name for name in agent.uses if self._is_input(agent, name))
             order = [name for name in agent.after if self._is_parent(agent, name)]
+            if agent.context is not None:
+                self._keep_context(agent, agent.context)
             self.inputs.append(inputs)
             self.parents.append([index[name] for name in dict.fromkeys((*inputs, *order))])
 
@@ -263,6 +270,11 @@ class _Links:
         else:
             raise UndefinedVariable(name, agent=agent.name, known=[*self.index, *self.values])
         return False
+
+    def _keep_context(self, agent: Agent, name: str) -> None:
+        if name not in self.values:
+            raise UndefinedVariable(name, agent=agent.name, known=self.values, what="the context")
+        self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Agent, name: str) -> bool:
         if name in self.index:

@@ -71,6 +71,7 @@ class AgentMagics(Magics):
     @argument(
         "--role", metavar="NAME", help="A ready system prompt: researcher, analyzer, planner, writer, critic, ..."
     )
+    @argument("--context", metavar="NAME", help="A variable that goes out first, shared with other agents.")
     @argument("--after", default="", metavar="A,B", help="Wait for these agents, without using their text.")
     @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     @argument("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -96,6 +97,7 @@ class AgentMagics(Magics):
                 max_tokens=given.max_tokens,
                 system=_unquoted(given.system),
                 role=given.role,
+                context=given.context,
                 after=given.after,
                 timeout_s=given.timeout,
                 effort=given.effort,
@@ -180,6 +182,7 @@ class AgentMagics(Magics):
             _word(given.schedule or self.schedule),
             max_attempts=self.max_attempts if given.max_attempts is None else given.max_attempts,
             timeout_s=self.timeout if given.timeout is None else given.timeout,
+            cache=_word(given.cache or "auto"),
             deadline_s=given.deadline,
             budget_usd=given.budget if given.budget is not None else self.budget or None,
             budget_tokens=given.budget_tokens,

@@ -122,12 +122,13 @@ class Registry:
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
         """Read from a namespace the names that prompts use, and no other."""
-        used = {name for agent in self.agents for name in agent.uses}
+        used = {name for agent in self.agents for name in (*agent.uses, *([agent.context] if agent.context else []))}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
     def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
-        lacking = [name for name in agent.uses if name not in self._declared and name not in namespace]
+        needed = (*agent.uses, *([agent.context] if agent.context else []))
+        lacking = [name for name in needed if name not in self._declared and name not in namespace]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
 
     def parents(self, agent: Agent) -> tuple[tuple[str, str], ...]:

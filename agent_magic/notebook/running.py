@@ -30,6 +30,7 @@ HELD_BY = {
     "input": "input limit",
     "output": "output limit",
     "budget": "waits for the budget",
+    "leader": "waits for the cache",
 }
 """What holds an agent, on its card."""
 MOST_SAID = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_magic.declare.template import sendable
@@ -12,12 +12,19 @@ from agent_magic.declare.template import sendable
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. A value."""
+    """One request. A value.
+
+    Attributes:
+        context: Text that goes out before everything else, shared with other requests.
+        cached: Whether the provider is asked to cache it.
+    """
 
     model: str
     prompt: str
     max_tokens: int
     system: str | None = field(default=None, kw_only=True)
+    context: str | None = field(default=None, kw_only=True)
+    cached: bool = field(default=False, kw_only=True)
     effort: str | None = field(default=None, kw_only=True)
     timeout_s: float = field(default=300.0, kw_only=True)
 
@@ -28,13 +35,23 @@ class Request:
             "max_tokens": self.max_tokens,
             "messages": [{"role": "user", "content": self.prompt}],
         }
-        if self.system:
+        if self.context:
+            body["system"] = self._blocks(self.context)
+        elif self.system:
             body["system"] = sendable(self.system)
         if self.effort:
             body["output_config"] = {"effort": self.effort}
         return body
 
+    def _blocks(self, context: str) -> list[dict[str, Any]]:
+        """Write the shared context first, and what is this agent's own behind it."""
+        shared: dict[str, Any] = {"type": "text", "text": context}
+        if self.cached:
+            shared["cache_control"] = {"type": "ephemeral"}
+        return [shared, *([{"type": "text", "text": sendable(self.system)}] if self.system else [])]
+
     def key(self, endpoint: str) -> str:
         """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
-        canonical = json.dumps([endpoint, self.body()], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        body = replace(self, cached=False).body() if self.cached else self.body()  # a cache changes the bill only
+        canonical = json.dumps([endpoint, body], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()

@@ -8,6 +8,7 @@ from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.record.answer import Usage
 from agent_magic.run.asking import ask, model_of
 from agent_magic.schedule.budget import Budget, Worst
+from agent_magic.schedule.prefix import Prefixes, paying_groups
 from agent_magic.schedule.room import Gate, Need
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ class Admission:
         self._capped = policy.budget_usd is not None or policy.budget_tokens is not None
         budget = Budget(policy.budget_usd, policy.budget_tokens) if self._capped else None
         models = [model_of(agent) for agent in plan.agents]
-        self.gate = Gate(models, self._need, pacer=pacer, budget=budget) if pacer is not None or budget else None
+        self._prefixes = _prefixes(plan, models, policy)
+        limited = pacer is not None or budget is not None or self._prefixes is not None
+        gate = Gate(models, self._need, pacer=pacer, budget=budget, prefixes=self._prefixes) if limited else None
+        self.gate = gate
 
     def request(self, agent: int) -> Request:
         """Return the request of an agent whose parents are done.
@@ -57,12 +61,19 @@ class Admission:
         Raises:
             DeclarationError: Its prompt cannot be filled in.
         """
-        return self._requests.pop(agent, None) or ask(self._plan, agent, self._texts, self._policy.timeout_s)
+        cached = self._prefixes is not None and self._prefixes.marked(agent)
+        ready = self._requests.pop(agent, None)
+        return ready or ask(self._plan, agent, self._texts, self._policy.timeout_s, cached=cached)
 
     def heard(self, agent: int, stream: Stream, now: float) -> None:
         """Take in that a reply has begun: its headers say how much room there is."""
         if self.gate is not None:
             self.gate.heard(agent, stream.headers, now)
+
+    def began(self, agent: int) -> None:
+        """Take in that an answer has begun: what it wrote to the cache can be read."""
+        if self.gate is not None:
+            self.gate.began(agent)
 
     def settle(
         self, agent: int, stream: Stream, usage: Usage | None, price: Price, error: BaseException | None, now: float
@@ -77,6 +88,7 @@ class Admission:
             agent,
             input_tokens=known.input_tokens,
             total_tokens=total_tokens(known),
+            read_tokens=known.cache_read_tokens,
             output_tokens=known.output_tokens,
             cost_usd=price.cost_usd,
             now=now,
@@ -87,16 +99,27 @@ class Admission:
             request = self._requests.setdefault(agent, self.request(agent))
         except DeclarationError:  # its attempt will fail of the same, and be a result
             return Need(model_of(self._plan.agents[agent]), 0, 0, Worst(0.0, 0))
-        characters = len(request.prompt) + len(request.system or "")
+        characters = len(request.prompt) + len(request.system or "") + len(request.context or "")
         worst = self._worst(request) if self._capped else Worst(0.0, 0)
         return Need(request.model, characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS, request.max_tokens, worst)
 
     def _worst(self, request: Request) -> Worst:
         """Return the most a request can use: no token is shorter than a byte."""
-        text = request.prompt + (request.system or "")
+        text = request.prompt + (request.system or "") + (request.context or "")
         size = len(text.encode(errors="replace")) + OVERHEAD_TOKENS
         usage = Usage(size, output_tokens=request.max_tokens)
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
+
+
+def _prefixes(plan: Plan, models: list[str], policy: Policy) -> Prefixes | None:
+    """Find the agents that share a context; `None` where none do, or the policy wants no cache."""
+    contexts = [agent.context for agent in plan.agents]
+    if policy.cache == "off" or not any(contexts):
+        return None
+    tokens = {
+        name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
+    }
+    return Prefixes(paying_groups(models, contexts, tokens, always=policy.cache == "on"))
 
 
 def total_tokens(usage: Usage) -> int | None:

@@ -19,7 +19,7 @@ def model_of(agent: Agent) -> str:
     return agent.model or DEFAULT_MODEL
 
 
-def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float) -> Request:
+def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *, cached: bool = False) -> Request:
     """Write the request of the agent with this number.
 
     Args:
@@ -27,6 +27,7 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float) -
         number: The agent.
         answers: The texts of its parents.
         timeout_s: The deadline if it names none.
+        cached: Whether its context is to be cached.
 
     Raises:
         DeclarationError: Its prompt cannot be filled in.
@@ -37,6 +38,8 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float) -
         plan.prompt_of(number, answers),
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         system=agent.system_text,
+        context=plan.context_of(number),
+        cached=cached,
         effort=agent.effort,
         timeout_s=agent.timeout_s or timeout_s,
     )

@@ -215,6 +215,7 @@ class _Ending:
         elif event.type == "message_start":
             self.model = event.message.model or self.model
             stream.usage = _usage(event.message.usage, None)
+            stream.opened()
         elif event.type == "message_delta":
             self.take(event.delta)
             stream.usage = _usage(event.usage, stream.usage)

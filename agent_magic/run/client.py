@@ -26,9 +26,25 @@ class Stream:
         answer: The complete reply, from the moment its `stop_reason` is here.
     """
 
-    __slots__ = ("_on_first", "_on_reply", "answer", "headers", "parts", "simulated", "status_code", "usage")
+    __slots__ = (
+        "_on_first",
+        "_on_open",
+        "_on_reply",
+        "answer",
+        "headers",
+        "parts",
+        "simulated",
+        "status_code",
+        "usage",
+    )
 
-    def __init__(self, on_first: Callable[[], None], on_reply: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        on_first: Callable[[], None],
+        on_reply: Callable[[], None] | None = None,
+        on_open: Callable[[], None] | None = None,
+    ) -> None:
+        self._on_open = on_open
         self._on_first: Callable[[], None] | None = on_first
         self._on_reply = on_reply
         self.headers: Mapping[str, str] = {}
@@ -56,6 +72,11 @@ class Stream:
         self.status_code, self.headers = status_code, headers
         if self._on_reply is not None:
             self._on_reply()
+
+    def opened(self) -> None:
+        """Take in that the answer itself has begun, before its first token."""
+        if self._on_open is not None:
+            self._on_open()
 
     def began(self) -> None:
         """Take in that the first token came, where it is not text."""

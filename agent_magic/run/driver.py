@@ -198,8 +198,10 @@ class Driver:
     async def _attempt(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number
-        heard = None if self._admission.gate is None else partial(self._heard, agent)
-        stream = self.streams[agent] = Stream(partial(self._first_token, agent, number), heard)
+        first = partial(self._first_token, agent, number)
+        limited = self._admission.gate is not None
+        stream = Stream(first, partial(self._heard, agent), partial(self._opened, agent)) if limited else Stream(first)
+        self.streams[agent] = stream
         try:
             request = self._admission.request(agent)
             self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
@@ -219,6 +221,11 @@ class Driver:
             now = self.now()
             self._admission.heard(agent, self.streams[agent], now)
             self._apply(self._conductor.room_changed(now))
+
+    def _opened(self, agent: int) -> None:
+        """Take in that an answer has begun."""
+        self._admission.began(agent)
+        self._apply(self._conductor.room_changed(self.now()))
 
     async def _answer(self, agent: int, request: Request, stream: Stream) -> Answer:
         """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""

@@ -1,9 +1,36 @@
-"""The pacer (first cut)."""
+"""The pacer keeps requests inside the provider's rate limits, nearly without being told them.
+
+Pure: no clock, no tasks, no network. The time comes in as an argument, in seconds of one monotonic clock for all runs
+that share the pacer. The same events and the same seed give the same answers.
+
+```
+ask --- Hold(reason, until_s): ask again then, and whenever an answer came
+ |
+ `- Ticket --- heard(headers) --- finished(usage)     usage None: failed, or not known
+      |
+      `------- refused(retry_after, limit, headers)   429
+```
+
+How it works, per model class:
+
+1. Nothing known: eight requests go. As long as no header tells a limit, a window grows while it is used up and unhurt,
+   and is halved once per episode of refusals.
+2. Response headers tell limits. From then on three buckets mirror the server's: requests and input are taken when a
+   request goes, output when it is expected to be counted. `remaining` and usage correct them.
+3. The capacity is not told. The most that was ever seen in a bucket certainly fits; `reset` bounds it.
+4. What is saved up in a bucket is spent at a pace that falls as it runs out. So nothing leaves together, also after
+   a refusal: `retry-after` closes the class, and then its waiters leave one by one.
+5. What goes missing without explanation is what others take with the same key. Up to half is left to them.
+
+Source: the vendor's page on rate limits: token buckets with continuous refill, also enforced over shorter intervals;
+separate per model class; cache reads do not count as input; `max_tokens` does not count as output; `retry-after`:
+earlier retries fail. A 529 says nothing of our own limits: give its ticket to `finished` with `None`.
+"""
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.schedule.limits import Limits, class_of
 from agent_magic.schedule.pacer_pool import Hold, Pool, Ticket
@@ -11,31 +38,96 @@ from agent_magic.schedule.pacer_pool import Hold, Pool, Ticket
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NO_LIMITS = Limits()
+    from agent_magic.schedule.pacer_health import Health
+
+__all__ = ["Hold", "Pacer", "Ticket"]
+
+NO_LIMITS: Final = Limits()
 
 
 class Pacer:
+    """Says when the next request may leave. One for everything that uses the same key.
+
+    Args:
+        limits: What the user says of the limits, by model or model class. A lower limit than the server's is kept; a
+            higher one gives way to what the server announces.
+        seed: Makes the jitter repeatable.
+    """
+
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
-        self._limits = {class_of(m): v for m, v in (limits or {}).items()}
+        self._limits = {class_of(model): each for model, each in (limits or {}).items()}
         self._random = Random(seed)
+        self._classes: dict[str, Pool] = {}
         self._pools: dict[str, Pool] = {}
 
-    def pool(self, model):
-        name = class_of(model)
-        pool = self._pools.get(name)
-        if pool is None:
-            pool = self._pools[name] = Pool(self._limits.get(name, NO_LIMITS), self._random)
-        self._pools[model] = pool
-        return pool
+    def ask(
+        self, model: str, input_tokens: int, output_tokens: int, now: float, *, kind: str = "", queue: int = 0
+    ) -> Ticket | Hold:
+        """Ask to send the request that is the first of its queue for this model class.
 
-    def ask(self, model: str, input_tokens: int, output_tokens: int, now: float) -> Ticket | Hold:
-        return (self._pools.get(model) or self.pool(model)).ask(input_tokens, output_tokens, now)
+        A request that is held keeps its place: what flows in is saved for it, however large it is. Ask for nothing
+        behind it. Queues that share the pacer take turns.
 
-    def heard(self, ticket, headers, now):
+        Args:
+            model: The model.
+            input_tokens: The uncached input that is expected.
+            output_tokens: The output that is expected, not `max_tokens`. Expectations that are off by a factor are
+                learned from answers, so any guess will do.
+            now: The time.
+            kind: Which requests have outputs alike, such as those of one agent's template.
+            queue: Who asks: a number per run.
+        """
+        pool = self._pools.get(model) or self._pool(model)
+        return pool.ask(input_tokens, output_tokens, now, kind, queue)
+
+    def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
+        """Take in the headers of a response to a request that was let in, as soon as they are here.
+
+        Args:
+            ticket: The request's.
+            headers: By lower-case name, or in a mapping that ignores case. None of them has to be there.
+            now: The time.
+        """
         ticket.pool.heard(ticket, headers, now)
 
-    def finished(self, ticket, i, o, now):
-        ticket.pool.finished(ticket, i, o, now)
+    def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
+        """Take in that a request is over, in whichever way but a 429.
 
-    def refused(self, ticket, retry, limit, now, headers={}):
-        ticket.pool.refused(ticket, retry, limit, now, headers)
+        Args:
+            ticket: The request's. A second time is ignored.
+            input_tokens: The input that counts: `input_tokens + cache_creation_input_tokens`. `None` if not known.
+            output_tokens: The output. `None` if not known.
+            now: The time.
+        """
+        ticket.pool.finished(ticket, input_tokens, output_tokens, now)
+
+    def refused(
+        self,
+        ticket: Ticket,
+        retry_after_s: float | None,
+        limit: str | None,
+        now: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take in a 429. Do not call `heard` for it.
+
+        Args:
+            ticket: The request's.
+            retry_after_s: Seconds in which nothing of this class will be let in; `None` if not said.
+            limit: The limit by the name its headers have, `ramp` for `ramp_limit_exceeded`, `None` if not known.
+            now: The time.
+            headers: The response's.
+        """
+        ticket.pool.refused(ticket, retry_after_s, limit, headers or {}, now)
+
+    def health(self, now: float) -> dict[str, Health]:
+        """Say per model class how much of each limit was used over the last minute."""
+        return {name: pool.health(name, now) for name, pool in self._classes.items()}
+
+    def _pool(self, model: str) -> Pool:
+        name = class_of(model)
+        pool = self._classes.get(name)
+        if pool is None:
+            pool = self._classes[name] = Pool(self._limits.get(name, NO_LIMITS), self._random)
+        self._pools[model] = pool
+        return pool

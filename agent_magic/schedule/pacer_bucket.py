@@ -12,19 +12,23 @@ MARGIN_S: Final = 0.02
 """Requests overtake each other on their way, so that much of the refill is left in the bucket at first."""
 MOST_MARGIN: Final = 0.25
 """The most that is left in it after refusals, as a share of the capacity."""
+GLIDE_S: Final = 1.0
+"""What is saved up is spent ever more slowly, so that a level that is believed a little too high hurts little."""
 REGAIN: Final = 0.25
 """How much of a surprise to the better is believed at once. A response that was computed before our latest requests
 arrived shows more than is there."""
 FOREIGN_PER_S: Final = 0.2
 """How fast unexplained use becomes the belief that somebody else takes so much all the time."""
-GLIDE_S: Final = 1.0
-"""What is saved up is spent ever more slowly, so that a level that is believed a little too high hurts little."""
+FORGOTTEN_S: Final = 100.0
+"""How long that belief lasts when nothing confirms it and nothing denies it."""
 FAIR: Final = 0.5
 """The share of a limit that is left to others who use the same key, and the share that is not left to them."""
 SLACK: Final = 1.05
 """The capacity is a little more than the most that was ever seen."""
 DATE_S: Final = 2.0
 """Two dates in whole seconds, one rounded up and one down, are off by less than this together."""
+LATEST: Final = 0.05
+"""The weight of the latest answer in how far beliefs are off."""
 
 
 class Bucket:
@@ -32,7 +36,15 @@ class Bucket:
 
     The level is an estimate: every request takes its share when it is let go, and every response says what remains.
     A response does not say when it was computed: it may have been any time between sending and hearing. Only what
-    no such time explains moves the estimate.
+    no such time explains moves the estimate. What is missing without explanation was taken by others with the same
+    key: that much less is expected to flow in, down to a fair share.
+
+    Args:
+        grain: How far a rounded `remaining` may be off.
+        given: The user's own limit per minute.
+        burst_s: Seconds' worth of it that may pass at once.
+        fair: The share of the limit that others may have.
+        regain: How much of a surprise to the better is believed at once.
 
     Attributes:
         limit: Per minute; 0 while unknown.
@@ -40,47 +52,60 @@ class Bucket:
         level: What may pass at `at_s`. Negative while something is owed.
         low: The most that was ever seen in it: what certainly fits.
         high: What certainly does not fit.
+        margin: What is left in it.
         foreign: What others take, per second.
         shift: The sum of all corrections so far, so that older expectations can be corrected too.
         spent: The sum of all that was taken so far.
-        grain: How far a rounded `remaining` may be off.
+        fulls: How often it was full when something was taken: what was saved before that has run over.
+        spread: How far beliefs are off on the average, as a share.
     """
 
     __slots__ = (
         "_credit",
         "_doubt",
-        "_extra",
         "_fair",
         "_flow",
         "_given",
+        "_grain",
+        "_read_s",
         "_regain",
+        "_seen",
+        "_size",
         "at_s",
         "foreign",
-        "grain",
+        "fulls",
         "high",
         "level",
         "limit",
         "low",
         "margin",
         "rate",
-        "seen",
         "shift",
         "spent",
         "spread",
     )
 
-    def __init__(self, grain: float, given: float | None = None, burst_s: float = 1.0, *, fair: float = FAIR, regain: float = REGAIN) -> None:
-        self._fair, self._regain = fair, regain
-        self.grain, self._given = grain, given
-        self.limit = self.rate = self._flow = self.level = self.at_s = 0.0
-        self.low = self.high = self.margin = 0.0
-        self.spread = self._doubt = 0.0
-        self._extra: float | None = None
-        self.foreign = self.shift = self.spent = self._credit = 0.0
-        self.seen = False
+    def __init__(
+        self,
+        grain: float,
+        given: float | None = None,
+        burst_s: float = 1.0,
+        *,
+        fair: float = FAIR,
+        regain: float = REGAIN,
+    ) -> None:
+        self._grain, self._given, self._fair, self._regain = grain, given, fair, regain
+        self.limit = self.rate = self._flow = 0.0
+        self.level = self.at_s = self.margin = 0.0
+        self.low = self.high = 0.0
+        self._size: float | None = None
+        self.foreign = self._credit = self._read_s = 0.0
+        self.shift = self.spent = self.spread = self._doubt = 0.0
+        self.fulls, self._seen = 0, False
         if given is not None:
             self._set_limit(given)
-            self.low = self.high = self.level = self._credit = max(1.0, self.rate * burst_s)
+            self.low = self.high = self.level = max(1.0, self.rate * burst_s)
+            self._credit = self._most_credit()
 
     def level_at(self, now: float) -> float:
         """What may pass now."""
@@ -94,10 +119,10 @@ class Bucket:
         if not self.rate:
             return 0.0
         level = self.level + (now - self.at_s) * self._flow
-        doubt = math.sqrt(self._doubt) if self._doubt > 0 else 0.0
+        doubt = math.sqrt(self._doubt) if self._doubt else 0.0
         need = amount * (1 + self.spread) + self.margin + doubt
         if need > self.low:  # the server's bucket is full before ours: waiting on is time lost
-            need = min(amount * (1 + self.spread), self._size()) + self.rate * MARGIN_S + doubt
+            need = min(amount * (1 + self.spread), self._capacity()) + self.rate * MARGIN_S + doubt
         elif level > self.low:
             return 0.0
         return (need - level) / self._flow
@@ -105,11 +130,10 @@ class Bucket:
     def take(self, amount: float, now: float) -> float:
         """Take an amount out. Return the level without corrections, for `read` to compare with."""
         self.spent += amount
-        level = self.level + (now - self.at_s) * self._flow
-        full = self.low if amount <= self.low else self._size()
-        self._credit = min(self._credit + (now - self.at_s) * (self.rate * self._fair - self.foreign), self._most_credit())
-        self.level = (min(full, level)) - amount
-        self.at_s = now
+        if not self.rate:
+            return 0.0
+        self._advance(now, self.low if amount <= self.low else self._capacity())
+        self.level -= amount
         return self.level - self.shift
 
     def step_s(self, amount: float, extra: float) -> float:
@@ -127,7 +151,7 @@ class Bucket:
             extra = saved if saved > 0 or extra < 0 else 0.0
         return amount / (self.rate + extra)
 
-    def doubt_of(self, amount: float) -> float:
+    def doubt(self, amount: float) -> float:
         """Add an amount that is only believed. Return its doubt, for `settle`."""
         doubt = (amount * self.spread) ** 2
         self._doubt += doubt
@@ -135,15 +159,23 @@ class Bucket:
 
     def settle(self, doubt: float) -> None:
         """Take in that the amount of a request is known, or that there was none."""
-        self._doubt -= doubt
+        self._doubt = max(0.0, self._doubt - doubt)
 
-    def missed(self, used: float, believed: float) -> None:
-        """Learn how far beliefs are off."""
+    def used(self, used: float, believed: float, fulls: int) -> None:
+        """Take in what a request has really taken.
+
+        Args:
+            used: That.
+            believed: What `take` was told.
+            fulls: `fulls` just after that.
+        """
+        if used > believed or fulls == self.fulls:
+            self.correct(believed - used)
         off = abs(used - believed) / max(1.0, believed)
-        self.spread += (min(off, 1.0) - self.spread) * 0.05
+        self.spread += (min(off, 1.0) - self.spread) * LATEST
 
     def correct(self, amount: float) -> None:
-        """Take in that a request had taken so much less than was thought."""
+        """Take in that so much less had been taken than was thought."""
         self.level += amount
         self.shift += amount
 
@@ -157,24 +189,26 @@ class Bucket:
             now: The time.
             sent_s: When the request was let go.
         """
-        self.learn(reading, now, sent_s)
-        if reading.remaining is None or not self.rate:
+        self._learn(reading, now, sent_s)
+        if reading.remaining is None:
             return
-        if not self.seen:
-            self.seen = True
+        if not self._seen and not self._own():
+            self._seen = True
             self.level, self.at_s = reading.remaining - (self.spent - spent), now
             self._credit = self._most_credit()
             return
         level, before = self.level_at(now), mark + self.shift
         least, most = (level, before) if level < before else (before, level)
-        gap = reading.remaining + self.grain - least
-        if gap < 0:
-            self._lose(-gap, now, was_full=least >= self.low - self.grain)
-        else:
-            gap = reading.remaining - self.grain - most
-            if gap > 0 and not self._own():
-                self.correct(gap * self._regain)
-                self._set_foreign(self.foreign - gap * self._regain * FOREIGN_PER_S, now)
+        missing = least - reading.remaining - self._grain
+        surplus = reading.remaining - self._grain - most
+        if missing > 0:
+            self._lose(missing, now, was_full=least >= self.low - self._grain)
+        elif surplus > 0 and reading.remaining > 0 and not self._own():  # a debt is shown as 0
+            self.correct(surplus * self._regain)
+            self._set_foreign(self.foreign - surplus * self._regain * FOREIGN_PER_S, now)
+        elif self.foreign:
+            self._set_foreign(self.foreign * (1 - min(1.0, (now - self._read_s) / FORGOTTEN_S)), now)
+        self._read_s = now
 
     def refuse(self, reading: Reading | None, now: float, *, need: float | None, wait_s: float, first: bool) -> None:
         """Take in a refusal. Its headers are young: it was answered at once.
@@ -187,80 +221,95 @@ class Bucket:
             first: Whether it is the first one of its episode.
         """
         if reading is not None:
-            self.learn(reading, now, now)
+            self._learn(reading, now, now)
         if not self.rate:
             return
-        left = self.low
-        if reading is not None and reading.remaining is not None:
-            left = reading.remaining + (self.grain if need is None else 0.0)
-            self.seen = True
-        if need is not None:
-            left = min(left, need - max(0.0, wait_s - 1.0) * self.rate)
+        said = None if reading is None else reading.remaining
+        left = self.low if said is None else said
+        if need is None:
+            left += self._grain
+        else:
+            owed_s = max(0.0, wait_s - 1.0)
             if first:
-                self._doubt_size(need)
-        self._advance(now)
-        gap = self.level - left
-        if gap > 0:
-            self.correct(-gap)
-            self._set_foreign(self.foreign + min(gap, self._most_credit()) * FOREIGN_PER_S, now)
+                self._resize(need, left, owed_s * self.rate)
+            left = min(left, need - owed_s * self.rate)
+        self._advance(now, self.low)
+        missing = self.level - left
+        if missing > 0:
+            self.correct(-missing)
+            if need is not None and need <= self.low and first and self._seen:
+                self._set_foreign(self.foreign + min(missing, self._most_credit()) * FOREIGN_PER_S, now)
+        self._seen = self._seen or said is not None
 
-    def learn(self, reading: Reading, now: float, sent_s: float) -> None:
+    def _learn(self, reading: Reading, now: float, sent_s: float) -> None:
         """Take in the limit, and what can be concluded about the capacity."""
-        if self._given is None or reading.limit < self._given:
-            if reading.limit != self.limit:
-                self._advance(now)
-                self._set_limit(reading.limit)
-                self.high = self.high or reading.limit
+        limit = reading.limit if self._given is None else min(reading.limit, self._given)
+        if limit != self.limit:
+            self._advance(now, self.low)
+            self._set_limit(limit)
+            self.high = self.high or limit
         if reading.remaining is None or self._own():
             return
-        least, most = reading.remaining - self.grain, reading.limit
+        least, most = reading.remaining - self._grain, limit
         if reading.full_in_s is not None:
-            if reading.remaining > self.grain:  # none left may be a debt, which is not shown
+            if reading.remaining > self._grain:  # none left may be a debt, which is not shown
                 least += self.rate * max(0.0, reading.full_in_s - DATE_S)
-            most = reading.remaining + self.grain + self.rate * (reading.full_in_s + now - sent_s)
-        self.low = min(max(1.0, self.low, least), reading.limit)
+            most = reading.remaining + self._grain + self.rate * (reading.full_in_s + now - sent_s)
+        self.low = min(max(1.0, self.low, least), limit)
         self.high = max(self.low, min(self.high, most))
-
-    def _most_credit(self) -> float:
-        return max(self.low, self.rate, 2 * self.grain)
 
     def _own(self) -> bool:
         """Tell whether the user's own limit is the tighter one: the server's bucket then says little about it."""
         return self._given is not None and self.limit == self._given
 
-    def _doubt_size(self, need: float) -> None:
+    def _capacity(self) -> float:
+        """What a request has to wait for that may be larger than the bucket."""
+        likely = self.low * SLACK + 2 * self._grain if self._size is None else max(self.low, self._size)
+        return min(self.high, likely)
+
+    def _resize(self, need: float, left: float, owed: float) -> None:
         """Leave more in the bucket after a refusal, and correct what is believed of its capacity."""
         self.margin = min(self.margin * 1.5 + 0.1 * min(need, self.low), self.low * MOST_MARGIN)
-        if need > self.low:
-            self._extra = (self._size() + min(need, self.high)) / 2 - self.low
+        if need <= self.low:
+            return
+        size = self._capacity()
+        if left >= size - 2 * self._grain:  # it was as full as we thought it could be, and that was not enough
+            self._size = left + max(self.low * (SLACK - 1), owed)
+            self.high = max(self.high, self._size)
         else:
-            self.high = max(self.low, need, self.high / 2)
+            self._size = max(min(need, size), size / 2)
 
-    def _size(self) -> float:
-        """What a request has to wait for that may be larger than the bucket."""
-        return min(self.high, self.low * SLACK + 2 * self.grain if self._extra is None else self.low + self._extra)
+    def _most_credit(self) -> float:
+        return max(self.low, self.rate, 2 * self._grain)
 
-    def _lose(self, gap: float, now: float, *, was_full: bool) -> None:
+    def _lose(self, missing: float, now: float, *, was_full: bool) -> None:
         """Believe in less. What others take is believed up to a fair share, else two of a kind starve each other."""
         if not was_full:
-            self._advance(now)
+            self._advance(now, self.low)
             if self._fair:
-                gap = min(gap, max(0.0, self._credit))
-                self._credit -= gap
-            self._set_foreign(self.foreign + gap * FOREIGN_PER_S, now)
-        self.correct(-gap)
+                missing = min(missing, max(0.0, self._credit))
+                self._credit -= missing
+            self._set_foreign(self.foreign + missing * FOREIGN_PER_S, now)
+        self.correct(-missing)
 
-    def _advance(self, now: float) -> None:
-        self._credit = min(self._credit + (now - self.at_s) * (self.rate * self._fair - self.foreign), self._most_credit())
-        self.level = self.level_at(now)
-        self.at_s = now
+    def _advance(self, now: float, full: float) -> None:
+        passed_s, self.at_s = now - self.at_s, now
+        level = self.level + passed_s * self._flow
+        if level >= full:
+            level = full
+            self.fulls += 1
+        self.level = level
+        if self._fair:
+            credit = self._credit + passed_s * (self.rate * self._fair - self.foreign)
+            self._credit = credit if credit < self.low else min(credit, self._most_credit())
 
     def _set_limit(self, limit: float) -> None:
         self.limit, self.rate = limit, limit / 60
         self.margin = max(self.margin, self.rate * MARGIN_S)
+        self.foreign = min(self.foreign, self.rate * self._fair)
         self._flow = self.rate - self.foreign
 
     def _set_foreign(self, foreign: float, now: float) -> None:
-        self._advance(now)
+        self._advance(now, self.low)
         self.foreign = min(max(0.0, foreign), self.rate * self._fair)
         self._flow = self.rate - self.foreign

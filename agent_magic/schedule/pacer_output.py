@@ -17,7 +17,7 @@ AIM: Final = 0.5
 PRODUCED: Final = 0.8
 """The mean age of a token when it is counted, as a share of the mean latency: between as it is produced and at the end.
 """
-AHEAD: Final = 0.57
+AHEAD: Final = 0.53
 """What is under way and not counted yet in a steady state, as a share of rate times latency, if `PRODUCED` is right."""
 GAIN_PER_S: Final = 0.15
 WRONG: Final = 3.0
@@ -56,7 +56,7 @@ class Output:
         self._drain(now)
         lack = self._aim() + expected / 2 + self.under_way - bucket.rate * AHEAD * self.latency_s * self._lead
         floor = max(bucket.low * LEAST_LEFT, bucket.margin)
-        wait = ((lack if lack > floor else floor) - bucket.level_at(now)) / bucket.rate
+        wait = ((max(floor, lack)) - bucket.level_at(now)) / bucket.rate
         if wait > 0:
             self._short_s = now
         return wait
@@ -90,8 +90,11 @@ class Output:
         past_s, self._aimed_s = now - self._aimed_s, now
         if reading.remaining is None or not self.latency_s or now - self._short_s > self.latency_s:
             return
-        aim_s = self._aim() / self.bucket.rate
-        error_s = min(reading.remaining / self.bucket.rate - aim_s, aim_s)
+        bucket, aim = self.bucket, self._aim()
+        if bucket.low > 3 * aim and reading.remaining > 2 * aim:  # what was saved up is being spent: that is no error
+            return
+        aim_s = aim / bucket.rate
+        error_s = min(reading.remaining / bucket.rate - aim_s, aim_s)
         self._lead += GAIN_PER_S * error_s * min(past_s, 1.0) / max(self.latency_s, self.latency_s**2)
         self._lead = min(max(self._lead, 1 / WRONG), WRONG)
 

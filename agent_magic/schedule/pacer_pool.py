@@ -5,28 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from agent_magic.schedule.limits import DIMENSIONS, Dimension, Limits, Reading, read_headers
+from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
+from agent_magic.schedule.pacer_health import Gauge, Health, Meter
 from agent_magic.schedule.pacer_output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-Reason = Literal["requests", "input", "output", "backoff", "slot"]
+    from agent_magic.schedule.limits import Reading
+
+Reason = Literal["requests", "input", "output", "backoff", "slot", "leader", "budget"]
+"""What holds a request. The pacer's reasons are a limit, a refusal (`backoff`), or that nothing is known yet of the
+limits (`slot`)."""
 
 FIRST_WINDOW: Final = 8
 """Requests under way before the first answer."""
+KNEE: Final = 0.85
+"""After a refusal the window grows back fast to this share of what was refused, then slowly."""
+FIRST_PACE: Final = 2.0
 LEAST_PACE: Final = 0.05
 MOST_PACE: Final = 8.0
+EXPLAINED_PACE: Final = 1.25
+"""The pace does not sink below this if the limit that refused shows as used up: its bucket holds us back anyway."""
+PROBE: Final = 0.02
+"""How much faster the pace becomes per round trip above the pace that was refused."""
+RAMP: Final = 0.25
+"""How much slower it all grows once the server has said that it grew too fast."""
 SPREAD_S: Final = 0.05
-"""A request that wakes up late may be made up for within this time, no longer."""
+"""What a request that wakes up late has lost may be made up for within this time, no longer."""
 LONGEST_STEP_S: Final = 0.1
 """The pace keeps requests from leaving together. That a large one has room is the bucket's business."""
 POLL_S: Final = 0.25
+GRACE_S: Final = 2.0
+"""A queue that does not ask again loses its turn after this time."""
 GATE_S: Final = 1.0
 """How long to wait after a refusal that does not say."""
-JITTER: Final = 0.1
+JITTER_S: Final = 0.1
+ROUNDED: Final = 500.0
+"""Token counts in headers are rounded to thousands."""
+KINDS: Final = 1000
 RECENT: Final = 0.97
 """What an answer's weight is multiplied with at every later answer, in what is learned from answers."""
 
@@ -37,7 +56,7 @@ class Hold:
 
     Attributes:
         reason: What holds the request.
-        until_s: When to ask again. Asking at every answer is useful too: it may bring more room than expected.
+        until_s: When to ask again. Ask after every answer too: it may have brought more room than was expected.
     """
 
     reason: Reason
@@ -45,27 +64,26 @@ class Hold:
 
 
 class Ticket:
-    """Leave to send one request now. Give it back by `finished` or `refused`, whatever happens."""
+    """Leave to send one request now. Give it back by `finished` or `refused`, whatever becomes of it."""
 
-    __slots__ = ("asked", "doubt", "heard", "input", "marks", "open", "output", "pool", "sent_s", "spent")
+    __slots__ = ("asked", "doubt", "fulls", "input", "kind", "marks", "open", "output", "pool", "sent_s", "spent")
 
-    def __init__(self, pool: Pool, asked: tuple[int, int], taken: float, expected: float, now: float) -> None:
-        self.pool, self.asked, self.input, self.output, self.sent_s = pool, asked, taken, expected, now
-        self.open, self.heard = True, False
-        requests, inputs, outputs = pool.buckets
-        self.doubt = inputs.doubt_of(taken)
-        self.marks = requests.take(1.0, now), inputs.take(taken, now), pool._out.begin(expected, now)
-        self.spent = requests.spent, inputs.spent, outputs.spent
+    def __init__(self, pool: Pool, asked: tuple[int, int], kind: str, *, taken: float, made: float, now: float) -> None:
+        self.pool, self.asked, self.kind, self.input, self.output, self.sent_s = pool, asked, kind, taken, made, now
+        self.open = True
+        requests, inputs, output = pool.requests, pool.input, pool.output
+        self.marks = requests.take(1.0, now), inputs.take(taken, now), output.begin(made, now)
+        self.spent = requests.spent, inputs.spent, output.bucket.spent
+        self.fulls, self.doubt = inputs.fulls, inputs.doubt(taken)
 
 
 class Ratio:
-    """How much more was used than was expected, learned from answers."""
+    """How much more is used than is expected, learned from answers."""
 
     __slots__ = ("_expected", "_used", "value")
 
-    def __init__(self, weight: float) -> None:
-        self._expected = self._used = weight
-        self.value = 1.0
+    def __init__(self, weight: float, value: float = 1.0) -> None:
+        self._expected, self._used, self.value = weight, weight * value, value
 
     def add(self, expected: float, used: float) -> None:
         """Take in one answer."""
@@ -75,149 +93,199 @@ class Ratio:
 
 
 class Pool:
-    """What is known of the limits of one model class, and what is under way."""
+    """What is known of the limits of one model class, and what is under way.
+
+    While no limit is known a window bounds what is under way: it grows while it is used up and nothing is refused,
+    and is halved once per episode of refusals. Once limits are known the buckets decide. The pace says how much faster
+    than the limit saved up room may be spent. It is halved by refusals, below 1 only if the headers do not explain
+    them: then the true limit is lower, or counted over shorter times, than announced.
+    """
 
     def __init__(self, limits: Limits, random: Random) -> None:
         self._random = random
-        given = limits.requests, limits.input_tokens, limits.output_tokens
-        self.buckets = (
-            Bucket(1.0, given[0], limits.burst_s),
-            Bucket(500.0, given[1], limits.burst_s),
-            Bucket(500.0, given[2], limits.burst_s, fair=0.0, regain=1.0),
-        )
-        self.requests, self.input, self.output = self.buckets
-        self._out = Output(self.output)
-        self.known = any(limit is not None for limit in given)
-        self.open = 0
-        self.pace, self._ceiling, self._next_s, self._paced = 2.0, MOST_PACE, 0.0, False
-        self.window, self._knee, self._pressed = float(FIRST_WINDOW), 1e9, False
-        self.gate_s = self._cut_s = -1.0
-        self.refusals = self.episodes = 0
-        self._input_ratio, self._output_ratio = Ratio(500.0), Ratio(300.0)
+        self.requests = Bucket(1.0, limits.requests, limits.burst_s)
+        self.input = Bucket(ROUNDED, limits.input_tokens, limits.burst_s)
+        self.output = Output(Bucket(ROUNDED, limits.output_tokens, limits.burst_s, fair=0.0, regain=1.0))
+        self._buckets = self.requests, self.input, self.output.bucket
+        self._known = any(bucket.rate for bucket in self._buckets)
+        self._open = 0
+        self._window, self._knee, self._pressed = float(FIRST_WINDOW), float("inf"), False
+        self._pace, self._hurt, self._next_s, self._paced = FIRST_PACE, MOST_PACE, 0.0, False
+        self._growth = 1.0
+        self._gate_s = self._cut_s = -1.0
+        self._episodes = 0
+        self._inputs, self._outputs = Ratio(ROUNDED), Ratio(300.0)
+        self._kinds: dict[str, Ratio] = {}
+        self._turns: dict[int, Hold] = {}
+        self._meter = Meter()
 
-    def ask(self, input_tokens: int, output_tokens: int, now: float) -> Ticket | Hold:
+    def ask(self, input_tokens: int, output_tokens: int, now: float, kind: str, queue: int) -> Ticket | Hold:
         """Let a request go, or say what it waits for."""
-        if now < self.gate_s:
-            return Hold("backoff", self.gate_s)
-        if not self.known and self.open >= self.window:
+        if now < self._gate_s:
+            return Hold("backoff", self._gate_s)
+        turns = self._turns
+        if turns and (ahead := self._ahead(queue, now)):
+            return ahead
+        if not self._known and self._open >= self._window:
             self._pressed = True
-            return Hold("slot", now + POLL_S)
-        taken, expected = input_tokens * self._input_ratio.value, output_tokens * self._output_ratio.value
-        wait, why = 0.0, "requests"
-        other = self.requests.wait_s(1.0, now)
-        if other > wait:
-            wait = other
-        other = self.input.wait_s(taken, now)
-        if other > wait:
-            wait, why = other, "input"
-        if self.output.rate:
-            other = self._out.wait_s(expected, now)
-            if other > wait:
-                wait, why = other, "output"
-        if self._next_s - now > wait:
-            wait, self._paced = self._next_s - now, True
-        if wait > 0:
-            return Hold(why, now + wait)
-        return self._grant(input_tokens, output_tokens, taken, expected, now)
-
-    def _grant(self, input_tokens: int, output_tokens: int, taken: float, expected: float, now: float) -> Ticket:
-        self.open += 1
-        ticket = Ticket(self, (input_tokens, output_tokens), taken, expected, now)
-        if self.known:
-            extra = self.pace - 1.0
-            step = self.requests.step_s(1.0, extra)
-            other = self.input.step_s(taken, extra)
-            if other > step:
-                step = other
-            other = self.output.step_s(expected, extra)
-            if other > step:
-                step = other
-            if extra > 0 and step > LONGEST_STEP_S:
-                step = LONGEST_STEP_S
-        elif self.episodes:
-            step = 0.5 * self._out.latency_s / self.window
-        else:
-            return ticket
-        start = now - SPREAD_S
-        self._next_s = (self._next_s if self._next_s > start else start) + step
+            return self._hold(queue, "slot", now + POLL_S)
+        taken = input_tokens * self._inputs.value
+        made = output_tokens * (self._kinds.get(kind) or self._outputs).value
+        wait_s, why = self._next_s - now, ""
+        if (held_s := self.requests.wait_s(1.0, now)) > 0 and held_s > wait_s:
+            wait_s, why = held_s, "requests"
+        if (held_s := self.input.wait_s(taken, now)) > 0 and held_s > wait_s:
+            wait_s, why = held_s, "input"
+        if self.output.bucket.rate and (held_s := self.output.wait_s(made, now)) > 0 and held_s > wait_s:
+            wait_s, why = held_s, "output"
+        if wait_s > 0:
+            self._paced = self._paced or not why
+            return self._hold(queue, why or self._tightest(taken, made), now + wait_s)
+        if turns:
+            turns.pop(queue, None)
+        ticket = Ticket(self, (input_tokens, output_tokens), kind, taken=taken, made=made, now=now)
+        self._open += 1
+        self._meter.add(now, 1.0, taken, 0.0)
+        if self._known or self._episodes:
+            self._space(taken, made, now)
         return ticket
 
     def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
+        """Take in the headers of an accepted request's response."""
         readings = read_headers(headers)
-        for bucket, reading, mark, spent in zip(self.buckets, readings, ticket.marks, ticket.spent, strict=True):
+        for bucket, reading, mark, spent in zip(self._buckets, readings, ticket.marks, ticket.spent, strict=True):
             if reading is not None:
-                self.known = True
+                self._known = True
                 bucket.read(reading, mark, spent, now=now, sent_s=ticket.sent_s)
         if readings[2] is not None:
-            self._out.aim(readings[2], now)
+            self.output.aim(readings[2], now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        self._leave(ticket)
-        self._out.end(ticket.output, output_tokens, ticket.sent_s, now)
-        if output_tokens is None:
+        """Take in what a request has used; `None` if that is not known."""
+        if not ticket.open:
             return
+        self._leave(ticket)
+        self.output.end(ticket.output, output_tokens, ticket.sent_s, now)
         if input_tokens is not None:
-            self.input.correct(ticket.input - input_tokens)
-            self._input_ratio.add(ticket.asked[0], input_tokens)
-            self.input.missed(input_tokens, ticket.input)
-        self._output_ratio.add(ticket.asked[1], output_tokens)
-        self._grow(ticket)
-
-    def _grow(self, ticket: Ticket) -> None:
-        if self._pressed and not self.known:
-            self.window += 1.0 if self.window < self._knee else 1.0 / self.window
-            if self.open + 1 < self.window:
-                self._pressed = False
-        if self._paced:
-            self._paced = False
-            room = max(1.0, self.open)
-            if self.pace < self._ceiling:
-                self.pace = min(MOST_PACE, self.pace * (1 + 1 / room))
-            else:
-                self.pace = min(MOST_PACE, self.pace * (1 + 0.02 / room))
+            self.input.used(input_tokens, ticket.input, ticket.fulls)
+            self._inputs.add(ticket.asked[0], input_tokens)
+            self._meter.add(now, 0.0, input_tokens - ticket.input, 0.0)
+        if output_tokens is not None:
+            self._learn_output(ticket, output_tokens)
+            self._meter.add(now, 0.0, 0.0, output_tokens)
+            self._grow()
 
     def refused(
-        self, ticket: Ticket, retry_after_s: float | None, limit: str | None, now: float, headers: Mapping[str, str]
+        self, ticket: Ticket, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
     ) -> None:
+        """Take in a 429: nothing was used, and nothing goes for a while."""
+        if not ticket.open:
+            return
         self._leave(ticket)
-        self._out.undo(ticket.output, ticket.sent_s, now)
+        self.output.undo(ticket.output, ticket.sent_s, now)
         self.requests.correct(1.0)
         self.input.correct(ticket.input)
-        self.refusals += 1
-        readings = read_headers(headers)
-        explained = self._empty(readings, ticket, limit)
-        wait = GATE_S if retry_after_s is None else retry_after_s
+        self._meter.add(now, -1.0, -ticket.input, 0.0)
+        self._meter.refusals += 1
+        wait_s = GATE_S if retry_after_s is None else retry_after_s
         first = ticket.sent_s > self._cut_s
-        for dimension, bucket, reading, need in zip(DIMENSIONS, self.buckets, readings, (1.0, ticket.input, 1.0), strict=True):
-            if reading is not None:
-                self.known = True
-            bucket.refuse(reading, now, need=need if dimension in explained else None, wait_s=wait, first=first)
+        readings, needs = read_headers(headers), (1.0, ticket.input, 1.0)
+        explained = False
+        for name, bucket, reading, need in zip(DIMENSIONS, self._buckets, readings, needs, strict=True):
+            self._known = self._known or reading is not None
+            empty = _is_empty(reading, need + (ROUNDED if need > 1 else 0)) or (limit or "").startswith(name)
+            explained = explained or empty
+            bucket.refuse(reading, now, need=need if empty else None, wait_s=wait_s, first=first)
         if first:
             self._cut_s = now
-            self.episodes += 1
-            self._cut(ramp=limit == "ramp", explained=bool(explained))
-            wait += JITTER * self._random.random()
-        self.gate_s = max(self.gate_s, now + wait)
+            self._episodes += 1
+            self._cut(ramp=limit == "ramp", explained=explained)
+            wait_s += JITTER_S * self._random.random()
+        self._gate_s = max(self._gate_s, now + wait_s)
+
+    def health(self, name: str, now: float) -> Health:
+        """Say how much of the limits was used of late."""
+        used = self._meter.per_minute(now)
+        gauges = [
+            Gauge(bucket.limit or None, each, bucket.foreign * 60)
+            for bucket, each in zip(self._buckets, used, strict=True)
+        ]
+        return Health(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
+
+    def _hold(self, queue: int, reason: Reason, until_s: float) -> Hold:
+        hold = self._turns[queue] = Hold(reason, until_s)
+        return hold
+
+    def _ahead(self, queue: int, now: float) -> Hold | None:
+        """Return what holds the queue whose turn it is, if that is another one: what flows in is saved for it."""
+        while self._turns:
+            first, hold = next(iter(self._turns.items()))
+            if first == queue:
+                return None
+            if hold.until_s + GRACE_S > now:
+                return self._turns.setdefault(queue, Hold(hold.reason, max(hold.until_s, now) + SPREAD_S))
+            del self._turns[first]
+        return None
+
+    def _tightest(self, taken: float, made: float) -> Reason:
+        """Name the limit of which a request takes the greatest part."""
+        part, why = 0.0, "slot"
+        for name, bucket, amount in zip(DIMENSIONS, self._buckets, (1.0, taken, made), strict=True):
+            if bucket.rate and amount / bucket.rate > part:
+                part, why = amount / bucket.rate, name
+        return why
+
+    def _space(self, taken: float, made: float, now: float) -> None:
+        """Set the earliest time for the next one."""
+        if self._known:
+            extra = self._pace - 1.0
+            step = self.requests.step_s(1.0, extra)
+            if (other := self.input.step_s(taken, extra)) > step:
+                step = other
+            if (other := self.output.bucket.step_s(made, extra)) > step:
+                step = other
+            if extra > 0 and step > LONGEST_STEP_S:
+                step = LONGEST_STEP_S
+        else:
+            step = 0.5 * self.output.latency_s / self._window
+        start = now - SPREAD_S
+        self._next_s = (max(start, self._next_s)) + step
+
+    def _learn_output(self, ticket: Ticket, used: int) -> None:
+        self._outputs.add(ticket.asked[1], used)
+        if ticket.kind:
+            ratio = self._kinds.get(ticket.kind)
+            if ratio is None and len(self._kinds) < KINDS:
+                ratio = self._kinds[ticket.kind] = Ratio(max(1.0, ticket.asked[1]), self._outputs.value)
+            if ratio is not None:
+                ratio.add(ticket.asked[1], used)
+
+    def _grow(self) -> None:
+        """Allow more after an answer, if what is allowed was used up."""
+        if self._pressed and not self._known:
+            self._window += self._growth if self._window < self._knee else self._growth / self._window
+            self._pressed = self._open + 1 >= self._window
+        if self._paced:
+            self._paced = False
+            step = self._growth / max(1, self._open)
+            self._pace = min(MOST_PACE, self._pace * (1 + (step if self._pace < self._hurt else step * PROBE)))
 
     def _cut(self, *, ramp: bool, explained: bool) -> None:
-        if not self.known:
-            self.window = max(1.0, (self.open + 1) / 2)
-            self._knee = self.window * 1.7
+        """Allow half as much."""
+        if ramp:
+            self._growth = RAMP
+        if not self._known:
+            self._knee = 1.0 if ramp else KNEE * (self._open + 1)
+            self._window = max(1.0, (self._open + 1) / 2)
             return
-        self._ceiling = 0.9 * self.pace
-        least = 1.25 if explained and not ramp else LEAST_PACE
-        self.pace = max(least, self.pace / 2)
-
-    def _empty(self, readings: tuple[Reading | None, ...], ticket: Ticket, limit: str | None) -> set[Dimension]:
-        """Name the limits that explain a refusal."""
-        need = 1.0, ticket.input + 500, 500.0
-        found: set[Dimension] = set()
-        for dimension, reading, amount in zip(DIMENSIONS, readings, need, strict=True):
-            if reading is not None and reading.remaining is not None and reading.remaining < amount:
-                found.add(dimension)
-        return found
+        self._hurt = 0.9 * self._pace
+        self._pace = max(EXPLAINED_PACE if explained and not ramp else LEAST_PACE, self._pace / 2)
 
     def _leave(self, ticket: Ticket) -> None:
         ticket.open = False
-        self.open -= 1
+        self._open -= 1
         self.input.settle(ticket.doubt)
+
+
+def _is_empty(reading: Reading | None, need: float) -> bool:
+    return reading is not None and reading.remaining is not None and reading.remaining < need

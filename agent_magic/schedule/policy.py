@@ -13,8 +13,16 @@ Schedule = Literal["ready", "layers", "sequential"]
 """`ready`: an agent starts when its own parents are done. `layers`: when all agents of earlier layers are done, to
 measure what such a barrier costs. `sequential`: one after another."""
 
+CacheMode = Literal["auto", "on", "off"]
 OnLimit = Literal["fail", "warn", "allow"]
 """What becomes of an answer that was cut at `max_tokens`: not passed on, passed on with a warning, passed on."""
+
+
+_WORDS = (
+    ("schedule", get_args(Schedule)),
+    ("cache", get_args(CacheMode)),
+    ("on_max_tokens", get_args(OnLimit)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,8 @@ class Policy:
         budget_usd: The most dollars of the run. The worst case of each request is set aside before it is sent, so
             the cap cannot be crossed. Needs a known price.
         budget_tokens: The most tokens of the run, input and output together.
+        cache: `auto` caches contexts that agents share where it pays: one agent leads, the others follow when its
+            answer begins. `on` marks every context, `off` none.
         on_max_tokens: What becomes of an answer that was cut at its `max_tokens`.
         seed: Makes the jitter of waiting times repeatable.
 
@@ -44,6 +54,7 @@ class Policy:
     deadline_s: float | None = field(default=None, kw_only=True)
     budget_usd: float | None = field(default=None, kw_only=True)
     budget_tokens: int | None = field(default=None, kw_only=True)
+    cache: CacheMode = field(default="auto", kw_only=True)
     on_max_tokens: OnLimit = field(default="warn", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
@@ -58,7 +69,7 @@ class Policy:
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < math.inf):
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
-        for option, words in (("schedule", get_args(Schedule)), ("on_max_tokens", get_args(OnLimit))):
+        for option, words in _WORDS:
             value = getattr(self, option)
             if value not in words:
                 hint = f"One of {', '.join(words)}.{did_you_mean(str(value), words)}"

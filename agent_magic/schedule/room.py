@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent_magic.schedule.budget import Budget, Worst
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.pacer_pool import Ticket
+    from agent_magic.schedule.prefix import Prefixes
 
 FOREVER = float("inf")
 
@@ -66,6 +67,7 @@ class Gate:
         need: Says what the agent's request will use; asked when its parents are done.
         pacer: Keeps the provider's limits; `None` keeps none.
         budget: Keeps the run's own; `None` keeps none.
+        prefixes: Knows who shares a context with whom; `None` shares none.
 
     Attributes:
         began_s: When the run began on the pacer's clock, which all runs of a session share.
@@ -78,18 +80,24 @@ class Gate:
         *,
         pacer: Pacer | None = None,
         budget: Budget | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
         self._lines = [class_of(model) for model in models]
+        self._prefixes = prefixes
+        self._followers: set[int] = set()
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
         self.began_s = 0.0
 
     def line(self, agent: int) -> str:
-        """Name the line the agent waits in: its model's class."""
-        return self._lines[agent]
+        """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
+        group = self._prefixes.name(agent) if self._prefixes is not None else None
+        return self._lines[agent] if group is None else f"{self._lines[agent]} {group}"
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
         """Take room for the agent, or say what it waits for."""
+        if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
+            return hold
         need = self._need(agent)
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst)
@@ -101,7 +109,16 @@ class Gate:
             self._tickets[agent] = ticket
         if self._budget is not None:
             self._budget.set_aside(agent, need.worst)
+        if self._prefixes is not None:
+            if self._prefixes.is_warm(agent, now):
+                self._followers.add(agent)
+            self._prefixes.left(agent, now)
         return None
+
+    def began(self, agent: int) -> None:
+        """Take in that the agent's answer has begun."""
+        if self._prefixes is not None:
+            self._prefixes.began(agent)
 
     def heard(self, agent: int, headers: Mapping[str, str], now: float) -> None:
         """Take in the headers of a reply."""
@@ -124,6 +141,7 @@ class Gate:
         input_tokens: int | None,
         output_tokens: int | None,
         total_tokens: int | None,
+        read_tokens: int | None,
         cost_usd: float | None,
         now: float,
     ) -> None:
@@ -133,6 +151,7 @@ class Gate:
             agent: The agent.
             input_tokens: Uncached input, which is what the provider's limit counts.
             output_tokens: Output.
+            read_tokens: Input that came from the cache.
             total_tokens: All of both, cached input too, which is what a budget counts.
             cost_usd: Dollars. `None` is unknown, in all of these.
             now: The time.
@@ -142,3 +161,6 @@ class Gate:
             self._pacer.finished(ticket, input_tokens, output_tokens, self.began_s + now)
         if self._budget is not None:
             self._budget.settle(agent, cost_usd, total_tokens)
+        if self._prefixes is not None:
+            self._prefixes.ended(agent, read_tokens, followed=agent in self._followers)
+            self._followers.discard(agent)
