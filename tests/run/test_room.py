@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import urllib.request
 from collections.abc import Iterator
 
@@ -45,7 +46,7 @@ def test_four_reviewers_cost_little_more_than_one(server):
     warm = asyncio.run(reviews("b").run(client=client(server)))
     assert base is not None
     assert cold == pytest.approx(2.45 * base, rel=0.02)
-    assert warm.totals.cost_usd <= 1.3 * base
+    assert (warm.totals.cost_usd or math.inf) <= 1.3 * base
     written = warm.agents["cache_write_tokens"]
     assert 1 == (written > 0).sum()
     assert 3 == (warm.agents["cache_read_tokens"] > 20_000).sum()
@@ -57,7 +58,7 @@ def test_a_budget_is_never_crossed(server):
     free = asyncio.run(Plan(agents).run(client=client(server))).totals.cost_usd
     assert free is not None
     run = asyncio.run(Plan(agents).run(Policy(budget_usd=free / 2), client=client(server)))
-    assert 0 < run.totals.cost_usd <= free / 2
+    assert 0 < (run.totals.cost_usd or 0) <= free / 2
     assert run.totals.succeeded + run.totals.cancelled == 20
     stopped = run.agents.query("status == 'cancelled'")
     assert stopped["error"].str.startswith("BudgetExceeded").all()
@@ -68,7 +69,7 @@ def test_a_budget_in_tokens_is_never_crossed(server):
     """The same, counted in tokens."""
     agents = [Agent(f"a{number}", f"Question {number}", max_tokens=300) for number in range(20)]
     run = asyncio.run(Plan(agents).run(Policy(budget_tokens=3_000), client=client(server)))
-    assert 0 < run.totals.tokens <= 3_000
+    assert 0 < (run.totals.tokens or 0) <= 3_000
 
 
 def test_a_run_ends_at_its_deadline(server):
@@ -80,7 +81,7 @@ def test_a_run_ends_at_its_deadline(server):
     ]
     run = asyncio.run(Plan(agents).run(Policy(deadline_s=1.0), client=client(server)))
     assert ["succeeded", "failed", "cancelled"] == list(run.agents["status"])
-    assert "the run's" in run["hangs"].error
+    assert "the run's" in str(run["hangs"].error)
     assert run.record.cut
 
 
