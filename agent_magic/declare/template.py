@@ -69,7 +69,8 @@ class Template:
             return cls(text, (), simple=True)
         rest = _SIMPLE.sub("", text)
         names = tuple(dict.fromkeys(_SIMPLE.findall(text)))
-        if "{{" not in rest and "{%" not in rest and not _WORDS.intersection(names):
+        plain = "{{" not in rest and "{%" not in rest and "{{{" not in text
+        if plain and not _WORDS.intersection(names):
             return cls(text, names, simple=True)
         return cls(text, _jinja_names(text, agent), simple=False)
 
