@@ -56,7 +56,8 @@ class Dag:
         """
         rest = [0.0] * len(self.parents)
         for agent in reversed(self.order):
-            rest[agent] = work[agent] + max((rest[child] for child in self.children[agent]), default=0.0)
+            below = self.children[agent]
+            rest[agent] = work[agent] + max([rest[child] for child in below]) if below else work[agent]
         return rest
 
     def longest_path(self, work: Sequence[float]) -> tuple[tuple[int, ...], float]:

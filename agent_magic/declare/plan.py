@@ -203,8 +203,10 @@ class Plan:
         template = self.agents[number].template
         if not template.names:
             return template.render({})
-        own, empty = self.inputs[number], ""
-        chosen = {name: answers[name] if name in own else self.values.get(name, empty) for name in template.names}
+        own = self.inputs[number]
+        chosen: Mapping[str, Any] = answers
+        if len(own) < len(template.names):
+            chosen = {name: answers[name] if name in own else self.values.get(name, "") for name in template.names}
         try:
             return template.render(chosen)
         except DeclarationError as error:

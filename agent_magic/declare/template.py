@@ -52,11 +52,13 @@ class Template:
         text: As the user wrote it.
         names: The names it reads, in order of first appearance.
         simple: Whether it holds nothing but `{{ name }}`.
+        pieces: Of a simple one, its literal text and its names in turn.
     """
 
     text: str
     names: tuple[str, ...]
     simple: bool
+    pieces: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str, *, agent: str) -> Template:
@@ -66,12 +68,12 @@ class Template:
             DeclarationError: It is not a template; the message names the line.
         """
         if "{{" not in text and "{%" not in text:
-            return cls(text, (), simple=True)
+            return cls(text, (), simple=True, pieces=(text,))
         rest = _SIMPLE.sub("", text)
         names = tuple(dict.fromkeys(_SIMPLE.findall(text)))
-        plain = "{{" not in rest and "{%" not in rest and "{{{" not in text
+        plain = "{{" not in rest and "{%" not in rest
         if plain and not _WORDS.intersection(names):
-            return cls(text, names, simple=True)
+            return cls(text, names, simple=True, pieces=tuple(_SIMPLE.split(text)))
         return cls(text, _jinja_names(text, agent), simple=False)
 
     def render(self, values: Mapping[str, Any]) -> str:
@@ -87,10 +89,10 @@ class Template:
             DeclarationError: A template expression failed.
             KeyError: A simple template's name has no value.
         """
-        if not self.names and self.simple:
-            return sendable(self.text)
         if self.simple:
-            return sendable(_SIMPLE.sub(lambda match: as_text(values[match[1]]), self.text))
+            pieces = list(self.pieces)
+            pieces[1::2] = [as_text(values[name]) for name in pieces[1::2]]
+            return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
 
 

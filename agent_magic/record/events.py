@@ -6,8 +6,7 @@ sums and differences of times exact, so the parts of a duration add up to it to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Status, Usage
@@ -21,16 +20,14 @@ def on_grid(seconds: float) -> float:
     return round(seconds * TICKS_PER_S) / TICKS_PER_S
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReady:
+class AgentReady(NamedTuple):
     """All parents of an agent have succeeded."""
 
     at_s: float
     agent: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptStarted:
+class AttemptStarted(NamedTuple):
     """A request was sent.
 
     Attributes:
@@ -48,8 +45,7 @@ class AttemptStarted:
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class FirstToken:
+class FirstToken(NamedTuple):
     """The first token of an attempt's answer arrived."""
 
     at_s: float
@@ -57,8 +53,7 @@ class FirstToken:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptEnded:
+class AttemptEnded(NamedTuple):
     """An attempt is over: answered, failed or cancelled.
 
     Attributes:
@@ -85,8 +80,7 @@ class AttemptEnded:
     status_code: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffStarted:
+class BackoffStarted(NamedTuple):
     """An attempt failed and will be repeated at `until_s`, not sooner."""
 
     at_s: float
@@ -95,8 +89,7 @@ class BackoffStarted:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentEnded:
+class AgentEnded(NamedTuple):
     """An agent reached its last status."""
 
     at_s: float
@@ -105,8 +98,7 @@ class AgentEnded:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(NamedTuple):
     """Nothing runs and nothing waits any more."""
 
     at_s: float

@@ -89,9 +89,10 @@ class Prices:
             return Price(self._own[model].cost_usd(usage), "given")
         tariff = _tariff(model)
         if tariff:
-            total = usage.total_input_tokens or 0
-            fitting = [price for above, price in tariff if total > above]
-            return Price(fitting[-1].cost_usd(usage), _basis())
+            total, price = usage.total_input_tokens or 0, tariff[0][1]
+            for above, longer in tariff[1:]:
+                price = longer if total > above else price
+            return Price(price.cost_usd(usage), _basis())
         if model not in self._warned:
             self._warned.add(model)
             message = f"No price is known for {model!r}: its costs are shown as unknown."

@@ -8,6 +8,7 @@ The SDK's own retries are off: one retry loop, the conductor's.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import json
 import os
@@ -153,6 +154,7 @@ def _is_loopback(url: str) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=16)
 def _timeout(seconds: float) -> Any:
     """Give the transport our deadline; the conductor enforces it over the whole attempt."""
     import httpx2
@@ -169,8 +171,8 @@ async def _collect(events: AsyncStream[RawMessageStreamEvent], request: Request,
     """
     response = events.response
     note_response(stream, response)
-    ending = _Ending(request.model, response.headers.get("request-id"))
-    kind = response.headers.get("content-type", "")
+    ending = _Ending(request.model, stream.headers.get("request-id"))
+    kind = stream.headers.get("content-type", "")
     try:
         if kind.startswith("text/event-stream"):
             await _read(events, ending, stream)
@@ -270,10 +272,12 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     if now is None:
         return before
     before = before or Usage()
-    long = getattr(getattr(now, "cache_creation", None), "ephemeral_1h_input_tokens", None)
+    fields = _fields(now)
+    cached = fields.get("cache_creation")
+    long = _fields(cached).get("ephemeral_1h_input_tokens") if cached is not None else None
 
     def pick(name: str, old: int | None) -> int | None:
-        value = getattr(now, name, None)
+        value = fields.get(name)
         return value if isinstance(value, int) else old
 
     return Usage(
@@ -283,3 +287,10 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
         output_tokens=pick("output_tokens", before.output_tokens),
         cache_write_1h_tokens=long if isinstance(long, int) else before.cache_write_1h_tokens,
     )
+
+
+def _fields(model: Any) -> dict[str, Any]:
+    """Return what is set of an SDK object. Asking it for what is not costs a microsecond a name."""
+    fields: dict[str, Any] = getattr(model, "__dict__", {})
+    extra: dict[str, Any] | None = getattr(model, "model_extra", None)
+    return {**extra, **fields} if extra else fields

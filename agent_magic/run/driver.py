@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
 from agent_magic.record.answer import NOTHING_USED, Price
 from agent_magic.record.events import (
+    TICKS_PER_S,
     AgentEnded,
     AgentReady,
     AttemptEnded,
@@ -101,7 +102,7 @@ class Driver:
 
     def now(self) -> float:
         """Seconds since the run began, on the grid of `agent_magic.record.events`."""
-        return on_grid(self._clock() - self._began)
+        return round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
 
     async def drive(self) -> None:
         """Run to the end.
@@ -131,11 +132,13 @@ class Driver:
         """Stop these agents, or the run. Call it on the loop; from elsewhere use `call_soon_threadsafe`."""
         if self.record.ended_s is None:
             agents = None if names is None else [self.plan.number(name) for name in names]
-            self._apply(self._conductor.cancel(self.now(), agents))
+            now = self.now()
+            self._apply(self._conductor.cancel(now, agents), now)
 
     async def _until_over(self) -> None:
         try:
-            self._apply(self._conductor.start(self.now()))
+            now = self.now()
+            self._apply(self._conductor.start(now), now)
             await self._over.wait()
         except asyncio.CancelledError:
             self.stop()
@@ -150,32 +153,30 @@ class Driver:
         if self.record.ended_s is None:
             self.record.add(RunEnded(self.now(), cut=True))
 
-    def _apply(self, actions: Sequence[Action]) -> None:
-        """Do what the conductor said, and record it."""
-        now = self.now()
+    def _apply(self, actions: Sequence[Action], now: float) -> None:
+        """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""
         for action in actions:
             match action:
-                case Ready(agent):
-                    self.record.add(AgentReady(now, agent))
-                case Launch(agent):
-                    self._launch(action, now)
-                case Ended(agent):
-                    self.record.add(AgentEnded(now, agent, action.status, self._why(action)))
-                case Backoff(agent, until_s, why):
-                    self.record.add(BackoffStarted(now, agent, on_grid(until_s), why))
-                case Cancel(agent, why):
-                    self._cancel(agent, why)
-                case WakeAt(at_s):
-                    self._set_alarm(at_s)
-                case Finished(cut):
-                    self.record.add(RunEnded(now, cut=cut))
+                case Ready():
+                    self.record.add(AgentReady(now, action.agent))
+                case Launch():
+                    self._tasks[action.agent] = self._group.create_task(self._attempt(action, now))
+                case Ended():
+                    self.record.add(AgentEnded(now, action.agent, action.status, self._why(action)))
+                case Backoff():
+                    self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
+                case Cancel():
+                    self._cancel(action.agent, action.why)
+                case WakeAt():
+                    self._set_alarm(action.at_s)
+                case Finished():
+                    self.record.add(RunEnded(now, cut=action.cut))
                     self._over.set()
 
     def _why(self, ended: Ended) -> str | None:
         if ended.cause is None:
             return ended.error
-        cause = self.record.results[ended.cause]
-        return f"{cause.name!r} did not succeed"
+        return f"{self.record.results[ended.cause].name!r} did not succeed"
 
     def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:
@@ -183,17 +184,14 @@ class Driver:
         self._alarm = self._loop.call_later(max(0.0, at_s - self.now()), self._wake)
 
     def _wake(self) -> None:
-        self._apply(self._conductor.wake(self.now()))
+        now = self.now()
+        self._apply(self._conductor.wake(now), now)
 
     def _cancel(self, agent: int, why: str) -> None:
         self._why_cancelled[agent] = why
         task = self._tasks[agent]
         task.add_done_callback(lambda _: self._never_ran(agent))
         task.cancel()
-
-    def _launch(self, launch: Launch, now: float) -> None:
-        task = self._group.create_task(self._attempt(launch, now))
-        self._tasks[launch.agent] = task
 
     async def _attempt(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
@@ -205,7 +203,10 @@ class Driver:
         try:
             request = self._admission.request(agent)
             self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
-            answer, error = await self._answer(agent, request, stream), None
+            if self._ledger is None:
+                answer, error = await self._client.call(request, stream), None
+            else:
+                answer, error = await self._answer(agent, request, stream, self._ledger), None
         except asyncio.CancelledError:
             self._cut(agent, number, stream)
             raise
@@ -220,23 +221,22 @@ class Driver:
         if agent in self.streams:
             now = self.now()
             self._admission.heard(agent, self.streams[agent], now)
-            self._apply(self._conductor.room_changed(now))
+            self._apply(self._conductor.room_changed(now), now)
 
     def _opened(self, agent: int) -> None:
         """Take in that an answer has begun."""
         self._admission.began(agent)
-        self._apply(self._conductor.room_changed(self.now()))
+        now = self.now()
+        self._apply(self._conductor.room_changed(now), now)
 
-    async def _answer(self, agent: int, request: Request, stream: Stream) -> Answer:
+    async def _answer(self, agent: int, request: Request, stream: Stream, ledger: Ledger) -> Answer:
         """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""
-        if self._ledger is None:
-            return await self._client.call(request, stream)
         key, ordinal = self._keys.get(agent) or self._new_key(agent, request)
-        kept = None if self._fresh else self._ledger.find(key, ordinal)
+        kept = None if self._fresh else ledger.find(key, ordinal)
         if kept is not None:
             return kept
         answer = await self._client.call(request, stream)
-        self._ledger.keep(key, ordinal, answer)
+        ledger.keep(key, ordinal, answer)
         return answer
 
     def _new_key(self, agent: int, request: Request) -> tuple[str, int]:
@@ -258,14 +258,16 @@ class Driver:
     def _settle(self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Record an attempt that came to an end by itself, and tell the conductor."""
         now = self.now()
-        self._why_cancelled.pop(agent, None)
-        error = error or (self._judge(answer) if answer else None)
+        if self._why_cancelled:
+            self._why_cancelled.pop(agent, None)
+        if answer is not None:
+            error = self._judge(answer)
         self._add_end(now, agent, number, stream, answer, error)
         if error is not None:
-            self._apply(self._conductor.failed(agent, failure_of(error, self.policy.max_attempts), now))
+            self._apply(self._conductor.failed(agent, failure_of(error, self.policy.max_attempts), now), now)
         elif answer is not None:
             self._texts[self.plan.agents[agent].name] = answer.text
-            self._apply(self._conductor.succeeded(agent, now))
+            self._apply(self._conductor.succeeded(agent, now), now)
 
     def _cut(self, agent: int, number: int, stream: Stream) -> None:
         """Record an attempt that was cancelled, with what had arrived of it."""
@@ -280,12 +282,13 @@ class Driver:
         else:
             now = self.now()
             self._add_end(now, agent, number, stream, None, None)
-            self._apply(self._conductor.cancelled(agent, now))
+            self._apply(self._conductor.cancelled(agent, now), now)
 
     def _never_ran(self, agent: int) -> None:
         """Settle an agent whose task was cancelled before its first step."""
         if self._why_cancelled.pop(agent, None) is not None:
-            self._apply(self._conductor.cancelled(agent, self.now()))
+            now = self.now()
+            self._apply(self._conductor.cancelled(agent, now), now)
 
     def _first_token(self, agent: int, number: int) -> None:
         self.record.add(FirstToken(self.now(), agent, number))
@@ -300,7 +303,8 @@ class Driver:
         good = answer is not None and error is None
         usage = answer.usage if answer else _usage_of(stream, error)
         price = self._price(agent, answer, usage)
-        self._admission.settle(agent, stream, usage, price, error, now)
+        if self._admission.gate is not None:
+            self._admission.settle(agent, stream, usage, price, error, now)
         self.record.add(
             AttemptEnded(
                 now,

@@ -84,8 +84,9 @@ def as_call_errors(stream: Stream | None, *, secrets: Iterable[str | None] = ())
 
 def note_response(stream: Stream, response: Response) -> None:
     """Keep what a reply's status and headers say."""
-    stream.simulated = SIMULATED_HEADER in response.headers
-    stream.replied(response.status_code, response.headers)
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
+    stream.simulated = SIMULATED_HEADER in headers
+    stream.replied(response.status_code, headers)  # a dict: the transport's own takes a microsecond a look
 
 
 @functools.lru_cache(maxsize=1)

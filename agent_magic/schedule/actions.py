@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Status
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """All parents of the agent have succeeded."""
 
     agent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """Send a request for the agent now.
 
     Attributes:
@@ -30,8 +27,7 @@ class Launch:
     held_by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """The attempt failed; another follows at `until_s`, not sooner."""
 
     agent: int
@@ -39,16 +35,14 @@ class Backoff:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Stop the agent's request. `late` where its deadline passed, `over` the run's, `stopped` where somebody asked."""
 
     agent: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """The agent has reached its last status.
 
     Attributes:
@@ -62,15 +56,13 @@ class Ended:
     cause: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(NamedTuple):
     """Call `wake` at this time, if not called before."""
 
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """Nothing runs and nothing waits. `cut` where somebody stopped the run."""
 
     cut: bool

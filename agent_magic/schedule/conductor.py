@@ -22,7 +22,7 @@ from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finishe
 from agent_magic.schedule.lines import Lines
 from agent_magic.schedule.pacer_pool import Hold
 from agent_magic.schedule.retry import Failure, backoff_s
-from agent_magic.schedule.room import FOREVER, Never
+from agent_magic.schedule.room import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.record.answer import Status
     from agent_magic.schedule.policy import Policy
-    from agent_magic.schedule.room import Room
+    from agent_magic.schedule.room import Never, Room
 
 PENDING: Final = 0
 READY: Final = 1
@@ -110,9 +110,10 @@ class Conductor:
         """Take in that a running agent has its answer."""
         self._leave(agent)
         self._end(agent, "succeeded", None, now)
+        missing = self._missing
         for child in self._dag.children[agent]:
-            self._missing[child] -= 1
-            if not self._missing[child] and self._state[child] == PENDING:
+            missing[child] -= 1
+            if not missing[child] and self._state[child] == PENDING:
                 self._make_ready(child, now)
         return self._go_on(now)
 
@@ -196,7 +197,8 @@ class Conductor:
 
     def _go_on(self, now: float) -> list[Action]:
         """Fill the free slots, set the alarm, and hand over what was decided."""
-        self._fill(now)
+        if self._lines:
+            self._fill(now)
         if self._timers and (self._next_wake_s is None or self._timers[0][0] < self._next_wake_s):
             self._next_wake_s = self._timers[0][0]
             self._out.append(WakeAt(self._next_wake_s))
@@ -209,17 +211,18 @@ class Conductor:
         while self._running < self._slots and (line := self._lines.first(held)) is not None:
             agent = self._by_turn[self._lines.head(line)]
             answer = self._enter(agent, now) if self._state[agent] == READY else None
-            if isinstance(answer, Hold):
+            if answer is None:
+                self._lines.leave(line)
+                if self._state[agent] == READY:
+                    self._launch(agent, now)
+            elif isinstance(answer, Hold):
                 held.add(line)
                 self._lines.hold(line, answer.reason)
                 self._wake_line(answer.until_s)
-                continue
-            self._lines.leave(line)
-            if isinstance(answer, Never):
+            else:
+                self._lines.leave(line)
                 self._end(agent, "cancelled", answer.why, now)
                 self._skip_descendants(agent, now)
-            elif self._state[agent] == READY:
-                self._launch(agent, now)
         if self._running >= self._slots:
             self._lines.hold_others(held, "slot")
 
@@ -244,13 +247,12 @@ class Conductor:
         if self._deadline_s[agent] is None:
             deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
             heapq.heappush(self._timers, (deadline, self._tries[agent], agent))
-        self._out.append(Launch(agent, self._tries[agent], self._held_by(agent, now)))
+        at_once = self._tries[agent] == 1 and now <= self._ready_s[agent]
+        self._out.append(Launch(agent, self._tries[agent], "" if at_once else self._held_by(agent, now)))
 
     def _held_by(self, agent: int, now: float) -> str:
         if self._tries[agent] > 1:
             return "backoff"
-        if now <= self._ready_s[agent]:
-            return ""
         if self._barrier is not None and self._barrier.opened_s(agent) == now:
             return "barrier"
         return self._lines.reason(agent) or "slot"
@@ -350,7 +352,7 @@ def _turns(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[li
         by_turn = list(dag.order)
     else:
         rest = dag.remaining([1.0] * len(dag.order) if work_s is None else work_s)
-        by_turn = sorted(range(len(rest)), key=lambda agent: (-rest[agent], agent))
+        by_turn = sorted(range(len(rest)), key=rest.__getitem__, reverse=True)  # equal ones stay in declared order
     turn = [0] * len(by_turn)
     for place, agent in enumerate(by_turn):
         turn[agent] = place

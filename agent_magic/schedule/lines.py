@@ -23,9 +23,14 @@ class Lines:
         self._turns = turns
         self._waiting: list[list[int]] = [[] for _ in number]
         self._reasons = [""] * len(number)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def join(self, agent: int) -> None:
         """Put an agent into its line."""
+        self._count += 1
         heapq.heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
     def first(self, held: Container[int]) -> int | None:
@@ -42,6 +47,7 @@ class Lines:
 
     def leave(self, line: int) -> None:
         """Let the first agent of a line out."""
+        self._count -= 1
         heapq.heappop(self._waiting[line])
         if not self._waiting[line]:
             self._reasons[line] = ""

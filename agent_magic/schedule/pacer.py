@@ -81,7 +81,7 @@ class Pacer:
         return pool.ask(input_tokens, output_tokens, now, kind, queue)
 
     def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
-        """Take in the headers of a response to a request that was let in, as soon as they are here.
+        """Take in the headers of a response, as soon as they are here.
 
         Args:
             ticket: The request's.
@@ -109,7 +109,7 @@ class Pacer:
         now: float,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Take in a 429. Do not call `heard` for it.
+        """Take in a 429.
 
         Args:
             ticket: The request's.

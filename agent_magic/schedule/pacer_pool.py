@@ -151,7 +151,9 @@ class Pool:
         return ticket
 
     def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
-        """Take in the headers of an accepted request's response."""
+        """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
+        if "retry-after" in headers:
+            return
         readings = read_headers(headers)
         for bucket, reading, mark, spent in zip(self._buckets, readings, ticket.marks, ticket.spent, strict=True):
             if reading is not None:
