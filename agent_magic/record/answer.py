@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Source = Literal["live", "ledger", "replay", "simulated"]
 """Where a result came from: bought now, bought earlier, a cassette, or the stand-in API."""
@@ -67,8 +67,7 @@ class Answer:
     refusal: str | None = field(default=None, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """What an attempt cost.
 
     Attributes:

@@ -168,10 +168,10 @@ def _call_line(attempt: Attempt) -> dict[str, Any]:
         **{name: getattr(attempt, name) for name in (*names, "partial", "status_code")},
         "call": attempt.number,
         "key": attempt.request.key(ANYWHERE),
-        "request": asdict(attempt.request),
+        "request": attempt.request._asdict(),
         "answer": asdict(attempt.answer) if attempt.answer else None,
         "usage": asdict(attempt.usage) if attempt.usage else None,
-        "price": asdict(attempt.price or Price(None, "unknown")),
+        "price": (attempt.price or Price(None, "unknown"))._asdict(),
     }
 
 

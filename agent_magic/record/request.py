@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_magic.declare.template import sendable
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request. A value.
 
     Attributes:
@@ -22,11 +20,11 @@ class Request:
     model: str
     prompt: str
     max_tokens: int
-    system: str | None = field(default=None, kw_only=True)
-    context: str | None = field(default=None, kw_only=True)
-    cached: bool = field(default=False, kw_only=True)
-    effort: str | None = field(default=None, kw_only=True)
-    timeout_s: float = field(default=300.0, kw_only=True)
+    system: str | None = None
+    context: str | None = None
+    cached: bool = False
+    effort: str | None = None
+    timeout_s: float = 300.0
 
     def body(self) -> dict[str, Any]:
         """Write it as the Messages API wants it."""
@@ -52,6 +50,6 @@ class Request:
 
     def key(self, endpoint: str) -> str:
         """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
-        body = replace(self, cached=False).body() if self.cached else self.body()  # a cache changes the bill only
+        body = self._replace(cached=False).body() if self.cached else self.body()  # a cache changes the bill only
         canonical = json.dumps([endpoint, body], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
