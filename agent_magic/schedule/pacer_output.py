@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LEAST_LEFT: Final = 0.1
 """The share of the capacity that is there when a request is let go: an empty bucket takes none."""
+MOST_LEFT: Final = 0.9
+"""The largest share of it that a request waits for, however much it will use: a full bucket holds nobody."""
 AIM: Final = 0.5
 """The share of the capacity that is aimed at: as far from full, which wastes refill, as from empty."""
 PRODUCED: Final = 0.8
@@ -54,8 +56,9 @@ class Output:
         """Return how long there is no room for one more answer; 0 or less if there is."""
         bucket = self.bucket
         self._drain(now)
-        lack = self._aim() + expected / 2 + self.under_way - bucket.rate * AHEAD * self.latency_s * self._lead
-        floor = max(bucket.low * LEAST_LEFT, bucket.margin)
+        ahead = bucket.rate * AHEAD * self.latency_s * self._lead
+        lack = min(self._aim() + expected / 2, MOST_LEFT * bucket.low) + self.under_way - ahead
+        floor = min(max(bucket.low * LEAST_LEFT, bucket.margin), self._aim())
         wait = ((max(floor, lack)) - bucket.level_at(now)) / bucket.rate
         if wait > 0:
             self._short_s = now

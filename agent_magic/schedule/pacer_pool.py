@@ -25,6 +25,9 @@ FIRST_WINDOW: Final = 8
 KNEE: Final = 0.85
 """After a refusal the window grows back fast to this share of what was refused, then slowly."""
 FIRST_PACE: Final = 2.0
+FIRST_OUTPUT: Final = 1_000.0
+"""Before the first answer no request is expected to have more output than this: many know no better than `max_tokens`.
+"""
 LEAST_PACE: Final = 0.05
 MOST_PACE: Final = 8.0
 EXPLAINED_PACE: Final = 1.25
@@ -37,6 +40,8 @@ SPREAD_S: Final = 0.05
 """What a request that wakes up late has lost may be made up for within this time, no longer."""
 LONGEST_STEP_S: Final = 0.1
 """The pace keeps requests from leaving together. That a large one has room is the bucket's business."""
+INSTANT_S: Final = 1e-6
+"""A shorter wait is none: added to a large time it would be lost, and whoever asks again then would ask for ever."""
 POLL_S: Final = 0.25
 GRACE_S: Final = 2.0
 """A queue that does not ask again loses its turn after this time."""
@@ -131,15 +136,10 @@ class Pool:
             return self._hold(queue, "slot", now + POLL_S)
         taken = input_tokens * self._inputs.value
         made = output_tokens * (self._kinds.get(kind) or self._outputs).value
-        wait_s, why = self._next_s - now, ""
-        if (held_s := self.requests.wait_s(1.0, now)) > 0 and held_s > wait_s:
-            wait_s, why = held_s, "requests"
-        if (held_s := self.input.wait_s(taken, now)) > 0 and held_s > wait_s:
-            wait_s, why = held_s, "input"
-        if self.output.bucket.rate and (held_s := self.output.wait_s(made, now)) > 0 and held_s > wait_s:
-            wait_s, why = held_s, "output"
-        if wait_s > 0:
-            self._paced = self._paced or not why
+        if made > FIRST_OUTPUT and not self.output.latency_s:
+            made = FIRST_OUTPUT
+        wait_s, why = self._wait_s(taken, made, now)
+        if wait_s > INSTANT_S:
             return self._hold(queue, why or self._tightest(taken, made), now + wait_s)
         if turns:
             turns.pop(queue, None)
@@ -166,6 +166,8 @@ class Pool:
         """Take in what a request has used; `None` if that is not known."""
         if not ticket.open:
             return
+        if not input_tokens and not output_tokens:  # an error that cost nothing says nothing of answers
+            input_tokens = output_tokens = None
         self._leave(ticket)
         self.output.end(ticket.output, output_tokens, ticket.sent_s, now)
         if input_tokens is not None:
@@ -213,6 +215,19 @@ class Pool:
             for bucket, each in zip(self._buckets, used, strict=True)
         ]
         return Health(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
+
+    def _wait_s(self, taken: float, made: float, now: float) -> tuple[float, Reason | None]:
+        """Return how long a request has to wait, and for which limit; `None` if only the pace holds it."""
+        longest_s, why = max(0.0, self._next_s - now), None
+        if (wait_s := self.requests.wait_s(1.0, now)) > longest_s:
+            longest_s, why = wait_s, "requests"
+        if (wait_s := self.input.wait_s(taken, now)) > longest_s:
+            longest_s, why = wait_s, "input"
+        if self.output.bucket.rate and (wait_s := self.output.wait_s(made, now)) > longest_s:
+            longest_s, why = wait_s, "output"
+        if longest_s > 0 and why is None:
+            self._paced = True
+        return longest_s, why
 
     def _hold(self, queue: int, reason: Reason, until_s: float) -> Hold:
         hold = self._turns[queue] = Hold(reason, until_s)
