@@ -1,0 +1,50 @@
+"""Loading beside others: a name somebody holds is left to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.notebook.extension import load, unload
+
+
+@pytest.fixture
+def shell() -> Iterator[Any]:
+    """A shell of its own, without a history file."""
+    InteractiveShell.clear_instance()
+    made: Any = InteractiveShell.instance()
+    made.history_manager.enabled = False
+    yield made
+    unload(made)
+    InteractiveShell.clear_instance()
+
+
+def test_a_name_that_is_held_stays_with_its_holder(shell, capsys):
+    """Another extension's `%%agent` stays; ours is offered under another name, and that is said."""
+
+    def theirs(line, cell):
+        return "theirs"
+
+    shell.register_magic_function(theirs, "cell", "agent")
+    load(shell)
+    assert theirs is shell.magics_manager.magics["cell"]["agent"]
+    assert "%%am_agent" in capsys.readouterr().out
+    assert "am_agent" in shell.magics_manager.magics["cell"]
+
+
+def test_loading_twice_and_unloading_leave_nothing_behind(shell):
+    """A second load adds nothing; after unloading no magic, hook or option is left."""
+
+    def ours():
+        return [type(one).__name__ for one in shell.configurables].count("AgentMagics")
+
+    load(shell)
+    load(shell)
+    assert (1, 1) == (len(shell.input_transformers_post), ours())
+    unload(shell)
+    assert (0, 0) == (len(shell.input_transformers_post), ours())
+    assert "agent" not in shell.magics_manager.magics["cell"]
+    assert not [name for name in shell.magics_manager.magics["line"] if name.startswith("agents")]
