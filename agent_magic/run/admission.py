@@ -86,7 +86,7 @@ class Admission:
         known = usage or Usage()
         self.gate.settle(
             agent,
-            input_tokens=known.input_tokens,
+            input_tokens=limited_tokens(known),
             total_tokens=total_tokens(known),
             read_tokens=known.cache_read_tokens,
             output_tokens=known.output_tokens,
@@ -120,6 +120,11 @@ def _prefixes(plan: Plan, models: list[str], policy: Policy) -> Prefixes | None:
         name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
     }
     return Prefixes(paying_groups(models, contexts, tokens, always=policy.cache == "on"))
+
+
+def limited_tokens(usage: Usage) -> int | None:
+    """Return what counts against the input limit: uncached input and what is written to the cache, not what is read."""
+    return None if usage.input_tokens is None else usage.input_tokens + (usage.cache_write_tokens or 0)
 
 
 def total_tokens(usage: Usage) -> int | None:

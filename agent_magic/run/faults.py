@@ -150,7 +150,10 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
         final = getattr(error, "error_code", None) in SPEND_LIMITS
         hint = "The spend limit of the account is reached" if final else "Lower --concurrency, or raise the limit"
         return RateLimited(
-            f"{message} (429). {hint}.", retry_after_s=retry_after_s(headers), limit=_empty_limit(headers), final=final
+            f"{message} (429). {hint}.",
+            retry_after_s=retry_after_s(headers),
+            limit=_limit_of(error, headers),
+            final=final,
         )
     if status >= 500 or status in WORTH_REPEATING:
         return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
@@ -173,6 +176,13 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     except (ValueError, OverflowError):
         return None
     return max(0.0, (then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
+
+
+def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
+    """Name the limit of a 429. `ramp` is the one on a sharp rise."""
+    if getattr(error, "error_code", None) == "ramp_limit_exceeded":
+        return "ramp"
+    return _empty_limit(headers)
 
 
 def _empty_limit(headers: Mapping[str, str]) -> str | None:

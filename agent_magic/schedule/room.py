@@ -85,6 +85,7 @@ class Gate:
         self._lines = [class_of(model) for model in models]
         self._prefixes = prefixes
         self._followers: set[int] = set()
+        self._queues: dict[str, int] = {}
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
         self.began_s = 0.0
@@ -103,7 +104,8 @@ class Gate:
             why = self._budget.why_not(need.worst)
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
         if self._pacer is not None:
-            ticket = self._pacer.ask(need.model, need.input_tokens, need.output_tokens, self.began_s + now)
+            queue = self._queues.setdefault(self.line(agent), id(self) + len(self._queues))  # one for each run and line
+            ticket = self._pacer.ask(need.model, need.input_tokens, need.output_tokens, self.began_s + now, queue=queue)
             if isinstance(ticket, Hold):
                 return Hold(ticket.reason, ticket.until_s - self.began_s)
             self._tickets[agent] = ticket
@@ -149,7 +151,7 @@ class Gate:
 
         Args:
             agent: The agent.
-            input_tokens: Uncached input, which is what the provider's limit counts.
+            input_tokens: What the provider's limit counts: input that was not read from the cache.
             output_tokens: Output.
             read_tokens: Input that came from the cache.
             total_tokens: All of both, cached input too, which is what a budget counts.
