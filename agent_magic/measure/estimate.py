@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.prices import Prices
+    from agent_magic.record.request import Request
 
 ASSUMED_OUTPUT_TOKENS = 500
 """The length of an answer nobody has seen yet: an assumption, not a measurement. Capped at `max_tokens`."""
@@ -44,24 +45,25 @@ class Expected:
     basis: Basis
 
 
-def expect(plan: Plan, prompts: Sequence[str], counted: Sequence[int | None], prices: Prices) -> list[Expected]:
+def expect(plan: Plan, requests: Sequence[Request], counted: Sequence[int | None], prices: Prices) -> list[Expected]:
     """Estimate every agent of a plan.
 
     Args:
         plan: The plan.
-        prompts: Per agent, its prompt with empty answers.
-        counted: Per agent, the API's count of that prompt, or `None`.
+        requests: Per agent, what it will ask, its parents' answers left empty.
+        counted: Per agent, the API's count of that, or `None`.
         prices: What tokens cost.
     """
-    return [_expect(plan, agent, prompts[agent], counted[agent], prices) for agent in range(len(plan))]
+    return [_expect(plan, agent, requests[agent], counted[agent], prices) for agent in range(len(plan))]
 
 
-def _expect(plan: Plan, agent: int, prompt: str, counted: int | None, prices: Prices) -> Expected:
+def _expect(plan: Plan, agent: int, request: Request, counted: int | None, prices: Prices) -> Expected:
     declared = plan.agents[agent]
     model, cap = declared.model or DEFAULT_MODEL, declared.max_tokens or DEFAULT_MAX_TOKENS
     parents = [plan[name] for name in plan.inputs[agent]]
     caps = [parent.max_tokens or DEFAULT_MAX_TOKENS for parent in parents]
-    own = len(prompt + (declared.system_text or "")) // CHARS_PER_TOKEN + 1 if counted is None else counted
+    texts = (request.prompt, request.system or "", request.context or "")
+    own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 if counted is None else counted
     tokens = own + sum(min(ASSUMED_OUTPUT_TOKENS, one) for one in caps)
     output = min(ASSUMED_OUTPUT_TOKENS, cap)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.measure.estimate import expect
 from agent_magic.notebook.front_end import display_bundle
 from agent_magic.record.prices import Prices
-from agent_magic.record.request import Request
+from agent_magic.run.asking import ask
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from agent_magic.api import Plan
+    from agent_magic.record.request import Request
     from agent_magic.run.client import Client
 
 MOST_COUNTED = 50
@@ -35,9 +35,9 @@ async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
         graphic: Whether the front end can show a picture.
     """
     plan.check_prompts()
-    prompts = [plan.prompt_of(agent, dict.fromkeys(plan.inputs[agent], "")) for agent in range(len(plan))]
-    counted, trouble = await _count(plan, prompts, client)
-    expected = expect(plan, prompts, counted, Prices())
+    requests = [ask(plan, agent, dict.fromkeys(plan.inputs[agent], ""), COUNT_TIMEOUT_S) for agent in range(len(plan))]
+    counted, trouble = await _count(requests, client)
+    expected = expect(plan, requests, counted, Prices())
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in expected}
         display_bundle(plan_picture(plan, estimates))
@@ -48,21 +48,16 @@ async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
     print(f"{estimate_text(expected)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
 
 
-async def _count(plan: Plan, prompts: list[str], client: Client) -> tuple[list[int | None], str]:
-    """Ask the API for the tokens of each prompt; `None` where it does not say, and why."""
-    nothing: list[int | None] = [None] * len(plan)
-    if len(plan) > MOST_COUNTED:
-        return nothing, f"{len(plan):,} agents are more than the count endpoint should be asked for at once"
+async def _count(requests: list[Request], client: Client) -> tuple[list[int | None], str]:
+    """Ask the API for the tokens of each request; `None` where it does not say, and why."""
+    nothing: list[int | None] = [None] * len(requests)
+    if len(requests) > MOST_COUNTED:
+        return nothing, f"{len(requests):,} agents are more than the count endpoint should be asked for at once"
     troubles: list[str] = []
 
-    async def one(agent: int) -> int | None:
-        declared = plan.agents[agent]
-        request = Request(
-            declared.model or DEFAULT_MODEL,
-            prompts[agent] or " ",
-            declared.max_tokens or DEFAULT_MAX_TOKENS,
-            system=declared.system_text,
-        )
+    async def one(request: Request) -> int | None:
+        if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
+            request = request._replace(prompt="-")
         try:
             async with asyncio.timeout(COUNT_TIMEOUT_S):
                 return await client.count_tokens(request)
@@ -72,7 +67,7 @@ async def _count(plan: Plan, prompts: list[str], client: Client) -> tuple[list[i
 
     try:
         async with client.open(), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(agent)) for agent in range(len(plan))]
+            tasks = [group.create_task(one(request)) for request in requests]
         return [task.result() for task in tasks], next(iter(troubles), "")
     except NotConnected:
         return nothing, "no API key is set"

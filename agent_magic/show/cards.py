@@ -44,7 +44,15 @@ def declaration_card(
         stale: Names of agents whose results are out of date now.
     """
     facts = [f"after {_names(edges)}"] if edges else []
-    facts += [word for word in (agent.model, agent.role and f"role {agent.role}") if word]
+    facts += [
+        word
+        for word in (
+            agent.model,
+            agent.role and f"role {agent.role}",
+            agent.context and f"context {single_line(agent.context)}",
+        )
+        if word
+    ]
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
     warnings += [f"out of date now: {_names(stale)}"] if stale else []

@@ -13,6 +13,7 @@ from agent_magic.errors import Overloaded
 from agent_magic.measure.estimate import ASSUMED_OUTPUT_TOKENS, expect
 from agent_magic.measure.metrics import _limited_by, _verdict, critical_path, slack_s, summarize, total_cost
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
+from agent_magic.record.request import Request
 from agent_magic.schedule.policy import Policy
 from tests.declare.examples import E1, E2, E6
 from tests.run.virtual import Reply, drive
@@ -173,7 +174,8 @@ def test_what_a_plan_may_cost():
         (Agent("a", "x" * 400, max_tokens=100, model="mine"), Agent("b", "{{ a }}", max_tokens=1000, model="mine"))
     )
     prices = Prices({"mine": TokenPrice(1_000_000, 0)})
-    first, second = expect(plan, ["x" * 400, ""], [None, 7], prices)
+    asked = [Request("mine", "x" * 400, 100), Request("mine", "", 1000)]
+    first, second = expect(plan, asked, [None, 7], prices)
     assert ("a", 0, 101, 100, "estimated", 101.0, 101.0) == (
         first.agent,
         first.layer,
@@ -188,5 +190,7 @@ def test_what_a_plan_may_cost():
         second.output_tokens,
         second.basis,
     )
-    counted = expect(plan, ["", ""], [7, 7], prices)[0]
+    counted = expect(plan, asked, [7, 7], prices)[0]
     assert (7, "counted") == (counted.input_tokens, counted.basis)
+    shared = asked[0]._replace(context="y" * 4000)
+    assert 1101 == expect(plan, [shared, asked[1]], [None, 7], prices)[0].input_tokens
