@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
-from agent_magic.record.answer import Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 ASSUMED_OUTPUT_TOKENS = 500
 """The length of an answer nobody has seen yet: an assumption, not a measurement. Capped at `max_tokens`."""
-CHARS_PER_TOKEN = 4
-"""The usual rule of thumb for English, for texts no one has counted."""
 
 Basis = Literal["counted", "estimated"]
 

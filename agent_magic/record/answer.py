@@ -12,6 +12,10 @@ Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped
 """The state of an agent. `skipped`: an ancestor did not succeed. `capped`: an iteration cap cut it, text kept."""
 
 
+CHARS_PER_TOKEN = 4
+"""The usual rule of thumb for English, for texts nobody has counted yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as the API bills them. `None` is unknown, never 0.

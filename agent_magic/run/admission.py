@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import DeclarationError, RateLimited
-from agent_magic.record.answer import Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.run.asking import ask, model_of
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.prefix import Prefixes, paying_groups
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
-CHARS_PER_TOKEN = 4
-"""The usual rule of thumb for English. The pacer learns how far it is off."""
 OVERHEAD_TOKENS = 16
 """What the API adds to a message around its text, at most a few tokens."""
 

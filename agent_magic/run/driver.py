@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
-from agent_magic.record.answer import NOTHING_USED, Price
+from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, Price
 from agent_magic.record.events import (
     TICKS_PER_S,
     AgentEnded,
@@ -25,7 +25,7 @@ from agent_magic.record.events import (
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import CAPPED, RunRecord
-from agent_magic.run.admission import CHARS_PER_TOKEN, Admission
+from agent_magic.run.admission import Admission
 from agent_magic.run.asking import model_of
 from agent_magic.run.client import Stream
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
