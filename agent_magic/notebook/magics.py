@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -12,27 +11,22 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Enum, Float, Int, Unicode
 
-from agent_magic.api import capped_note, served_note
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.errors import AgentMagicError, did_you_mean
 from agent_magic.notebook.arguments import read_command, split_command
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
-from agent_magic.notebook.listing import agent_error, agent_text, declared_text
-from agent_magic.notebook.planning import show_plan
-from agent_magic.notebook.running import execute
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
-from agent_magic.record.cassette import read_cassette
+from agent_magic.notebook.verbs import VERBS
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.cards import declaration_card
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Generator
 
-    from agent_magic.api import Plan, Run
+    from agent_magic.api import Plan
 
 SCHEDULES = ("ready", "layers", "sequential")
 
@@ -139,7 +133,7 @@ class AgentMagics(Magics):
     def _command(self, line: str) -> Any:
         """Do what a line says. What has to wait comes back as a coroutine."""
         command, rest = split_command(line)
-        return getattr(self, f"_{command}")(read_command(command, rest))
+        return VERBS[command].do(self, read_command(command, rest))
 
     def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
@@ -160,7 +154,8 @@ class AgentMagics(Magics):
         if is_kernel(self.shell):
             self.session.warm()
 
-    def _freeze(self, given: Namespace) -> Plan:
+    def freeze(self, given: Namespace) -> Plan:
+        """Make the plan that the options name of what is declared."""
         with notes_of(print):
             return self.session.plan(
                 self.shell.user_ns,
@@ -176,7 +171,8 @@ class AgentMagics(Magics):
                 on_missing=given.on_missing or self.on_missing,
             )
 
-    def _policy(self, given: Namespace) -> Policy:
+    def policy(self, given: Namespace) -> Policy:
+        """Make the policy of the options, and of the defaults where they say nothing."""
         return Policy(
             self.concurrency if given.concurrency is None else given.concurrency,
             _word(given.schedule or self.schedule),
@@ -188,102 +184,6 @@ class AgentMagics(Magics):
             budget_tokens=given.budget_tokens,
             on_max_tokens=_word(given.on_max_tokens or self.on_max_tokens),
         )
-
-    async def _run(self, given: Namespace) -> Run:
-        plan, policy = self._freeze(given), self._policy(given)
-        run = await execute(self.session, plan, policy, fresh=given.fresh, graphic=is_kernel(self.shell))
-        self.session.just_shown = run
-        for note in (capped_note(run.record, policy), served_note(run.record)):
-            if note:
-                print(f"note: {note}")  # noqa: T201 - the user has to know
-        return run
-
-    async def _plan(self, given: Namespace) -> None:
-        await show_plan(self._freeze(given), self.session.client, graphic=is_kernel(self.shell))
-
-    async def _start(self, given: Namespace) -> None:
-        if not is_kernel(self.shell):
-            raise UsageError(
-                "%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run."
-            )
-        if self.session.background is not None and not self.session.background.done():
-            raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
-        plan, policy = self._freeze(given), self._policy(given)
-        work = execute(self.session, plan, policy, fresh=given.fresh, graphic=True)
-        self.session.background = asyncio.get_running_loop().create_task(work)
-        self.session.background.add_done_callback(_report)
-        await asyncio.sleep(0)
-
-    async def _wait(self, _: Namespace) -> Run | None:
-        task = self.session.background
-        if task is None:
-            raise UsageError("Nothing runs in the background. %agents start starts a run there.")
-        try:
-            await task  # no shield: Stop in this cell reaches the run, and nothing goes on spending
-        finally:
-            self.session.background = None
-        return self.session.last
-
-    def _stop(self, given: Namespace) -> None:
-        if not self.session.running:
-            raise UsageError("Nothing runs.")
-        for driver in list(self.session.running):
-            names = [name for name in given.names if name in driver.plan.index]
-            if names or not given.names:
-                driver.stop(names or None)
-
-    def _last(self, _: Namespace) -> Run:
-        if self.session.last is None:
-            raise UsageError("Nothing has run yet. %agents run runs what is declared.")
-        return self.session.last
-
-    def _list(self, given: Namespace) -> None:
-        print(declared_text(self.session, given.plan or DEFAULT_PLAN, self.shell.user_ns))  # noqa: T201 - the answer
-
-    def _show(self, given: Namespace) -> None:
-        print(agent_text(self._last(given), given.name))  # noqa: T201 - the answer
-
-    def _error(self, given: Namespace) -> None:
-        print(agent_error(self._last(given), given.name))  # noqa: T201 - the answer
-
-    def _drop(self, given: Namespace) -> None:
-        if not given.names:
-            raise UsageError("%agents drop needs the names of agents. %agents clear forgets all.")
-        self.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
-        print(f"Forgotten: {', '.join(given.names)}.")  # noqa: T201 - the answer
-
-    def _clear(self, given: Namespace) -> None:
-        registry = self.session.registry(given.plan or DEFAULT_PLAN)
-        print(f"Forgotten: {len(registry)} agents of {registry.name!r}.")  # noqa: T201 - the answer
-        registry.clear()
-
-    def _record(self, given: Namespace) -> None:
-        path = Path(given.file)
-        try:
-            calls = self._last(given).save(path)
-        except OSError as error:
-            raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
-        print(f"{plural(calls, 'call')} recorded in {given.file}.")  # noqa: T201 - the answer
-
-    def _replay(self, given: Namespace) -> None:
-        cassette = read_cassette(Path(given.file))
-        self.session.insert(cassette)
-        made_up = " The stand-in API had made its answers up." if cassette.simulated else ""
-        calls = plural(len(cassette.calls), "call")
-        print(f"Answers come from {given.file}: {calls}, recorded {cassette.recorded}.{made_up}")  # noqa: T201
-        if cassette.damaged:
-            print(f"note: damaged lines, left out: {', '.join(map(str, cassette.damaged))}")  # noqa: T201
-
-    def _connect(self, given: Namespace) -> None:
-        if given.where == "simulator":
-            names = ("seed", "latency", "rpm", "itpm", "otpm", "script")
-            self.session.connect_simulator(**{name: getattr(given, name) for name in names})
-        elif given.where == "api":
-            self.session.disconnect()
-        elif given.where is not None:
-            hint = did_you_mean(given.where, ("simulator", "api")) or " It is simulator, or api."
-            raise UsageError(f"%agents connect {given.where}: unknown.{hint}")
-        print(f"Answers come from {self.session.connection}.")  # noqa: T201 - the answer
 
     def _stopped(self) -> str:
         records = [driver.record for driver in self.session.running]
@@ -328,9 +228,3 @@ def _unquoted(text: str | None) -> str | None:
     if text and len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
     return text
-
-
-def _report(task: asyncio.Task[Run]) -> None:
-    """Show the error of a run in the background, which nobody may ever wait for."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        print(f"The run in the background failed: {error}")  # noqa: T201 - it belongs under its cell

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
 from agent_magic.notebook.registry import Registry
+from agent_magic.record.history import History
 from agent_magic.record.ledger import MemoryLedger
 from agent_magic.run.claude import Claude
 from agent_magic.schedule.pacer import Pacer
@@ -36,6 +37,7 @@ class Session:
         client: Who answers.
         cassette: The recording that answers in its place, or `None`.
         ledger: The answers bought in this session.
+        history: What earlier answers took.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
         last: The last run, one that was cut too; `None` before the first.
         running: The runs under way, one in a cell and one in the background at most.
@@ -49,6 +51,7 @@ class Session:
         self.client: Client = Claude()
         self.cassette: Cassette | None = None
         self.ledger = MemoryLedger()
+        self.history = History()
         self.pacer = Pacer()
         self.last: Run | None = None
         self.running: list[Driver] = []
@@ -148,9 +151,20 @@ class Session:
             return f"a recording of {self.cassette.recorded}"
         return self.client.endpoint
 
+    def last_run(self) -> Run:
+        """Return the last run.
+
+        Raises:
+            AgentMagicError: There is none.
+        """
+        if self.last is None:
+            raise AgentMagicError("Nothing has run yet. %agents run runs what is declared.")
+        return self.last
+
     def settle(self, run: Run) -> None:
         """Take in a run that is over, or was cut."""
         self.last = run
+        self.history.learn(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
         done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]
         self.registry(run.plan.name).settle(done)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import warnings
 from types import SimpleNamespace
 
@@ -17,10 +18,11 @@ from IPython.core.error import UsageError
 from agent_magic.api import Plan, Run
 from agent_magic.declare.agent import Agent
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
-from agent_magic.notebook.arguments import AWAITED, COMMANDS, read_command, split_command, waits
+from agent_magic.notebook.arguments import read_command, split_command, waits
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
 from agent_magic.notebook.listing import agent_error, agent_text, declared_text
 from agent_magic.notebook.session import Session
+from agent_magic.notebook.verbs import VERBS
 from agent_magic.schedule.policy import Policy
 from tests.run.virtual import Reply, Scripted, drive
 
@@ -209,10 +211,10 @@ def test_a_wrong_line_is_a_usage_error(command, rest, said):
     assert str(caught.value).startswith(f"%agents {command}: ")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", VERBS)
 def test_every_command_has_help(command):
     """Each says what it does in a sentence."""
-    what, _ = COMMANDS[command]
+    what = VERBS[command].help
     assert what[0].isupper()
     assert what.endswith(".")
 
@@ -223,7 +225,12 @@ def test_every_command_has_help(command):
 def test_what_waits(line, awaited):
     """Only commands that wait for something are awaited, and those whose name is not known yet."""
     assert awaited == waits("agents", line)
-    assert set(COMMANDS) >= AWAITED
+
+
+@pytest.mark.parametrize("command", VERBS)
+def test_a_command_waits_if_it_is_a_coroutine_function(command):
+    """The table tells the truth: a coroutine nobody awaits would do nothing."""
+    assert VERBS[command].waits == inspect.iscoroutinefunction(VERBS[command].do)
 
 
 # Listings.

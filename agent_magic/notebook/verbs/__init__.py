@@ -1,0 +1,21 @@
+"""The subcommands of `%agents`, a module for each group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.notebook.verbs import cassettes, connection, declared, results, runs
+
+if TYPE_CHECKING:
+    from agent_magic.notebook.verb import Verb
+
+__all__ = ["VERBS"]
+
+VERBS: dict[str, Verb] = {
+    **declared.VERBS,
+    **runs.VERBS,
+    **results.VERBS,
+    **cassettes.VERBS,
+    **connection.VERBS,
+}
+"""Every subcommand by its name."""

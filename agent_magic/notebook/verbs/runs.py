@@ -1,0 +1,103 @@
+"""Plan, run, wait, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from agent_magic.api import capped_note, served_note
+from agent_magic.notebook.front_end import is_kernel
+from agent_magic.notebook.planning import show_plan
+from agent_magic.notebook.running import execute
+from agent_magic.notebook.verb import Desk, Parser, Verb, add_names, add_nothing, add_plan
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from agent_magic.api import Run
+
+
+def _plan_options(parser: Parser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="Only these agents and what they wait for.")
+    add_plan(parser)
+    parser.add_argument("--on-cycle", metavar="WORD", help="error or sequential.")
+    parser.add_argument("--on-missing", metavar="WORD", help="error or drop.")
+
+
+def _run_options(parser: Parser) -> None:
+    _plan_options(parser)
+    parser.add_argument("--concurrency", type=int, metavar="N", help="The most requests under way at once.")
+    parser.add_argument("--schedule", metavar="WORD", help="ready, layers or sequential.")
+    parser.add_argument("--max-attempts", type=int, metavar="N", help="The most requests for one agent.")
+    parser.add_argument("--timeout", type=float, metavar="S", help="Deadline in seconds of agents that name none.")
+    parser.add_argument("--cache", metavar="WORD", help="auto, on or off: caching of contexts that agents share.")
+    parser.add_argument("--deadline", type=float, metavar="S", help="Seconds after which nothing of the run goes on.")
+    parser.add_argument("--budget", type=float, metavar="USD", help="The most dollars; the cap cannot be crossed.")
+    parser.add_argument("--budget-tokens", type=int, metavar="N", help="The most tokens, input and output together.")
+    parser.add_argument("--on-max-tokens", metavar="WORD", help="fail, warn or allow answers cut at max_tokens.")
+    parser.add_argument("--fresh", action="store_true", help="Buy again what was bought before.")
+
+
+async def _plan(desk: Desk, given: Namespace) -> None:
+    await show_plan(desk.freeze(given), desk.session.client, graphic=is_kernel(desk.shell))
+
+
+async def _run(desk: Desk, given: Namespace) -> Run:
+    plan, policy = desk.freeze(given), desk.policy(given)
+    run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=is_kernel(desk.shell))
+    desk.session.just_shown = run
+    for note in (capped_note(run.record, policy), served_note(run.record)):
+        if note:
+            print(f"note: {note}")  # noqa: T201 - the user has to know
+    return run
+
+
+async def _start(desk: Desk, given: Namespace) -> None:
+    session = desk.session
+    if not is_kernel(desk.shell):
+        raise UsageError("%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run.")
+    if session.background is not None and not session.background.done():
+        raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
+    work = execute(session, desk.freeze(given), desk.policy(given), fresh=given.fresh, graphic=True)
+    session.background = asyncio.get_running_loop().create_task(work)
+    session.background.add_done_callback(_report)
+    await asyncio.sleep(0)
+
+
+async def _wait(desk: Desk, _: Namespace) -> Run | None:
+    task = desk.session.background
+    if task is None:
+        raise UsageError("Nothing runs in the background. %agents start starts a run there.")
+    try:
+        await task  # no shield: Stop in this cell reaches the run, and nothing goes on spending
+    finally:
+        desk.session.background = None
+    return desk.session.last
+
+
+def _stop(desk: Desk, given: Namespace) -> None:
+    if not desk.session.running:
+        raise UsageError("Nothing runs.")
+    for driver in list(desk.session.running):
+        names = [name for name in given.names if name in driver.plan.index]
+        if names or not given.names:
+            driver.stop(names or None)
+
+
+def _report(task: asyncio.Task[Run]) -> None:
+    """Show the error of a run in the background, which nobody may ever wait for."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        print(f"The run in the background failed: {error}")  # noqa: T201 - it belongs under its cell
+
+
+VERBS = {
+    "plan": Verb(
+        "Show the graph, the prompts and what they may cost. Nothing is spent.", _plan_options, _plan, waits=True
+    ),
+    "run": Verb("Run the agents and show the graph while they run. Returns the run.", _run_options, _run, waits=True),
+    "start": Verb("Run in the background; the next cells work meanwhile.", _run_options, _start, waits=True),
+    "wait": Verb("Wait for the run in the background. Returns the run.", add_nothing, _wait, waits=True),
+    "stop": Verb("Stop the run in the background, or these agents of it.", add_names, _stop),
+}
