@@ -1,0 +1,215 @@
+"""Values as JSON and back: the one codec of everything that is kept, in cassettes and in the ledger.
+
+What comes back is plain data in the classes the caller names. No key in the data ever chooses a class, calls anything
+or points anywhere, so a file from a stranger can be wrong but not harmful. Fields that a class has and the data has not
+take the class's default: old files open. Fields that the class does not have are left out: so do newer ones.
+
+A line is ASCII, keys in order: the same value makes the same bytes, and what no encoding holds (lone surrogates, NUL)
+comes back as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from agent_magic.record import answer as answers
+from agent_magic.record import events
+from agent_magic.record.request import Request
+
+if TYPE_CHECKING:
+    from agent_magic.record.events import Event
+
+T = TypeVar("T")
+PLAIN = frozenset({NoneType, bool, int, str})
+NAMES: dict[str, Any] = {name: getattr(answers, name) for name in ("Answer", "Price", "Source", "Status", "Usage")} | {
+    "Request": Request
+}
+"""What the annotations of events name without importing it."""
+EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
+"""Every kind of event, by its name."""
+
+
+def to_json(value: object) -> Any:
+    """Write a value as plain data: objects, arrays, texts, numbers. A number that is none (`nan`, `inf`) is `None`.
+
+    Raises:
+        TypeError: There is something else in it.
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is float:
+        return value if math.isfinite(cast("float", value)) else None
+    names = _fields(kind)
+    if names:
+        return {name: to_json(getattr(value, name)) for name in names}
+    if isinstance(value, tuple | list):
+        return [to_json(one) for one in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {str(name): to_json(one) for name, one in cast("dict[object, object]", value).items()}
+    raise TypeError(f"{kind.__name__} is no plain data.")
+
+
+def from_json(kind: type[T], data: object) -> T:
+    """Read a value of a class from plain data.
+
+    Raises:
+        ValueError: The data is not one; the message names the field, never its content.
+    """
+    return _reader(kind)(data)
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """Write an event, with the name of its kind."""
+    return {"event": type(event).__name__, **to_json(event)}
+
+
+def event_from_json(data: object) -> Event:
+    """Read an event.
+
+    Raises:
+        ValueError: It is none, or of a kind this version does not know.
+    """
+    name: Any = cast("dict[str, Any]", data).get("event") if isinstance(data, dict) else None
+    if not isinstance(name, str) or name not in EVENTS:
+        raise ValueError("no event")
+    return from_json(EVENTS[name], cast("object", data))
+
+
+def line_of(data: object) -> str:
+    """Write plain data as one line of ASCII, keys in order, without its line feed."""
+    return json.dumps(data, ensure_ascii=True, sort_keys=True, allow_nan=False)
+
+
+def data_of(line: str) -> dict[str, Any]:
+    """Read a line that holds one object.
+
+    Raises:
+        ValueError: It does not.
+    """
+    try:
+        data: Any = json.loads(line, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    return cast("dict[str, Any]", data)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Name the fields of a class of values; none for any other class."""
+    plain: Any = kind
+    if dataclasses.is_dataclass(plain):
+        return tuple(field.name for field in dataclasses.fields(plain))
+    names: Any = getattr(plain, "_fields", ())
+    return tuple(names)
+
+
+@functools.cache
+def _reader(kind: Any) -> Any:
+    """Make what reads a value of this type out of plain data, and checks it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        ordered = sorted(inner, key=lambda one: one is not NoneType)  # the last one's complaint is the one to hear
+        return functools.partial(_any_of, tuple(_reader(one) for one in ordered))
+    if origin is tuple or origin is list:
+        return functools.partial(_list, origin, _reader(inner[0]))
+    if origin is not None and origin is not Literal:
+        return functools.partial(_object, _reader(inner[-1]))
+    return _reader_of_one(kind, origin, inner)
+
+
+def _reader_of_one(kind: Any, origin: Any, inner: tuple[Any, ...]) -> Any:
+    if kind is Any:
+        return _anything
+    if origin is Literal:
+        return functools.partial(_one_of, frozenset(inner))
+    if kind is float:
+        return _number
+    if kind in PLAIN:
+        return functools.partial(_exactly, kind)
+    return functools.partial(_record, kind, _readers(kind))
+
+
+def _readers(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """Return the reader of each field of a class, and whether the field has a default."""
+    hints = get_type_hints(kind, localns=NAMES)
+    if dataclasses.is_dataclass(kind):
+        unset = dataclasses.MISSING
+        optional = {
+            one.name for one in dataclasses.fields(kind) if one.default is not unset or one.default_factory is not unset
+        }
+    else:
+        optional = set(getattr(kind, "_field_defaults", ()))
+    return {name: (_reader(hints[name]), name in optional) for name in _fields(kind)}
+
+
+def _record(kind: Any, readers: dict[str, tuple[Any, bool]], data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"{kind.__name__} is no object")
+    given: dict[str, Any] = {}
+    for name, (read, optional) in readers.items():
+        if name in data:
+            try:
+                given[name] = read(data[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        elif not optional:
+            raise ValueError(f"{name} is missing")
+    return kind(**given)
+
+
+def _exactly(kind: type, data: Any) -> Any:
+    if type(data) is not kind:
+        raise ValueError(f"{type(data).__name__} in place of {kind.__name__}")
+    return data
+
+
+def _number(data: Any) -> float:
+    if type(data) is not float and type(data) is not int:
+        raise ValueError(f"{type(data).__name__} in place of a number")
+    number = float(data)
+    if not math.isfinite(number):  # such as 1e999
+        raise ValueError("no finite number")
+    return number
+
+
+def _one_of(words: frozenset[Any], data: Any) -> Any:
+    if not isinstance(data, str) or data not in words:
+        raise ValueError("an unknown word")
+    return data
+
+
+def _any_of(readers: tuple[Any, ...], data: Any) -> Any:
+    for read in readers[:-1]:
+        try:
+            return read(data)
+        except ValueError:
+            continue
+    return readers[-1](data)
+
+
+def _anything(data: Any) -> Any:
+    return data
+
+
+def _list(kind: Any, read: Any, data: Any) -> Any:
+    if not isinstance(data, list):
+        raise ValueError(f"{type(data).__name__} in place of a list")
+    return kind(read(one) for one in cast("list[Any]", data))
+
+
+def _object(read: Any, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError(f"{type(data).__name__} in place of an object")
+    return {name: read(one) for name, one in cast("dict[str, Any]", data).items()}
