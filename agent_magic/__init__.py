@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from agent_magic.api import Agent, Claude, Plan, Policy, Run, TokenPrice
+    from agent_magic.api import Agent, Claude, Limits, Plan, Policy, Run, TokenPrice, capacity, monthly, speedup_bounds
     from agent_magic.errors import AgentMagicError
 
 __version__ = "0.1.0"
@@ -19,12 +19,16 @@ __all__ = [
     "Agent",
     "AgentMagicError",
     "Claude",
+    "Limits",
     "Plan",
     "Policy",
     "Run",
     "TokenPrice",
     "__version__",
+    "capacity",
     "load_ipython_extension",
+    "monthly",
+    "speedup_bounds",
     "unload_ipython_extension",
 ]
 
@@ -32,10 +36,14 @@ _HOMES = {
     "Agent": "agent_magic.api",
     "AgentMagicError": "agent_magic.errors",
     "Claude": "agent_magic.api",
+    "Limits": "agent_magic.api",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",
     "TokenPrice": "agent_magic.api",
+    "capacity": "agent_magic.api",
+    "monthly": "agent_magic.api",
+    "speedup_bounds": "agent_magic.api",
 }
 
 

@@ -12,8 +12,10 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.errors import AgentMagicError, RunFailed
+from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.record.cassette import read_cassette, write_cassette
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.request import Request
@@ -21,6 +23,7 @@ from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
 from agent_magic.run.driver import Driver
 from agent_magic.run.replay import replay
+from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
@@ -33,11 +36,25 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
     from agent_magic.measure.metrics import Summary
+    from agent_magic.measure.path import CriticalPath
     from agent_magic.record.ledger import Ledger
     from agent_magic.record.results import AgentResult, RunRecord
 
 LOG = logging.getLogger("agent_magic")
-__all__ = ["Agent", "Claude", "Plan", "Policy", "Request", "Run", "TokenPrice", "start"]
+__all__ = [
+    "Agent",
+    "Claude",
+    "Limits",
+    "Plan",
+    "Policy",
+    "Request",
+    "Run",
+    "TokenPrice",
+    "capacity",
+    "monthly",
+    "speedup_bounds",
+    "start",
+]
 
 
 class Plan(DeclaredPlan):
@@ -150,6 +167,11 @@ class Run:
         return summary_frame(self.record)
 
     @property
+    def savings(self) -> pd.DataFrame:
+        """One row per agent: its slack, and what halving or removing it would save; see `agent_magic.measure.path`."""
+        return savings_frame(self.record)
+
+    @property
     def texts(self) -> pd.Series[str]:
         """The answers by agent, in plan order; empty where there is none."""
         return texts_series(self.record)
@@ -158,6 +180,10 @@ class Run:
     def totals(self) -> Summary:
         """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
         return summarize(self.record)
+
+    def critical_path(self) -> CriticalPath:
+        """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
+        return find_path(self.record, self.totals.wall_s)
 
     @property
     def ok(self) -> bool:

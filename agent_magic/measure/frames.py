@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.measure.metrics import critical_path, slack_s, summarize, total_cost, total_tokens
+from agent_magic.measure.table import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -224,11 +225,7 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
 
 
 def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        {name: pd.Series([row.get(name) for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
-    )
+    frame = make_frame(rows, dtypes)
     frame.attrs["plan"] = record.plan.name
     frame.attrs["source"] = summarize(record).source
     frame.attrs["simulated"] = record.simulated
