@@ -86,6 +86,24 @@ async def fifty(url: str, requests: list[Request]) -> int:
     return await gathered(url, requests, 50)
 
 
+class _Heard:
+    """Tells the pacer what the headers of a reply say."""
+
+    def __init__(self, pacer: Pacer, ticket: Any, changed: asyncio.Event) -> None:
+        self._pacer, self._ticket, self._changed = pacer, ticket, changed
+
+    def replied(self, stream: Stream) -> None:
+        """Take the headers in."""
+        self._pacer.heard(self._ticket, stream.headers, time.monotonic())
+        self._changed.set()
+
+    def opened(self, stream: Stream) -> None:
+        """An answer that has begun changes nothing here."""
+
+    def first_token(self, stream: Stream) -> None:
+        """Nor does its first token."""
+
+
 class Driver:
     """The least that drives a pacer: one line of requests, a task each."""
 
@@ -122,11 +140,7 @@ class Driver:
         return None
 
     async def _one(self, request: Request, number: int, ticket: Any) -> None:
-        def heard() -> None:
-            self._pacer.heard(ticket, stream.headers, time.monotonic())
-            self._changed.set()
-
-        stream = Stream(lambda: None, heard)
+        stream = Stream(_Heard(self._pacer, ticket, self._changed))
         try:
             answer = await self._claude.call(request, stream)
             usage = answer.usage

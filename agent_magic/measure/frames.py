@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.record.results import AgentResult, Attempt, RunRecord
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import AgentResult, RunRecord
 
 AGENTS: Mapping[str, str] = {
     "agent": "string",

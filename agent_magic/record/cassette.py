@@ -26,7 +26,8 @@ from agent_magic.record.request import Request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent_magic.record.results import AgentResult, Attempt, RunRecord
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import AgentResult, RunRecord
 
 FORMAT = 1
 ANYWHERE = ""

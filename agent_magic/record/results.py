@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import UnknownAgent
 from agent_magic.record.answer import Usage
+from agent_magic.record.attempt import Attempt
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -24,71 +25,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.answer import Answer, Price, Source, Status
-    from agent_magic.record.request import Request
+    from agent_magic.record.answer import Answer, Source, Status
 
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 """The stop reasons of an answer that was cut."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One request made for an agent. Times in seconds since the run began; `None` is unknown.
-
-    Attributes:
-        agent: The agent's name.
-        number: 1 for the first.
-        request: What was asked.
-        granted_s: When the agent was let go.
-        started_s: When the request was sent.
-        ended_s: When its answer was complete, or it failed; `None` while it runs.
-        held_by: What the agent waited for before.
-        backoff_s: How long it waited before this attempt because an earlier one had failed.
-        partial: The text that had arrived where there is no complete answer.
-    """
-
-    agent: str
-    number: int
-    request: Request
-    granted_s: float
-    started_s: float
-    held_by: str = field(kw_only=True)
-    backoff_s: float = field(default=0.0, kw_only=True)
-    first_token_s: float | None = field(default=None, kw_only=True)
-    ended_s: float | None = field(default=None, kw_only=True)
-    answer: Answer | None = field(default=None, kw_only=True)
-    error: str | None = field(default=None, kw_only=True)
-    kind: str | None = field(default=None, kw_only=True)
-    partial: str = field(default="", kw_only=True)
-    usage: Usage | None = field(default=None, kw_only=True)
-    price: Price | None = field(default=None, kw_only=True)
-    source: Source | None = field(default=None, kw_only=True)
-    status_code: int | None = field(default=None, kw_only=True)
-
-    @property
-    def model(self) -> str:
-        """The model asked."""
-        return self.request.model
-
-    @property
-    def status(self) -> str:
-        """`running`, `succeeded`, `failed` or `cancelled`."""
-        if self.ended_s is None:
-            return "running"
-        if self.error is None:
-            return "succeeded"
-        return "cancelled" if self.kind == "cancelled" else "failed"
-
-    @property
-    def ttft_s(self) -> float | None:
-        """Seconds from the request to the first token."""
-        return None if self.first_token_s is None else self.first_token_s - self.started_s
-
-    @property
-    def api_s(self) -> float | None:
-        """Seconds from the request to the end of the reply."""
-        return None if self.ended_s is None else self.ended_s - self.started_s
 
 
 def _none_yet() -> list[Attempt]:
@@ -312,17 +253,7 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
         backoff = max(0.0, min(result.waits_until_s, event.granted_s) - ended)
         result.waits_until_s, result.waits_why = None, ""
     result.status = "running"
-    result.attempts.append(
-        Attempt(
-            result.name,
-            event.number,
-            event.request,
-            event.granted_s,
-            event.at_s,
-            held_by=event.held_by,
-            backoff_s=backoff,
-        )
-    )
+    result.attempts.append(Attempt(result.name, event, backoff))
 
 
 def _first_token(record: RunRecord, event: FirstToken) -> None:
@@ -330,12 +261,7 @@ def _first_token(record: RunRecord, event: FirstToken) -> None:
 
 
 def _attempt_ended(record: RunRecord, event: AttemptEnded) -> None:
-    attempt = record.results[event.agent].attempts[-1]
-    attempt.ended_s = event.at_s
-    attempt.answer, attempt.partial = event.answer, event.partial
-    attempt.error, attempt.kind = event.error, event.kind
-    attempt.usage, attempt.price = event.usage, event.price
-    attempt.source, attempt.status_code = event.source, event.status_code
+    record.results[event.agent].attempts[-1].ended = event
 
 
 def _backoff(record: RunRecord, event: BackoffStarted) -> None:

@@ -33,13 +33,13 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *
         DeclarationError: Its prompt cannot be filled in.
     """
     agent = plan.agents[number]
-    return Request(
-        model_of(agent),
+    return Request(  # by position: names would double its cost
+        agent.model or DEFAULT_MODEL,
         plan.prompt_of(number, answers),
         agent.max_tokens or DEFAULT_MAX_TOKENS,
-        system=agent.system_text,
-        context=plan.context_of(number),
-        cached=cached,
-        effort=agent.effort,
-        timeout_s=agent.timeout_s or timeout_s,
+        agent.system_text,
+        None if agent.context is None else plan.context_of(number),
+        cached,
+        agent.effort,
+        agent.timeout_s or timeout_s,
     )

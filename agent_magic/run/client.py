@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.declare.template import sendable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.request import Request
 
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Watch(Protocol):
+    """Whoever is told how an answer arrives."""
+
+    def replied(self, stream: Stream) -> None:
+        """Take in that the reply has begun, an error too."""
+        ...
+
+    def opened(self, stream: Stream) -> None:
+        """Take in that the answer itself has begun, before its first token."""
+        ...
+
+    def first_token(self, stream: Stream) -> None:
+        """Take in that the first token came."""
+        ...
+
 
 class Stream:
     """What has arrived of one answer so far. The client writes, the live view reads.
+
+    Args:
+        watch: Who is told.
+        agent: Whose answer it is.
+        number: Of which attempt.
 
     Attributes:
         parts: The pieces of text, in order.
@@ -27,27 +51,22 @@ class Stream:
     """
 
     __slots__ = (
-        "_on_first",
-        "_on_open",
-        "_on_reply",
+        "_silent",
+        "_watch",
+        "agent",
         "answer",
         "headers",
+        "number",
         "parts",
         "simulated",
         "status_code",
         "usage",
     )
 
-    def __init__(
-        self,
-        on_first: Callable[[], None],
-        on_reply: Callable[[], None] | None = None,
-        on_open: Callable[[], None] | None = None,
-    ) -> None:
-        self._on_open = on_open
-        self._on_first: Callable[[], None] | None = on_first
-        self._on_reply = on_reply
-        self.headers: Mapping[str, str] = {}
+    def __init__(self, watch: Watch | None = None, agent: int = 0, number: int = 1) -> None:
+        self._watch, self.agent, self.number = watch, agent, number
+        self._silent = watch is not None
+        self.headers: Mapping[str, str] = _NO_HEADERS
         self.parts: list[str] = []
         self.usage: Usage | None = None
         self.status_code: int | None = None
@@ -62,27 +81,26 @@ class Stream:
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the SDK does not check
             raise TypeError(f"a piece of text is {text!r}")
-        if self._on_first is not None:
-            self._on_first()
-            self._on_first = None
+        if self._silent:
+            self.began()
         self.parts.append(text)
 
     def replied(self, status_code: int, headers: Mapping[str, str]) -> None:
         """Take in that the reply has begun, an error too."""
         self.status_code, self.headers = status_code, headers
-        if self._on_reply is not None:
-            self._on_reply()
+        if self._watch is not None:
+            self._watch.replied(self)
 
     def opened(self) -> None:
         """Take in that the answer itself has begun, before its first token."""
-        if self._on_open is not None:
-            self._on_open()
+        if self._watch is not None:
+            self._watch.opened(self)
 
     def began(self) -> None:
-        """Take in that the first token came, where it is not text."""
-        if self._on_first is not None:
-            self._on_first()
-            self._on_first = None
+        """Take in that the first token came, of text or of what is none."""
+        if self._silent and self._watch is not None:
+            self._watch.first_token(self)
+            self._silent = False
 
     @property
     def text(self) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
@@ -196,38 +195,42 @@ class Driver:
     async def _attempt(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number
-        first = partial(self._first_token, agent, number)
-        limited = self._admission.gate is not None
-        stream = Stream(first, partial(self._heard, agent), partial(self._opened, agent)) if limited else Stream(first)
-        self.streams[agent] = stream
+        stream = self.streams[agent] = Stream(self, agent, number)
+        answer, error = None, None
         try:
-            request = self._admission.request(agent)
-            self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
-            if self._ledger is None:
-                answer, error = await self._client.call(request, stream), None
-            else:
-                answer, error = await self._answer(agent, request, stream, self._ledger), None
+            try:
+                request = self._admission.request(agent)
+                self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
+                if self._ledger is None:
+                    answer = await self._client.call(request, stream)
+                else:
+                    answer = await self._answer(agent, request, stream, self._ledger)
+            finally:
+                del self.streams[agent], self._tasks[agent]
         except asyncio.CancelledError:
             self._cut(agent, number, stream)
             raise
         except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
-            answer, error = None, failure
-        finally:
-            self.streams.pop(agent, None)
+            error = failure
         self._settle(agent, number, stream, answer, error)
 
-    def _heard(self, agent: int) -> None:
+    def replied(self, stream: Stream) -> None:
         """Take in that a reply has begun."""
-        if agent in self.streams:
+        if self._admission.gate is not None and self.streams.get(stream.agent) is stream:
             now = self.now()
-            self._admission.heard(agent, self.streams[agent], now)
+            self._admission.heard(stream.agent, stream, now)
             self._apply(self._conductor.room_changed(now), now)
 
-    def _opened(self, agent: int) -> None:
+    def opened(self, stream: Stream) -> None:
         """Take in that an answer has begun."""
-        self._admission.began(agent)
-        now = self.now()
-        self._apply(self._conductor.room_changed(now), now)
+        if self._admission.gate is not None:
+            self._admission.began(stream.agent)
+            now = self.now()
+            self._apply(self._conductor.room_changed(now), now)
+
+    def first_token(self, stream: Stream) -> None:
+        """Take in that the first token of an answer came."""
+        self.record.add(FirstToken(self.now(), stream.agent, stream.number))
 
     async def _answer(self, agent: int, request: Request, stream: Stream, ledger: Ledger) -> Answer:
         """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""
@@ -290,9 +293,6 @@ class Driver:
             now = self.now()
             self._apply(self._conductor.cancelled(agent, now), now)
 
-    def _first_token(self, agent: int, number: int) -> None:
-        self.record.add(FirstToken(self.now(), agent, number))
-
     def _add_end(
         self, now: float, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None
     ) -> None:
@@ -306,18 +306,18 @@ class Driver:
         if self._admission.gate is not None:
             self._admission.settle(agent, stream, usage, price, error, now)
         self.record.add(
-            AttemptEnded(
+            AttemptEnded(  # by position: names would double its cost
                 now,
                 agent,
                 number,
-                answer=answer,
-                error=None if good else one_line(error) if error else "stopped",
-                kind=None if good else type(error).__name__ if error else "cancelled",
-                partial="" if answer else stream.text,
-                usage=usage,
-                price=price,
-                source=answer.source if answer else _source_of(stream),
-                status_code=stream.status_code,
+                answer,
+                None if good else one_line(error) if error else "stopped",
+                None if good else type(error).__name__ if error else "cancelled",
+                "" if answer else stream.text,
+                usage,
+                price,
+                answer.source if answer else _source_of(stream),
+                stream.status_code,
             )
         )
 

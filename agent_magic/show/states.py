@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Source
-    from agent_magic.record.results import AgentResult, Attempt
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import AgentResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.results import AgentResult, Attempt
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import AgentResult
 
 MOST_ROWS = 40
 LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read

@@ -750,7 +750,7 @@ def test_a_429_says_which_limit_is_empty(limit, headers):
             claude = Claude(base_url=server.url, credential=KEY)
             async with claude.open():
                 with pytest.raises(RateLimited) as caught:
-                    await claude.call(Request("claude-haiku-5-5", "x", 5), Stream(lambda: None))
+                    await claude.call(Request("claude-haiku-5-5", "x", 5), Stream())
                 return caught.value
 
     error = asyncio.run(work())
