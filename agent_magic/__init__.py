@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from agent_magic.api import Agent, Claude, Limits, Plan, Policy, Run, TokenPrice, capacity, monthly, speedup_bounds
+    from agent_magic.api import (
+        Agent,
+        Claude,
+        Controls,
+        Limits,
+        Plan,
+        Policy,
+        Run,
+        TokenPrice,
+        capacity,
+        monthly,
+        speedup_bounds,
+        start,
+    )
     from agent_magic.errors import AgentMagicError
 
 __version__ = "0.1.0"
@@ -19,6 +32,7 @@ __all__ = [
     "Agent",
     "AgentMagicError",
     "Claude",
+    "Controls",
     "Limits",
     "Plan",
     "Policy",
@@ -29,6 +43,7 @@ __all__ = [
     "load_ipython_extension",
     "monthly",
     "speedup_bounds",
+    "start",
     "unload_ipython_extension",
 ]
 
@@ -37,6 +52,7 @@ _HOMES = {
     "AgentMagicError": "agent_magic.errors",
     "Claude": "agent_magic.api",
     "Limits": "agent_magic.api",
+    "Controls": "agent_magic.api",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",
@@ -44,6 +60,7 @@ _HOMES = {
     "capacity": "agent_magic.api",
     "monthly": "agent_magic.api",
     "speedup_bounds": "agent_magic.api",
+    "start": "agent_magic.api",
 }
 
 

@@ -21,6 +21,7 @@ from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.request import Request
 from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
+from agent_magic.run.controls import Controls
 from agent_magic.run.driver import Driver
 from agent_magic.run.replay import replay
 from agent_magic.schedule.limits import Limits
@@ -44,6 +45,7 @@ LOG = logging.getLogger("agent_magic")
 __all__ = [
     "Agent",
     "Claude",
+    "Controls",
     "Limits",
     "Plan",
     "Policy",

@@ -98,6 +98,13 @@ class AgentEnded(NamedTuple):
     error: str | None
 
 
+class AgentReopened(NamedTuple):
+    """An agent that had ended without success is to run again."""
+
+    at_s: float
+    agent: int
+
+
 class RunEnded(NamedTuple):
     """Nothing runs and nothing waits any more."""
 
@@ -105,4 +112,4 @@ class RunEnded(NamedTuple):
     cut: bool
 
 
-Event = AgentReady | AttemptStarted | FirstToken | AttemptEnded | BackoffStarted | AgentEnded | RunEnded
+Event = AgentReady | AttemptStarted | FirstToken | AttemptEnded | BackoffStarted | AgentEnded | AgentReopened | RunEnded

@@ -12,6 +12,7 @@ from agent_magic.record.attempt import Attempt
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
+    AgentReopened,
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
@@ -241,7 +242,8 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
 
 def _ready(record: RunRecord, event: AgentReady) -> None:
     result = record.results[event.agent]
-    result.ready_s = event.at_s
+    if result.ready_s is None:  # one that runs again counts from the first time
+        result.ready_s = event.at_s
     result.status = "queued"
 
 
@@ -280,6 +282,12 @@ def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
     result.status, result.error, result.finished_s = event.status, event.error, event.at_s
 
 
+def _agent_reopened(record: RunRecord, event: AgentReopened) -> None:
+    result = record.results[event.agent]
+    result.status, result.error, result.finished_s = "pending", None, None
+    result.last_backoff_s = result.last_queued_s = 0.0
+
+
 def _run_ended(record: RunRecord, event: RunEnded) -> None:
     record.ended_s, record.cut = event.at_s, event.cut
 
@@ -291,5 +299,6 @@ _FOLD: dict[type[Event], Callable[[RunRecord, Any], None]] = {
     AttemptEnded: _attempt_ended,
     BackoffStarted: _backoff,
     AgentEnded: _agent_ended,
+    AgentReopened: _agent_reopened,
     RunEnded: _run_ended,
 }

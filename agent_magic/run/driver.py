@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import CallError, Capped, Late, NotConnected, Refused
-from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, Price
+from agent_magic.errors import CallError, Capped, Late, Refused
+from agent_magic.record.answer import NOTHING_USED, Price
 from agent_magic.record.events import (
     TICKS_PER_S,
     AgentEnded,
     AgentReady,
+    AgentReopened,
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
@@ -27,7 +27,8 @@ from agent_magic.record.results import CAPPED, RunRecord
 from agent_magic.run.admission import Admission
 from agent_magic.run.asking import model_of
 from agent_magic.run.client import Stream
-from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
+from agent_magic.run.leftover import one_line, source_of, usage_of
+from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.retry import failure_of
 
@@ -35,14 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.answer import Answer, Source, Usage
+    from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.ledger import Ledger
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
-HTTP_ERROR = 400
 FREE = Price(0.0, "not billed")
 FROM_LEDGER = Price(0.0, "paid before")
 
@@ -63,6 +63,7 @@ class Driver:
     Attributes:
         record: What has happened so far. Complete when `drive` has returned or raised.
         streams: The answers that are arriving, by agent.
+        loop: The event loop it runs on; `None` before `drive`.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Driver:
         self._why_cancelled: dict[int, str] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._began = clock()
 
     def held_by(self, agent: int) -> str:
@@ -114,7 +116,7 @@ class Driver:
         for model in set(self._models):
             self._prices.of(model, NOTHING_USED)  # reads the price lists before the clock starts
         async with self._client.open():
-            self._loop = asyncio.get_running_loop()
+            self.loop = self._loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
                 return
             if not self.record.events:
@@ -127,12 +129,37 @@ class Driver:
             finally:
                 self._close()
 
+    @property
+    def paused(self) -> bool:
+        """Whether no agent is let go until `resume`."""
+        return self._conductor.paused
+
     def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop these agents, or the run. Call it on the loop; from elsewhere use `call_soon_threadsafe`."""
+        """Stop these agents, or the run. Call this and its kin on the loop; from elsewhere use `Controls`."""
+        self._control(self._conductor.cancel, names)
+
+    def retry(self, names: Iterable[str] | None = None) -> None:
+        """Run these agents again that did not succeed, or all of them, with what was skipped because of them."""
+        self._control(self._conductor.retry, names)
+
+    def skip(self, names: Iterable[str]) -> None:
+        """Leave these agents out, and what waits for them."""
+        self._control(self._conductor.skip, names)
+
+    def pause(self) -> None:
+        """Let nobody go until `resume`. What is under way goes on."""
+        self._control(self._conductor.pause)
+
+    def resume(self) -> None:
+        """Let agents go again."""
+        self._control(self._conductor.resume)
+
+    def _control(self, say: Callable[..., list[Action]], names: Iterable[str] | None = None) -> None:
+        """Tell the conductor what somebody wants of a run that is not over."""
+        agents = None if names is None else [self.plan.number(name) for name in names]
         if self.record.ended_s is None:
-            agents = None if names is None else [self.plan.number(name) for name in names]
             now = self.now()
-            self._apply(self._conductor.cancel(now, agents), now)
+            self._apply(say(now) if agents is None else say(now, agents), now)
 
     async def _until_over(self) -> None:
         try:
@@ -164,6 +191,8 @@ class Driver:
                     self.record.add(AgentEnded(now, action.agent, action.status, self._why(action)))
                 case Backoff():
                     self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
+                case Reopened():
+                    self.record.add(AgentReopened(now, action.agent))
                 case Cancel():
                     self._cancel(action.agent, action.why)
                 case WakeAt():
@@ -301,7 +330,7 @@ class Driver:
             self._admission.settle(agent, stream, NOTHING_USED, FREE, None, now)
             return
         good = answer is not None and error is None
-        usage = answer.usage if answer else _usage_of(stream, error)
+        usage = answer.usage if answer else usage_of(stream, error)
         price = self._price(agent, answer, usage)
         if self._admission.gate is not None:
             self._admission.settle(agent, stream, usage, price, error, now)
@@ -316,7 +345,7 @@ class Driver:
                 "" if answer else stream.text,
                 usage,
                 price,
-                answer.source if answer else _source_of(stream),
+                answer.source if answer else source_of(stream),
                 stream.status_code,
             )
         )
@@ -325,29 +354,3 @@ class Driver:
         if answer is not None and answer.source == "ledger":
             return FROM_LEDGER
         return FREE if usage is NOTHING_USED else self._prices.of(self._models[agent], usage)
-
-
-def one_line(error: BaseException) -> str:
-    """Write an error as `Kind: what happened`, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).strip(": ")
-
-
-def _usage_of(stream: Stream, error: Exception | None) -> Usage | None:
-    """Say what an attempt without a complete reply has used: nothing, an estimate, or `None` for unknown.
-
-    The API bills nothing for a request that it turned away with an error status. It bills what a stream had produced
-    before it was cut, but its count comes last: so that is estimated from the text.
-    """
-    if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
-        return NOTHING_USED
-    if stream.usage is None:
-        return NOTHING_USED if isinstance(error, NotConnected) else None
-    produced = max(stream.usage.output_tokens or 0, -(-len(stream.text) // CHARS_PER_TOKEN))
-    return replace(stream.usage, output_tokens=produced, estimated=True)
-
-
-def _source_of(stream: Stream) -> Source | None:
-    """Say who had begun to answer."""
-    if stream.simulated:
-        return "simulated"
-    return None if stream.status_code is None else "live"

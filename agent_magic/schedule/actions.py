@@ -56,6 +56,12 @@ class Ended(NamedTuple):
     cause: int | None = None
 
 
+class Reopened(NamedTuple):
+    """The agent had ended without success and is to run again. It waits for its parents as at first."""
+
+    agent: int
+
+
 class WakeAt(NamedTuple):
     """Call `wake` at this time, if not called before."""
 
@@ -68,4 +74,4 @@ class Finished(NamedTuple):
     cut: bool
 
 
-Action = Ready | Launch | Backoff | Cancel | Ended | WakeAt | Finished
+Action = Ready | Launch | Backoff | Cancel | Ended | Reopened | WakeAt | Finished

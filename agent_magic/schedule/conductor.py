@@ -18,8 +18,10 @@ import heapq
 import random
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
-from agent_magic.schedule.lines import Lines
+from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.schedule.again import to_reopen
+from agent_magic.schedule.barrier import Barrier
+from agent_magic.schedule.lines import Lines, turns_of
 from agent_magic.schedule.pacer_pool import Hold
 from agent_magic.schedule.retry import Failure, backoff_s
 from agent_magic.schedule.room import FOREVER
@@ -41,6 +43,7 @@ LINES: Final = -1
 """Stands in the list of timers for all the agents that wait for room."""
 RUN: Final = -2
 """Stands there for the deadline of the run."""
+SKIPPED: Final = "skipped by the user"
 
 
 class Conductor:
@@ -73,7 +76,7 @@ class Conductor:
         self._tries = [0] * count
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
-        self._turn, self._by_turn = _turns(dag, policy, work_s)
+        self._turn, self._by_turn = turns_of(dag, policy, work_s)
         self._lines = Lines(["" if room is None else room.line(agent) for agent in range(count)], self._turn)
         self._room = room
         self._timers: list[tuple[float, int, int]] = []
@@ -81,9 +84,14 @@ class Conductor:
         self._line_wake_s = FOREVER
         self._running = 0
         self._open = count
-        self._cut = False
-        self._stopping: set[int] = set()
-        self._barrier = _Barrier(dag) if policy.schedule == "layers" else None
+        self._cut = self._over = False
+        self._stopping: dict[int, tuple[Status, str]] = {}
+        self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
+        self._again: set[int] = set()
+        self._earlier: dict[int, int] = {}
+        self._until_s: dict[int, float] = {}
+        self._paused = False
+        self._barrier = Barrier(dag) if policy.schedule == "layers" else None
         self._out: list[Action] = []
 
     @property
@@ -91,13 +99,16 @@ class Conductor:
         """How many requests are under way."""
         return self._running
 
+    @property
+    def paused(self) -> bool:
+        """Whether nobody is let go."""
+        return self._paused
+
     def start(self, now: float) -> list[Action]:
         """Begin. Call it once."""
         for agent, missing in enumerate(self._missing):
             if not missing and self._state[agent] == PENDING:
                 self._make_ready(agent, now)
-        if not self._open:
-            self._out.append(Finished(cut=False))
         if self._policy.deadline_s is not None:
             heapq.heappush(self._timers, (now + self._policy.deadline_s, 0, RUN))
         return self._go_on(now)
@@ -122,7 +133,7 @@ class Conductor:
         self._leave(agent)
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
-        if self._tries[agent] < min(failure.attempts, self._policy.max_attempts):
+        if self._tries[agent] - self._earlier.get(agent, 0) < min(failure.attempts, self._policy.max_attempts):
             until = now + backoff_s(failure, self._tries[agent], self._random)
             deadline = self._deadline_s[agent]
             if deadline is None or until < deadline:
@@ -145,8 +156,11 @@ class Conductor:
         """
         if not left:
             self._leave(agent)
-        self._end(agent, "cancelled", "stopped", now)
+        status, why = self._stopping.get(agent, ("cancelled", "stopped"))
+        self._end(agent, status, why, now)
         self._skip_descendants(agent, now)
+        if agent in self._again and not self._cut:
+            self._reopen((agent,), now)
         return self._go_on(now)
 
     def held_by(self, agent: int) -> str:
@@ -155,6 +169,8 @@ class Conductor:
             return "backoff"
         if self._state[agent] != READY:
             return ""
+        if self._paused:
+            return "paused"
         return self._lines.reason(agent) or ("barrier" if self._barrier is not None else "")
 
     def wake(self, now: float) -> list[Action]:
@@ -170,7 +186,7 @@ class Conductor:
             deadline = self._deadline_s[agent]
             if deadline is not None and deadline <= now:
                 self._run_late(agent, now)
-            elif self._state[agent] == BACKOFF:
+            elif self._state[agent] == BACKOFF and self._until_s[agent] <= now:
                 self._state[agent] = READY
                 self._lines.join(agent)
         return self._go_on(now)
@@ -182,10 +198,31 @@ class Conductor:
             self._cancel_all(now, "stopped")
         else:
             for agent in agents:
-                if self._state[agent] != ENDED:
-                    self._cancel_one(agent, now, "stopped")
-                    if self._state[agent] == ENDED:  # one under way may still come in complete
-                        self._skip_descendants(agent, now)
+                self._take_out(agent, "cancelled", "stopped", now)
+        return self._go_on(now)
+
+    def skip(self, now: float, agents: Iterable[int]) -> list[Action]:
+        """Leave these agents out, and what waits for them. Those under way are reported by `cancelled` later."""
+        for agent in agents:
+            self._take_out(agent, "skipped", SKIPPED, now)
+        return self._go_on(now)
+
+    def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
+        """Run these agents again, or all, that did not succeed; see `agent_magic.schedule.again`."""
+        if not self._cut and self._open:
+            self._reopen(range(len(self._state)) if agents is None else agents, now)
+        return self._go_on(now)
+
+    def pause(self, now: float) -> list[Action]:
+        """Let nobody go until `resume`. What is under way goes on."""
+        self._paused = True
+        return self._go_on(now)
+
+    def resume(self, now: float) -> list[Action]:
+        """Let agents go again."""
+        if self._paused:
+            self._paused = False
+            self._lines.hold_others((), "paused")
         return self._go_on(now)
 
     def _make_ready(self, agent: int, now: float) -> None:
@@ -197,8 +234,11 @@ class Conductor:
 
     def _go_on(self, now: float) -> list[Action]:
         """Fill the free slots, set the alarm, and hand over what was decided."""
-        if self._lines:
+        if self._lines and not self._paused:
             self._fill(now)
+        if not self._open and not self._over:
+            self._over = True
+            self._out.append(Finished(self._cut))
         if self._timers and (self._next_wake_s is None or self._timers[0][0] < self._next_wake_s):
             self._next_wake_s = self._timers[0][0]
             self._out.append(WakeAt(self._next_wake_s))
@@ -212,9 +252,10 @@ class Conductor:
             agent = self._by_turn[self._lines.head(line)]
             answer = self._enter(agent, now) if self._state[agent] == READY else None
             if answer is None:
+                reason = self._lines.reason(agent)
                 self._lines.leave(line)
                 if self._state[agent] == READY:
-                    self._launch(agent, now)
+                    self._launch(agent, now, reason)
             elif isinstance(answer, Hold):
                 held.add(line)
                 self._lines.hold(line, answer.reason)
@@ -240,7 +281,7 @@ class Conductor:
             self._line_wake_s = until_s
             heapq.heappush(self._timers, (until_s, 0, LINES))
 
-    def _launch(self, agent: int, now: float) -> None:
+    def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
         self._running += 1
         self._tries[agent] += 1
@@ -248,14 +289,14 @@ class Conductor:
             deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
             heapq.heappush(self._timers, (deadline, self._tries[agent], agent))
         at_once = self._tries[agent] == 1 and now <= self._ready_s[agent]
-        self._out.append(Launch(agent, self._tries[agent], "" if at_once else self._held_by(agent, now)))
+        self._out.append(Launch(agent, self._tries[agent], "" if at_once else self._held_by(agent, now, reason)))
 
-    def _held_by(self, agent: int, now: float) -> str:
+    def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries[agent] > 1:
             return "backoff"
         if self._barrier is not None and self._barrier.opened_s(agent) == now:
             return "barrier"
-        return self._lines.reason(agent) or "slot"
+        return reason or "slot"
 
     def _leave(self, agent: int) -> None:
         if self._state[agent] != RUNNING:
@@ -264,6 +305,7 @@ class Conductor:
 
     def _back_off(self, agent: int, until: float, why: str) -> None:
         self._state[agent] = BACKOFF
+        self._until_s[agent] = until
         heapq.heappush(self._timers, (until, self._tries[agent], agent))
         self._out.append(Backoff(agent, until, why))
 
@@ -289,13 +331,13 @@ class Conductor:
     def _end(self, agent: int, status: Status, error: str | None, now: float, cause: int | None = None) -> None:
         self._state[agent] = ENDED
         self._open -= 1
+        if status != "succeeded":
+            self._lost[agent] = agent if cause is None else cause
         self._out.append(Ended(agent, status, error, cause))
         if self._barrier is not None:
             for waiting in self._barrier.ended(agent, now):
                 if self._state[waiting] == READY:
                     self._lines.join(waiting)
-        if not self._open:
-            self._out.append(Finished(self._cut))
 
     def _run_out(self, now: float) -> None:
         """End a run whose deadline has passed."""
@@ -311,49 +353,38 @@ class Conductor:
         for agent in self._dag.order:
             self._cancel_one(agent, now, why)
 
-    def _cancel_one(self, agent: int, now: float, why: str) -> None:
+    def _cancel_one(self, agent: int, now: float, why: str, status: Status = "cancelled") -> None:
         if self._state[agent] == RUNNING:
-            self._stopping.add(agent)
+            self._stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
+            self._again.discard(agent)
             self._out.append(Cancel(agent, "stopped"))
         elif self._state[agent] != ENDED:
-            self._end(agent, "cancelled", why, now)
+            self._end(agent, status, why, now)
 
+    def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
+        """End one agent and what waits for it. One under way may still come in complete."""
+        if self._state[agent] != ENDED:
+            self._cancel_one(agent, now, why, status)
+            if self._state[agent] == ENDED:
+                self._skip_descendants(agent, now)
 
-class _Barrier:
-    """Holds agents back until all agents of earlier layers have ended, for `schedule="layers"`."""
-
-    def __init__(self, dag: Dag) -> None:
-        self._layer = dag.layer
-        self._layers = dag.layers()
-        self._left = [len(row) for row in self._layers]
-        self._opened_s = [0.0] * len(self._layers)
-        self._open = 0
-
-    def lets_pass(self, agent: int) -> bool:
-        return self._layer[agent] <= self._open
-
-    def opened_s(self, agent: int) -> float:
-        return self._opened_s[self._layer[agent]]
-
-    def ended(self, agent: int, now: float) -> tuple[int, ...]:
-        """Count an agent off; return the agents of the layers that open by it."""
-        self._left[self._layer[agent]] -= 1
-        opened: list[int] = []
-        while self._open < len(self._left) - 1 and not self._left[self._open]:
+    def _reopen(self, agents: Iterable[int], now: float) -> None:
+        """Let agents run again that did not succeed, and what was skipped because of them."""
+        asked = list(agents)
+        self._again.update(agent for agent in asked if agent in self._stopping and self._state[agent] == RUNNING)
+        again, skipped = to_reopen(self._dag, self._lost, asked)
+        for agent in again:
+            del self._lost[agent]
+            self._stopping.pop(agent, None)
+            self._again.discard(agent)
+            self._state[agent], self._deadline_s[agent] = PENDING, None
+            self._earlier[agent] = self._tries[agent]
             self._open += 1
-            self._opened_s[self._open] = now
-            opened.extend(self._layers[self._open])
-        return tuple(opened)
-
-
-def _turns(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[list[int], list[int]]:
-    """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
-    if policy.schedule == "sequential":
-        by_turn = list(dag.order)
-    else:
-        rest = dag.remaining([1.0] * len(dag.order) if work_s is None else work_s)
-        by_turn = sorted(range(len(rest)), key=rest.__getitem__, reverse=True)  # equal ones stay in declared order
-    turn = [0] * len(by_turn)
-    for place, agent in enumerate(by_turn):
-        turn[agent] = place
-    return turn, by_turn
+            if self._barrier is not None:
+                self._barrier.reopened(agent)
+            self._out.append(Reopened(agent))
+            if not self._missing[agent]:
+                self._make_ready(agent, now)
+        for agent, cause in skipped.items():
+            self._lost[agent] = cause
+            self._out += [Reopened(agent), Ended(agent, "skipped", None, cause)]

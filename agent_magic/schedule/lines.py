@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
+    from agent_magic.declare.dag import Dag
+    from agent_magic.schedule.policy import Policy
+
 
 class Lines:
     """One line per kind of room: where one is held, the others move on.
@@ -65,3 +68,16 @@ class Lines:
     def reason(self, agent: int) -> str:
         """Return what the agent's line waits for, or last waited for."""
         return self._reasons[self._line_of[agent]]
+
+
+def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[list[int], list[int]]:
+    """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
+    if policy.schedule == "sequential":
+        by_turn = list(dag.order)
+    else:
+        rest = dag.remaining([1.0] * len(dag.order) if work_s is None else work_s)
+        by_turn = sorted(range(len(rest)), key=rest.__getitem__, reverse=True)  # equal ones stay in declared order
+    turn = [0] * len(by_turn)
+    for place, agent in enumerate(by_turn):
+        turn[agent] = place
+    return turn, by_turn

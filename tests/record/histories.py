@@ -77,7 +77,9 @@ def histories(draw):
     some = st.none() | st.lists(st.sampled_from(plan.names), min_size=1, max_size=2)
     stops = draw(st.lists(st.tuples(seconds, some), max_size=2))
     cancel_at = draw(st.none() | st.none() | seconds)
-    return drive(plan, script, policy, stops=stops, cancel_at=cancel_at)
+    wishes = st.tuples(seconds, st.sampled_from(["retry", "skip"]), st.lists(st.sampled_from(plan.names), max_size=2))
+    controls = draw(st.lists(wishes, max_size=2))
+    return drive(plan, script, policy, stops=stops, controls=controls, cancel_at=cancel_at)
 
 
 __all__ = ["Late", "histories", "random_plans"]

@@ -156,7 +156,7 @@ class Scripted:
         return answer
 
 
-def drive(plan, script, policy=None, *, stops=(), cancel_at=None, **more):
+def drive(plan, script, policy=None, *, stops=(), controls=(), cancel_at=None, **more):
     """Run a plan on a virtual clock.
 
     Args:
@@ -164,6 +164,7 @@ def drive(plan, script, policy=None, *, stops=(), cancel_at=None, **more):
         script: See `Scripted`, or a `Scripted`.
         policy: How.
         stops: (time, names or None): who is stopped when.
+        controls: (time, what, names): who is retried, skipped, paused, ... when. `look` is called with the driver.
         cancel_at: When the task of the run is cancelled.
         **more: For the driver.
 
@@ -177,6 +178,11 @@ def drive(plan, script, policy=None, *, stops=(), cancel_at=None, **more):
         task = loop.create_task(driver.drive())
         for at_s, names in stops:
             loop.call_later(at_s, driver.stop, names)
+        for at_s, what, names in controls:
+            if what == "look":
+                loop.call_later(at_s, names, driver)
+            else:
+                loop.call_later(at_s, getattr(driver, what), *([] if names is None else [names]))
         if cancel_at is not None:
             loop.call_later(cancel_at, task.cancel)
         await asyncio.wait({task})

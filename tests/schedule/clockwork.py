@@ -10,7 +10,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, WakeAt
+from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.policy import Policy
 from agent_magic.schedule.retry import Failure
@@ -35,6 +35,7 @@ class Clockwork:
         dag: Who waits for whom.
         steps: Returns what comes of an attempt, by agent and number.
         stops: (time, agents or None): who is stopped when.
+        controls: (time, what, agents): what else somebody wants: `retry`, `skip`, `pause`, `resume`.
         keeps: Agents whose answer is complete when they are cancelled.
         cancel_s: How long a cancelled request takes to end.
     """
@@ -45,6 +46,7 @@ class Clockwork:
     timeouts_s: list[float] | None = None
     work_s: list[float] | None = None
     stops: tuple[tuple[float, tuple[int, ...] | None], ...] = ()
+    controls: tuple[tuple[float, str, tuple[int, ...] | None], ...] = ()
     keeps: frozenset[int] = frozenset()
     cancel_s: float = 0.0
 
@@ -67,6 +69,8 @@ class Clockwork:
         self.serial = 0
         self.deadline: dict[int, float] = {}
         self.tries: dict[int, int] = {}
+        self.paused = False
+        self.reopened: list[int] = []
         self.timeouts_s = self.timeouts_s or [LONG_S] * self.count
         self.slots = 1 if self.policy.schedule == "sequential" else self.policy.concurrency
 
@@ -75,6 +79,8 @@ class Clockwork:
         conductor = self.conductor = Conductor(self.dag, self.policy, timeouts_s=self.timeouts_s, work_s=self.work_s)
         for at, who in self.stops:
             self.later(at, "stop", who)
+        for at, what, who in self.controls:
+            self.later(at, what, who)
         self.take(conductor.start(0.0))
         while self.finished is None or self.running:
             where = min([self.heap[0][0]] if self.heap else [], default=None)
@@ -88,6 +94,12 @@ class Clockwork:
                 if self.finished is None:
                     self.cut = self.cut or who is None
                     self.take(conductor.cancel(self.now, who))
+            elif what in {"pause", "resume"}:
+                self.paused = what == "pause"
+                self.take(getattr(conductor, what)(self.now))
+            elif what in {"retry", "skip"}:
+                if self.finished is None:
+                    self.take(getattr(conductor, what)(self.now, who))
             else:
                 self.end(what, who)
         assert len(self.status) == self.count
@@ -129,7 +141,8 @@ class Clockwork:
             self.log.append((self.now, action))
             match action:
                 case Ready(agent):
-                    assert agent not in self.ready_s, "ready twice"
+                    assert agent not in self.ready_s or agent in self.reopened, "ready twice"
+                    assert agent not in self.status
                     assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent])
                     self.ready_s[agent] = self.now
                 case Launch(agent, number, held_by):
@@ -147,6 +160,13 @@ class Clockwork:
                     assert agent not in self.status, "ended twice"
                     assert agent not in self.running, "ended while it runs"
                     self.status[agent], self.errors[agent], self.cause[agent] = status, error, cause
+                case Reopened(agent):
+                    assert self.status.pop(agent) != "succeeded", "an answer was thrown away"
+                    assert not self.cut, "reopened after the stop"
+                    assert self.finished is None, "reopened after the end"
+                    self.waiting_until.pop(agent, None)
+                    self.deadline.pop(agent, None)
+                    self.reopened.append(agent)
                 case WakeAt(at_s):
                     self.alarm = at_s
                 case Finished():
@@ -159,7 +179,11 @@ class Clockwork:
         waiting = [one for one in self.waiting_until if one not in self.status and one not in self.running]
         if waiting:
             assert self.alarm is not None
-            assert self.alarm <= min(max(self.waiting_until[one], self.now) for one in waiting) or self.is_full()
+            assert (
+                self.alarm <= min(max(self.waiting_until[one], self.now) for one in waiting)
+                or self.is_full()
+                or self.paused
+            )
 
     def is_full(self):
         """Whether every slot is taken."""
@@ -168,13 +192,15 @@ class Clockwork:
     def launch(self, agent, number, held_by):
         """Check a launch and let it run."""
         assert not self.cut, "launched after the stop"
+        assert not self.paused, "launched while paused"
         assert agent in self.ready_s, "launched before it was ready"
         assert agent not in self.running, "running twice at once"
         assert agent not in self.status, "launched after its end"
         self.tries[agent] = self.tries.get(agent, 0) + 1
         assert number == self.tries[agent]
         if number > 1:
-            assert self.waiting_until.pop(agent) <= self.now, "launched before its wait was over"
+            until = self.waiting_until.pop(agent, self.now if agent in self.reopened else None)
+            assert until <= self.now, "launched before its wait was over"
         self.deadline.setdefault(agent, self.now + self.timeouts_s[agent])
         assert self.now <= self.deadline[agent], "launched after its deadline"
         self.running[agent] = (number, "")

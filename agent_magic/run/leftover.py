@@ -1,0 +1,41 @@
+"""What is left of an attempt without a complete reply: its error in a line, what it used, who had begun to answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agent_magic.errors import NotConnected
+from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED
+
+if TYPE_CHECKING:
+    from agent_magic.record.answer import Source, Usage
+    from agent_magic.run.client import Stream
+
+HTTP_ERROR = 400
+
+
+def one_line(error: BaseException) -> str:
+    """Write an error as `Kind: what happened`, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).strip(": ")
+
+
+def usage_of(stream: Stream, error: Exception | None) -> Usage | None:
+    """Say what an attempt without a complete reply has used: nothing, an estimate, or `None` for unknown.
+
+    The API bills nothing for a request that it turned away with an error status. It bills what a stream had produced
+    before it was cut, but its count comes last: so that is estimated from the text.
+    """
+    if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
+        return NOTHING_USED
+    if stream.usage is None:
+        return NOTHING_USED if isinstance(error, NotConnected) else None
+    produced = max(stream.usage.output_tokens or 0, -(-len(stream.text) // CHARS_PER_TOKEN))
+    return replace(stream.usage, output_tokens=produced, estimated=True)
+
+
+def source_of(stream: Stream) -> Source | None:
+    """Say who had begun to answer."""
+    if stream.simulated:
+        return "simulated"
+    return None if stream.status_code is None else "live"
