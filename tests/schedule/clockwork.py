@@ -156,34 +156,44 @@ class Clockwork:
                     number, before = self.running[agent]
                     self.running[agent] = (number, before if before == "stopped" else why)
                     self.later(self.now + self.cancel_s, "gone", (agent, number))
-                case Ended(agent, status, error, cause):
-                    assert agent not in self.status, "ended twice"
-                    assert agent not in self.running, "ended while it runs"
-                    self.status[agent], self.errors[agent], self.cause[agent] = status, error, cause
+                case Ended():
+                    self.ended(action)
                 case Reopened(agent):
-                    assert self.status.pop(agent) != "succeeded", "an answer was thrown away"
-                    assert not self.cut, "reopened after the stop"
-                    assert self.finished is None, "reopened after the end"
-                    self.waiting_until.pop(agent, None)
-                    self.deadline.pop(agent, None)
-                    self.reopened.append(agent)
+                    self.reopen(agent)
                 case WakeAt(at_s):
                     self.alarm = at_s
                 case Finished():
                     assert self.finished is None, "finished twice"
                     assert not self.open(), "finished with agents open"
                     self.finished = action
+        self.check()
+
+    def check(self):
+        """Check what has to hold after every step."""
         assert len(self.running) == self.conductor.running
         assert len(self.running) <= self.slots
         self.peak = max(self.peak, len(self.running))
         waiting = [one for one in self.waiting_until if one not in self.status and one not in self.running]
         if waiting:
             assert self.alarm is not None
-            assert (
-                self.alarm <= min(max(self.waiting_until[one], self.now) for one in waiting)
-                or self.is_full()
-                or self.paused
-            )
+            until = min(max(self.waiting_until[one], self.now) for one in waiting)
+            assert self.alarm <= until or self.is_full() or self.paused
+
+    def ended(self, action):
+        """Check an end and write it down."""
+        agent = action.agent
+        assert agent not in self.status, "ended twice"
+        assert agent not in self.running, "ended while it runs"
+        self.status[agent], self.errors[agent], self.cause[agent] = action.status, action.error, action.cause
+
+    def reopen(self, agent):
+        """Check that an agent may run again."""
+        assert self.status.pop(agent) != "succeeded", "an answer was thrown away"
+        assert not self.cut, "reopened after the stop"
+        assert self.finished is None, "reopened after the end"
+        self.waiting_until.pop(agent, None)
+        self.deadline.pop(agent, None)
+        self.reopened.append(agent)
 
     def is_full(self):
         """Whether every slot is taken."""
@@ -199,8 +209,8 @@ class Clockwork:
         self.tries[agent] = self.tries.get(agent, 0) + 1
         assert number == self.tries[agent]
         if number > 1:
-            until = self.waiting_until.pop(agent, self.now if agent in self.reopened else None)
-            assert until <= self.now, "launched before its wait was over"
+            assert agent in self.reopened or agent in self.waiting_until
+            assert self.waiting_until.pop(agent, self.now) <= self.now, "launched before its wait was over"
         self.deadline.setdefault(agent, self.now + self.timeouts_s[agent])
         assert self.now <= self.deadline[agent], "launched after its deadline"
         self.running[agent] = (number, "")
