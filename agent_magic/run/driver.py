@@ -92,6 +92,7 @@ class Driver:
         self._ordinals: dict[str, int] = {}
         self._keys: dict[int, tuple[str, int]] = {}
         self._why_cancelled: dict[int, str] = {}
+        self._unsent: dict[int, int] = {}  # launches of which no request came, by agent
         self._alarm: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -218,12 +219,14 @@ class Driver:
     def _cancel(self, agent: int, why: str) -> None:
         self._why_cancelled[agent] = why
         task = self._tasks[agent]
-        task.add_done_callback(lambda _: self._never_ran(agent))
+        task.add_done_callback(lambda _: self._never_ran(agent) if self._tasks.get(agent) is task else None)
         task.cancel()
 
     async def _attempt(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number
+        if self._unsent:
+            number -= self._unsent.get(agent, 0)
         stream = self.streams[agent] = Stream(self, agent, number)
         answer, error = None, None
         try:
@@ -319,6 +322,7 @@ class Driver:
     def _never_ran(self, agent: int) -> None:
         """Settle an agent whose task was cancelled before its first step."""
         if self._why_cancelled.pop(agent, None) is not None:
+            self._unsent[agent] = self._unsent.get(agent, 0) + 1
             now = self.now()
             self._apply(self._conductor.cancelled(agent, now), now)
 
@@ -327,6 +331,7 @@ class Driver:
     ) -> None:
         """Record how an attempt ended: answered, failed, or cancelled where there is neither answer nor error."""
         if len(self.record.results[agent].attempts) < number:  # its prompt could not be written: nothing was sent
+            self._unsent[agent] = self._unsent.get(agent, 0) + 1
             self._admission.settle(agent, stream, NOTHING_USED, FREE, None, now)
             return
         good = answer is not None and error is None

@@ -19,7 +19,7 @@ class Launch(NamedTuple):
 
     Attributes:
         number: 1 for its first attempt.
-        held_by: What it waited for: `slot`, `barrier`, `backoff`, or an empty string.
+        held_by: What it waited for: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or an empty string.
     """
 
     agent: int

@@ -293,7 +293,7 @@ class Conductor:
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries[agent] > 1:
-            return "backoff"
+            return "backoff" if self._tries[agent] > 1 + self._earlier.get(agent, 0) else reason or "retry"
         if self._barrier is not None and self._barrier.opened_s(agent) == now:
             return "barrier"
         return reason or "slot"

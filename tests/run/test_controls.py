@@ -202,3 +202,27 @@ def test_a_wrong_name_changes_nothing(what):
     driver = Driver(plan_of(alpha="a"), Policy(), Scripted(lambda *_: Reply(1.0)))
     with pytest.raises(UnknownAgent, match="alpha"):
         getattr(Controls(driver), what)(["alpa"])
+
+
+def test_an_attempt_that_never_left_is_not_counted():
+    """Skipped in the moment it was let go, and wanted again: its first request is its first attempt."""
+
+    def in_one_breath(driver):
+        driver.resume()
+        driver.skip(["b"])
+        driver.retry(["b"])
+
+    controls = [(0.5, "pause", None), (3.0, "look", in_one_breath)]
+    record, client = drive(plan_of(a="a", b="b {{ a }}"), fails_once("none"), controls=controls)
+    assert {"a": "succeeded", "b": "succeeded"} == statuses(record)
+    assert [1] == [one.number for one in record["b"].attempts]
+    assert 2 == len(client.asked)
+
+
+def test_a_prompt_that_cannot_be_written_is_no_attempt():
+    """Nothing was sent the first time, nor the second: there is no attempt, and the reason is told."""
+    plan = plan_of(a="a", b="{{ 10 // (a|length - 6) }}", long="long")  # the answer has six letters
+    record, client = drive(plan, fails_once("none"), controls=[(5.0, "retry", None)])
+    assert {"a": "succeeded", "b": "failed", "long": "succeeded"} == statuses(record)
+    assert [] == record["b"].attempts
+    assert 2 == len(client.asked)

@@ -17,7 +17,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Rejected, Truncated, Unreachable
 from agent_magic.record.answer import Usage
-from agent_magic.record.events import AgentEnded, AttemptStarted, RunEnded
+from agent_magic.record.events import AgentEnded, AgentReopened, AttemptStarted, RunEnded
 from agent_magic.record.ledger import MemoryLedger
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.run.driver import Driver
@@ -500,6 +500,8 @@ def test_nobody_is_asked_before_its_parents_answered(history):
     for event in record.events:
         if isinstance(event, AgentEnded):
             done[event.agent] = event.status
+        if isinstance(event, AgentReopened):
+            assert "succeeded" != done.pop(event.agent)
         if isinstance(event, AttemptStarted):
             assert all(done.get(one) == "succeeded" for one in plan.dag.parents[event.agent])
             assert event.agent not in done
