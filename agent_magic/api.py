@@ -29,6 +29,7 @@ from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.text import one_line
+from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,6 +192,10 @@ class Run:
     def ok(self) -> bool:
         """Whether every agent succeeded."""
         return all(result.status == "succeeded" for result in self.record.results)
+
+    def markdown(self, name: str) -> Markdown:
+        """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web."""
+        return Markdown(self[name].text)
 
     def raise_for_failures(self) -> None:
         """Raise `RunFailed` unless every agent succeeded."""

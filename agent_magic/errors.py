@@ -32,10 +32,13 @@ attributes. Prompts and keys never enter a message.
 from __future__ import annotations
 
 import difflib
+import linecache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
 
 __all__ = [
     "AgentMagicError",
@@ -69,6 +72,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+MOST_LINES = 15
+"""No error is longer on the screen."""
+_LONGEST_LINE = 500
+
+
+def shown_message(error: BaseException, most: int = MOST_LINES) -> str:
+    """Return an error's message, its middle left out where it has more than `most` lines."""
+    lines = [line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " …" for line in str(error).splitlines()]
+    if len(lines) > most:
+        keep = most - 3
+        lines = [*lines[:keep], f"  … {len(lines) - keep - 2} more lines …", *lines[-2:]]
+    return "\n".join(lines)
+
+
 def shorten_path(names: Sequence[str], most: int = 10) -> str:
     """Write a path as `a -> b -> c`, its middle left out where it has more than `most` steps."""
     if len(names) > most:
@@ -78,6 +95,25 @@ def shorten_path(names: Sequence[str], most: int = 10) -> str:
 
 class AgentMagicError(Exception):
     """The root of the tree: catch this to catch all of them."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in a cell: the message, and the user's line. The frames in here say nothing."""
+        message = f"{type(self).__name__}: {shown_message(self, MOST_LINES - 2)}"
+        place = _users_line(self.__traceback__)
+        return [message, "", place] if place else [message]
+
+
+def _users_line(trace: TracebackType | None) -> str:
+    """Return the innermost line outside this package, and outside the libraries beneath it."""
+    here, found = str(Path(__file__).parent), ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name.startswith(here):
+            break
+        line = linecache.getline(name, trace.tb_lineno).strip()
+        found = f"----> {trace.tb_lineno} {line}" if line else found
+        trace = trace.tb_next
+    return found
 
 
 class DeclarationError(AgentMagicError):
@@ -264,4 +300,8 @@ class RunFailed(AgentMagicError):
         lines = [f"  {name}: {why}" for name, why in list(self.failures.items())[:10]]
         more = len(self.failures) - len(lines)
         tail = [f"  and {more} more"] if more > 0 else []
-        super().__init__("\n".join([f"{len(self.failures)} agents did not succeed:", *lines, *tail]))
+        head = (
+            "1 agent did not succeed:" if len(self.failures) == 1 else f"{len(self.failures)} agents did not succeed:"
+        )
+        next_ = "%agents error NAME tells all that is known of one; so does run[NAME].attempts."
+        super().__init__("\n".join([head, *lines, *tail, next_]))

@@ -157,7 +157,9 @@ def texts_series(record: RunRecord) -> pd.Series[str]:
     import pandas as pd
 
     names = [result.name for result in record.results]
-    return pd.Series([result.text for result in record.results], index=pd.Index(names, name="agent"), name="text")
+    texts = pd.Series([result.text for result in record.results], index=pd.Index(names, name="agent"), name="text")
+    texts.attrs.update(_provenance(record))
+    return texts
 
 
 def _times(result: AgentResult) -> dict[str, float | None]:
@@ -227,7 +229,9 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
 
 def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
     frame = make_frame(rows, dtypes)
-    frame.attrs["plan"] = record.plan.name
-    frame.attrs["source"] = summarize(record).source
-    frame.attrs["simulated"] = record.simulated
+    frame.attrs.update(_provenance(record))
     return frame
+
+
+def _provenance(record: RunRecord) -> dict[str, Any]:
+    return {"plan": record.plan.name, "source": summarize(record).source, "simulated": record.simulated}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
@@ -13,20 +13,26 @@ from agent_magic.notebook.verbs import VERBS
 if TYPE_CHECKING:
     from argparse import Namespace
 
+_HELP = frozenset({"--help", "-h"})
+
 
 def split_command(line: str) -> tuple[str, str]:
-    """Split `run a --fresh` into `run` and the rest. An empty line is `list`.
+    """Split `run a --fresh` into `run` and the rest. An empty line is `list`, and `run --help` is `help run`.
 
     Raises:
         UsageError: There is no such subcommand.
     """
     command, _, rest = line.strip().partition(" ")
     command = command or "list"
+    if command in _HELP:
+        return "help", rest.strip()
     if command.startswith("-"):
         return "list", line.strip()
     if command not in VERBS:
         hint = did_you_mean(command, VERBS) or f" One of {', '.join(VERBS)}."
         raise UsageError(f"%agents {command}: there is no such command.{hint}")
+    if _HELP.intersection(rest.split()):
+        return "help", command
     return command, rest.strip()
 
 
@@ -45,14 +51,19 @@ def read_command(command: str, rest: str) -> Namespace:
     Raises:
         UsageError: An option is unknown, or its value is wrong.
     """
-    verb = VERBS[command]
-    parser = _Parser(prog=f"%agents {command}", description=verb.help, add_help=False)
-    verb.options(parser)
+    parser: Any = parser_of(command)
     try:
-        given: Namespace = cast("Any", parser).parse_argstring(rest)
+        given: Namespace = parser.parse_argstring(rest)
     except ValueError as error:  # an open quotation
         raise UsageError(f"%agents {command}: {error}.") from None
     return given
+
+
+def parser_of(command: str) -> Parser:
+    """Make the reader of a subcommand's options."""
+    parser = _Parser(prog=f"%agents {command}", description=VERBS[command].help, add_help=False)
+    VERBS[command].options(parser)
+    return parser
 
 
 class _Parser(Parser):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Run
 from agent_magic.notebook.arguments import waits
 from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
+from agent_magic.notebook.completion import attach
+from agent_magic.notebook.looks import show_values
 from agent_magic.notebook.magics import AgentMagics
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def load(shell: InteractiveShell) -> None:
     held.register_magic_function(magics.agents, "line", line)
     held.register_magic_function(magics.agents_async, "line", line + ASYNC_SUFFIX)
     _rewriter(held, line).install()
-    held.display_formatter.mimebundle_formatter.for_type(Run, _run_bundle(magics))
+    magics.take_back += [show_values(held, _run_bundle(magics)), attach(magics)]
     held.events.register("post_run_cell", magics.forget_shown)
 
 
@@ -48,7 +50,8 @@ def unload(shell: InteractiveShell) -> None:
             del table[name]
     for line in (LINE, ELSE_LINE):
         _rewriter(held, line).uninstall()
-    held.display_formatter.mimebundle_formatter.pop(Run, None)
+    for take_back in magics.take_back:
+        take_back()
     held.events.unregister("post_run_cell", magics.forget_shown)
 
 

@@ -52,6 +52,11 @@ def display_bundle(bundle: dict[str, str]) -> None:
     display(bundle, raw=True)
 
 
+def display_value(value: object) -> None:
+    """Show a value as it shows itself."""
+    display(value)
+
+
 @contextlib.contextmanager
 def notes_of(tell: Callable[[str], None]) -> Generator[None]:
     """Tell warnings as notes: Python's own form shows paths of this machine, which a shared notebook must not."""

@@ -12,7 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Enum, Float, Int, Unicode
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
-from agent_magic.errors import AgentMagicError, did_you_mean
+from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
 from agent_magic.notebook.arguments import read_command, split_command
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
@@ -24,7 +24,7 @@ from agent_magic.show.cards import declaration_card
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from agent_magic.api import Plan
 
@@ -35,25 +35,44 @@ SCHEDULES = ("ready", "layers", "sequential")
 class AgentMagics(Magics):
     """Declares, runs and shows agents. Set defaults with `%config AgentMagics.NAME = VALUE`."""
 
-    model = Unicode(DEFAULT_MODEL, help="Model of agents that name none.").tag(config=True)
-    max_tokens = Int(DEFAULT_MAX_TOKENS, min=1, help="Most output tokens of agents that name none.").tag(config=True)
-    timeout = Float(DEFAULT_TIMEOUT_S, min=0.001, help="Deadline in seconds of agents that name none.").tag(config=True)
-    effort = Unicode("", help="Effort of agents that name none: low, medium, high, xhigh, max, or empty.").tag(
+    model = Unicode(DEFAULT_MODEL, help="The model of agents that name none.").tag(config=True)
+    max_tokens = Int(DEFAULT_MAX_TOKENS, min=1, help="The most output tokens of agents that name none.").tag(
         config=True
     )
+    timeout = Float(DEFAULT_TIMEOUT_S, min=0.001, help="Seconds an agent that names no deadline may take.").tag(
+        config=True
+    )
+    effort = Unicode(
+        "", help="The effort of agents that name none: low, medium, high, xhigh, max; empty leaves it out."
+    ).tag(config=True)
     concurrency = Int(8, min=1, help="The most requests under way at once.").tag(config=True)
-    schedule = Enum(SCHEDULES, "ready", help="ready, layers or sequential.").tag(config=True)
+    schedule = Enum(
+        SCHEDULES,
+        "ready",
+        help="ready: an agent starts when its parents are done; layers: when their whole layer is; sequential.",
+    ).tag(config=True)
     max_attempts = Int(3, min=1, help="The most requests for one agent, retries included.").tag(config=True)
     budget = Float(0.0, min=0.0, help="The most dollars of a run; 0 is no limit.").tag(config=True)
-    on_max_tokens = Enum(("fail", "warn", "allow"), "warn", help="Answers cut at max_tokens.").tag(config=True)
-    on_cycle = Enum(("error", "sequential"), "error", help="Agents that wait for each other.").tag(config=True)
-    on_missing = Enum(("error", "drop"), "error", help="Agents that wait for nobody's name.").tag(config=True)
+    on_max_tokens = Enum(
+        ("fail", "warn", "allow"),
+        "warn",
+        help="An answer cut at max_tokens: fail its agent, pass it on and warn, or allow it.",
+    ).tag(config=True)
+    on_cycle = Enum(
+        ("error", "sequential"),
+        "error",
+        help="Agents that wait for each other: an error, or run them in declared order.",
+    ).tag(config=True)
+    on_missing = Enum(
+        ("error", "drop"), "error", help="Agents that wait for a name nobody declared: an error, or drop that edge."
+    ).tag(config=True)
 
     shell: Any
 
     def __init__(self, shell: Any, session: Session | None = None) -> None:
         super().__init__(shell)
         self.session = session or Session()
+        self.take_back: list[Callable[[], object]] = []
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")
@@ -74,13 +93,22 @@ class AgentMagics(Magics):
         """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
 
         The prompt goes out verbatim, but for Jinja2's `{{ name }}`: the answer of the agent of that name, or else the
-        notebook's variable. Examples::
+        notebook's variable. Use an answer, and you wait for it. Examples::
 
             %%agent python
             Which Python web framework would you pick for {{ topic }}, and why?
 
-            %%agent compare --model claude-sonnet-5-5 --max-tokens 800
+            %%agent rust --role researcher --max-tokens 400
+            Which Rust web framework would you pick for {{ topic }}, and why?
+
+            %%agent compare --model claude-sonnet-5-5 --timeout 60
             Compare: {{ python }} {{ rust }}
+
+            %%agent check --after compare --system "You are terse." --context handbook
+            Does our handbook allow it? (The variable `handbook` goes out first; agents that share it share its cache.)
+
+        Run them with `run = %agents run`. A declaration replaces the one of the same name; `%agents drop NAME` takes
+        it back. `%config AgentMagics` has the defaults.
         """
         with user_errors():
             given = _read_agent(self.agent, line)
@@ -113,8 +141,9 @@ class AgentMagics(Magics):
             run = %agents last          the last run, one that was cut too
             %agents show NAME, %agents error NAME
             %agents record FILE         keep the run as a file; %agents replay FILE answers from it, without a key
-            %agents connect simulator   made-up answers, offline, labelled simulated
+            %agents connect simulator   made-up answers, offline, labelled simulated; %agents connect api goes back
             %agents drop NAME, %agents clear
+            %agents help                all commands; %agents help run, or %agents run --help, tells the options
         """
         with user_errors():
             done = self._command(line)
@@ -200,7 +229,7 @@ def user_errors() -> Generator[None]:
     try:
         yield
     except AgentMagicError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(shown_message(error)) from None
 
 
 def _read_agent(magic: Any, line: str) -> Namespace:

@@ -40,12 +40,14 @@ class Verb(NamedTuple):
         options: Adds its options to a parser.
         do: Does it. A coroutine is awaited on the notebook's loop.
         waits: Whether `do` is a coroutine function.
+        examples: Lines that show its use, each with what it does behind a `#` where that is not plain.
     """
 
     help: str
     options: Callable[[Parser], None]
     do: Callable[[Desk, Namespace], Any]
     waits: bool = False
+    examples: tuple[str, ...] = ()
 
 
 def add_plan(parser: Parser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.notebook.verbs import cassettes, connection, declared, results, runs
+from agent_magic.notebook.verbs.helping import help_verb
 
 if TYPE_CHECKING:
     from agent_magic.notebook.verb import Verb
@@ -19,3 +20,4 @@ VERBS: dict[str, Verb] = {
     **connection.VERBS,
 }
 """Every subcommand by its name."""
+VERBS["help"] = help_verb(VERBS)

@@ -39,8 +39,16 @@ def _replay(desk: Desk, given: Namespace) -> None:
 
 
 VERBS = {
-    "record": Verb("Write the last run to a cassette, to share it.", _file_options, _record),
+    "record": Verb(
+        "Write the last run to a cassette, to share it.",
+        _file_options,
+        _record,
+        examples=("%agents record quickstart.cassette.jsonl",),
+    ),
     "replay": Verb(
-        "Let a cassette answer from now on: no key, no network, the recorded clock.", _file_options, _replay
+        "Let a cassette answer from now on: no key, no network, the recorded clock.",
+        _file_options,
+        _replay,
+        examples=("%agents replay quickstart.cassette.jsonl", "run = %agents run    # answered by the file"),
     ),
 }

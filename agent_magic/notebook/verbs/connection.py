@@ -36,4 +36,15 @@ def _connect(desk: Desk, given: Namespace) -> None:
     print(f"Answers come from {desk.session.connection}.")  # noqa: T201 - the answer
 
 
-VERBS = {"connect": Verb("Say who answers: simulator, or api. Without a word: show it.", _options, _connect)}
+VERBS = {
+    "connect": Verb(
+        "Say who answers: simulator, or api. Without a word: show it.",
+        _options,
+        _connect,
+        examples=(
+            "%agents connect simulator",
+            "%agents connect simulator --latency fast --rpm 50    # quick answers, at most 50 a minute",
+            "%agents connect api",
+        ),
+    )
+}

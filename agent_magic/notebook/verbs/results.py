@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.notebook.front_end import display_value
 from agent_magic.notebook.listing import agent_error, agent_text
-from agent_magic.notebook.verb import Desk, Verb, add_name, add_nothing
+from agent_magic.notebook.verb import Desk, Parser, Verb, add_name, add_nothing
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -17,7 +18,15 @@ def _last(desk: Desk, _: Namespace) -> Run:
     return desk.session.last_run()
 
 
+def _show_options(parser: Parser) -> None:
+    add_name(parser)
+    parser.add_argument("--markdown", action="store_true", help="Render it: without HTML, pictures or unsafe links.")
+
+
 def _show(desk: Desk, given: Namespace) -> None:
+    if given.markdown:
+        display_value(desk.session.last_run().markdown(given.name))
+        return
     print(agent_text(desk.session.last_run(), given.name))  # noqa: T201 - the answer
 
 
@@ -27,6 +36,16 @@ def _error(desk: Desk, given: Namespace) -> None:
 
 VERBS = {
     "last": Verb("Return the last run, one that was cut too.", add_nothing, _last),
-    "show": Verb("Show the answer of an agent of the last run.", add_name, _show),
-    "error": Verb("Show all that is known of why an agent of the last run failed.", add_name, _error),
+    "show": Verb(
+        "Show the answer of an agent of the last run.",
+        _show_options,
+        _show,
+        examples=("%agents show compare", "%agents show compare --markdown"),
+    ),
+    "error": Verb(
+        "Show all that is known of why an agent of the last run failed.",
+        add_name,
+        _error,
+        examples=("%agents error compare",),
+    ),
 }

@@ -94,10 +94,30 @@ def _report(task: asyncio.Task[Run]) -> None:
 
 VERBS = {
     "plan": Verb(
-        "Show the graph, the prompts and what they may cost. Nothing is spent.", _plan_options, _plan, waits=True
+        "Show the graph, the prompts and what they may cost. Nothing is spent.",
+        _plan_options,
+        _plan,
+        waits=True,
+        examples=("%agents plan", "%agents plan compare    # compare and what it waits for"),
     ),
-    "run": Verb("Run the agents and show the graph while they run. Returns the run.", _run_options, _run, waits=True),
-    "start": Verb("Run in the background; the next cells work meanwhile.", _run_options, _start, waits=True),
+    "run": Verb(
+        "Run the agents and show the graph while they run. Returns the run.",
+        _run_options,
+        _run,
+        waits=True,
+        examples=(
+            "run = %agents run",
+            "run = %agents run compare --concurrency 2 --budget 0.50    # compare and what it waits for",
+            "run = %agents run --schedule layers --fresh    # what barriers cost; bought anew",
+        ),
+    ),
+    "start": Verb(
+        "Run in the background; the next cells work meanwhile.",
+        _run_options,
+        _start,
+        waits=True,
+        examples=("%agents start --concurrency 4", "run = %agents wait", "%agents stop"),
+    ),
     "wait": Verb("Wait for the run in the background. Returns the run.", add_nothing, _wait, waits=True),
     "stop": Verb("Stop the run in the background, or these agents of it.", add_names, _stop),
 }

@@ -1,0 +1,295 @@
+"""What Tab offers: subcommands, options and their values, agents, models, plans, files.
+
+`offer` is pure: it gets what stands before the cursor and what is known, and answers with words. How IPython asks
+differs by version: from 8.6 on it hands over the whole cell, before that the line of the cursor only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from IPython.core import completer
+
+from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.roles import ROLES
+from agent_magic.notebook.arguments import parser_of
+from agent_magic.notebook.verbs import VERBS
+
+if TYPE_CHECKING:
+    from argparse import Action, ArgumentParser
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from agent_magic.notebook.magics import AgentMagics
+
+MODELS = (
+    "claude-haiku-5-5",
+    "claude-sonnet-5-5",
+    "claude-opus-5-5",
+    "claude-fable-5-2",
+    "claude-mythos-5-2",
+    "claude-haiku-4-5",
+    "claude-sonnet-5",
+    "claude-opus-5",
+)
+"""Offered before any is in use; any other id works as well. A test holds that each has a list price."""
+MOST_FILES = 200
+_LINE = re.compile(r"(?:^|[=;\s])%(?:am_)?agents[ \t]+(?P<rest>.*)$")
+_CELL = re.compile(r"^%%(?:am_)?agent[ \t]+(?P<rest>.*)$")
+_OPEN = re.compile(r"\{\{\s*(?P<word>[A-Za-z_]\w*)?$")
+_ENDS = re.compile(r"[\s,=]")
+_WORDS: Mapping[str, Sequence[str]] = {
+    "schedule": ("ready", "layers", "sequential"),
+    "cache": ("auto", "on", "off"),
+    "on_max_tokens": ("fail", "warn", "allow"),
+    "on_cycle": ("error", "sequential"),
+    "on_missing": ("error", "drop"),
+    "effort": ("low", "medium", "high", "xhigh", "max"),
+    "latency": ("real", "fast", "none"),
+    "where": ("simulator", "api"),
+    "role": tuple(ROLES),
+}
+"""Per option, the words it takes."""
+
+
+class Known(NamedTuple):
+    """What there is to offer.
+
+    Attributes:
+        agents: The declared agents of the plan.
+        awaited: Names that prompts use and nobody has declared.
+        plans: The plans that have agents.
+        ran: The agents of the last run.
+        models: Models in use.
+        variables: The notebook's variables that a prompt can show.
+    """
+
+    agents: Sequence[str] = ()
+    awaited: Sequence[str] = ()
+    plans: Sequence[str] = ()
+    ran: Sequence[str] = ()
+    models: Sequence[str] = ()
+    variables: Sequence[str] = ()
+
+
+class Offer(NamedTuple):
+    """What Tab shows.
+
+    Attributes:
+        fragment: The part of the word that is typed already.
+        words: What can stand in its place.
+    """
+
+    fragment: str
+    words: tuple[str, ...]
+
+
+def offer(line: str, known: Known, *, cell: str | None, agent_parser: ArgumentParser) -> Offer | None:
+    """Find the words for the place of the cursor.
+
+    Args:
+        line: The line up to the cursor.
+        known: What there is to offer.
+        cell: The first line of the cell, the cursor being on a later one; `None` where it is on the first, or where
+            nobody knows.
+        agent_parser: Reads the line of `%%agent`.
+
+    Returns:
+        The words, those that fit only; `None` where the place is not ours, or nothing fits.
+    """
+    found: tuple[str, Iterable[str]] | None = None
+    if cell is None and (match := _CELL.match(line)):
+        found = _arguments(match["rest"], agent_parser, known, "agent")
+    elif (match := _OPEN.search(line)) and (cell is None or _CELL.match(cell)):
+        found = match["word"] or "", _in_prompt(cell or "", known)
+    elif match := _LINE.search(line):
+        found = _command(match["rest"], known)
+    if found is None:
+        return None
+    fragment, words = found
+    fitting = tuple(dict.fromkeys(word for word in words if word.startswith(fragment)))
+    return Offer(fragment, fitting) if fitting else None
+
+
+def known_to(magics: AgentMagics, line: str) -> Known:
+    """Gather what there is to offer: from the plan that the line names, or the usual one."""
+    session, names, hidden = magics.session, magics.shell.user_ns, magics.shell.user_ns_hidden
+    named = re.search(r"--plan[ =](\S+)", line)
+    plan = named[1] if named else "agents"
+    registry = session.registry(plan) if plan in session.plans else None
+    declared = registry.agents if registry else ()
+    own = [agent.name for agent in declared]
+    return Known(
+        own,
+        [name for agent in declared if registry for name in registry.undefined(agent, names)],
+        session.plans,
+        [result.name for result in session.last.record.results] if session.last else own,
+        [magics.model, *(agent.model for agent in declared if agent.model)],
+        [name for name, value in list(names.items()) if name not in hidden and _shows(name, value)],
+    )
+
+
+def attach(magics: AgentMagics) -> Callable[[], None]:
+    """Let IPython ask us. Returns what takes that back."""
+    shell: Any = magics.shell
+    asking: Any = getattr(shell, "Completer", None)
+    if asking is None:
+        return lambda: None
+    if hasattr(asking, "custom_matchers"):
+        matcher = _matcher(magics)
+        asking.custom_matchers.append(matcher)
+        return lambda: asking.custom_matchers.remove(matcher)
+    shell.set_hook("complete_command", _hook(magics), re_key=_OLD_KEY)
+    return lambda: asking.custom_completers.regexs.pop(re.compile(_OLD_KEY), None)
+
+
+_OLD_KEY = r".*(?:%(?:am_)?agents\s|\{\{\s*\w*$)|%%(?:am_)?agent\s"
+"""IPython before 8.6 asks a hook whose pattern fits the line up to the cursor."""
+
+
+def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
+    api: Any = completer  # its types are not all there in IPython 7
+
+    @api.context_matcher()
+    def agent_magic_matcher(context: Any) -> Any:
+        """Offer what fits where the cursor is."""
+        lines = context.full_text.split("\n")
+        line = lines[context.cursor_line][: context.cursor_position]
+        first = lines[0] if context.cursor_line else None
+        found = _ask(magics, line, first)
+        if found is None:
+            return {"completions": []}
+        shown = [api.SimpleCompletion(text=word) for word in found.words]
+        return {"completions": shown, "matched_fragment": found.fragment, "suppress": True, "ordered": True}
+
+    return agent_magic_matcher
+
+
+def _hook(magics: AgentMagics) -> Callable[[Any, Any], list[str]]:
+    def complete(_: Any, event: Any) -> list[str]:
+        found = _ask(magics, event.text_until_cursor, None)
+        return list(found.words) if found else []
+
+    return complete
+
+
+def _ask(magics: AgentMagics, line: str, first: str | None) -> Offer | None:
+    if "agent" not in line and "{{" not in line:
+        return None
+    parser: ArgumentParser = getattr(magics.agent, "parser")  # noqa: B009 - IPython's decorator puts it there
+    return offer(line, known_to(magics, first or line), cell=first, agent_parser=parser)
+
+
+def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:
+    command, space, options = rest.partition(" ")
+    if not space:
+        return command, VERBS
+    if command not in VERBS:
+        return None
+    return _arguments(options, parser_of(command), known, command)
+
+
+def _arguments(rest: str, parser: ArgumentParser, known: Known, command: str) -> tuple[str, Iterable[str]] | None:
+    """Find the words for the end of a line of options."""
+    fragment = _ENDS.split(rest)[-1]
+    before = rest[: len(rest) - len(fragment)]
+    actions = parser._actions  # noqa: SLF001 - argparse has no public list of its options
+    by_option = {option: action for action in actions for option in action.option_strings}
+    # A list such as `a,b` is one word of the line; what stands before its last comma belongs to the same option.
+    words = re.sub(r"\S+,$", "", before).replace("=", " ").split()
+    option = by_option.get(words[-1]) if words else None
+    if option is not None and option.nargs != 0:
+        return fragment, _values(option, fragment, known, command)
+    flags = [one for one, action in by_option.items() if one.startswith("--") and one not in words and action]
+    if fragment.startswith("-"):
+        return fragment, flags
+    place = sum(not word.startswith("-") for word in _without_values(words, by_option))
+    positional = [action for action in actions if not action.option_strings]
+    if not positional:
+        return fragment, flags
+    chosen = positional[min(place, len(positional) - 1)]
+    if place >= len(positional) and chosen.nargs not in {"*", "+"}:
+        return fragment, flags
+    taken = set(words)
+    values = [word for word in _values(chosen, fragment, known, command) if word not in taken]
+    return fragment, [*values, *([] if fragment else flags)]
+
+
+def _without_values(words: Sequence[str], by_option: Mapping[str, Action]) -> list[str]:
+    """Leave out what stands behind an option that takes a value."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if not skip:
+            kept.append(word)
+        action = by_option.get(word)
+        skip = not skip and action is not None and action.nargs != 0
+    return kept
+
+
+def _values(action: Action, fragment: str, known: Known, command: str) -> Iterable[str]:
+    """Return what can stand at the place of one argument."""
+    if action.choices is not None:
+        return [str(choice) for choice in action.choices]
+    if action.dest in _WORDS:
+        return _WORDS[action.dest]
+    if action.dest == "name":
+        return known.awaited if command == "agent" else known.ran
+    find = _FOUND.get(action.dest)
+    return find(known, fragment) if find else ()
+
+
+def _agents(known: Known, _: str) -> Sequence[str]:
+    return known.agents
+
+
+def _models(known: Known, _: str) -> Iterable[str]:
+    return dict.fromkeys([*known.models, DEFAULT_MODEL, *MODELS])
+
+
+def _in_prompt(cell: str, known: Known) -> list[str]:
+    """Return what a prompt can name: other agents first, then variables."""
+    own = cell.split()[1:2]
+    return [*(name for name in known.agents if name not in own), *known.variables]
+
+
+def _files(fragment: str) -> list[str]:
+    """List folders and files of JSON lines."""
+    folder, _, start = fragment.rpartition("/")
+    place = Path(f"{folder}/" if fragment.startswith("/") else folder or ".").expanduser()
+    try:
+        with os.scandir(place) as entries:
+            found = [(entry.name, entry.is_dir()) for entry in entries if entry.name.startswith(start)]
+    except OSError:  # no such folder: there is nothing to offer
+        return []
+    head = f"{folder}/" if "/" in fragment else ""
+    shown = [head + name + ("/" if is_folder else "") for name, is_folder in sorted(found) if _fits(name, is_folder)]
+    return shown[:MOST_FILES]
+
+
+def _fits(name: str, is_folder: bool) -> bool:  # noqa: FBT001 - of a pair
+    return not name.startswith(".") and (is_folder or name.endswith((".jsonl", ".jsonl.gz")))
+
+
+def _shows(name: str, value: object) -> bool:
+    """Tell whether a prompt could show a variable: data, not tools."""
+    return not name.startswith("_") and not isinstance(value, ModuleType | type) and not inspect.isroutine(value)
+
+
+_FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
+    "names": _agents,
+    "after": _agents,
+    "drop": _agents,
+    "plan": lambda known, _: known.plans,
+    "model": _models,
+    "context": lambda known, _: known.variables,
+    "command": lambda _, __: VERBS,
+    "file": lambda _, fragment: _files(fragment),
+    "script": lambda _, fragment: _files(fragment),
+    "path": lambda _, fragment: _files(fragment),
+}
+"""Per option, what its words are found by."""

@@ -1,0 +1,178 @@
+"""How single results look: an agent's answer, all answers of a run, an answer as Markdown.
+
+What a model wrote is text: escaped, never markup. Markdown is rendered only where it was asked for, by a renderer that
+lets no HTML through, loads no picture and follows no link but to the web and to mail.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from agent_magic.show.markup import clean, escape, single_line
+from agent_magic.show.states import BADGES, STATES, state_of
+from agent_magic.show.theme import INKS
+from agent_magic.show.units import count, dollars, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.record.results import AgentResult
+
+SHOWN_CHARS = 1_200
+"""A longer answer is folded after its start."""
+SHOWN_LINES = 15
+MOST_CHARS = 200_000
+"""More of one answer is not sent to a notebook, which would keep it: `.text` has it."""
+_TEXT_LINES = 12
+_TEXT_WIDTH = 100
+# JupyterLab's own colours where they are, so that it belongs to the page; elsewhere plain ones. MathJax would take two
+# dollar signs for a formula: these classes keep it out.
+_BOX = (
+    '<div class="am-value tex2jax_ignore mathjax_ignore" style="font:13px/1.5 var(--jp-ui-font-family,system-ui,'
+    "sans-serif);color:var(--jp-ui-font-color1,inherit);border-left:3px solid {edge};padding:1px 0 1px 10px;"
+    'margin:2px 0">'
+)
+_SOFT = "color:var(--jp-ui-font-color2,#667080)"
+_PRE = (
+    "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:anywhere;background:none;color:inherit;padding:0;"
+    "font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
+)
+_LINKS = frozenset({"http", "https", "mailto"})
+
+
+def result_bundle(result: AgentResult) -> dict[str, str]:
+    """Return the representations of what became of one agent: its numbers, and its text, folded where it is long."""
+    return {"text/html": result_html(result), "text/plain": result_text(result)}
+
+
+def result_text(result: AgentResult) -> str:
+    """Write what became of an agent: a line of facts, and the start of its text."""
+    head = " · ".join([single_line(result.name), *_facts(result)])
+    body = _first_lines(clean(result.text))
+    trouble = _trouble(result)
+    return "\n".join([head, *([f"  {trouble}"] if trouble else []), *(f"  {line}" for line in body)])
+
+
+def result_html(result: AgentResult) -> str:
+    """Draw what became of an agent as HTML without scripts, links or anything from outside."""
+    state, trouble = state_of(result), _trouble(result)
+    facts = "".join(f" · {escape(fact)}" for fact in _facts(result))
+    lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
+    return (
+        _BOX.format(edge=_edge(state))
+        + f'<div><b>{escape(single_line(result.name))}</b><span style="{_SOFT}">{facts}</span></div>'
+        + f"{lost}{folded(result.text)}</div>"
+    )
+
+
+def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
+    """Draw the answers of a run one under the other, each folded where it is long."""
+    parts = [f"<div><b>{escape(single_line(name))}</b></div>{folded(text)}" for name, text in zip(names, texts)]  # noqa: B905
+    inside = '<div style="height:8px"></div>'.join(parts) or "no answers"
+    return f"{_BOX.format(edge='var(--jp-border-color1,#bfc7d2)')}{inside}</div>"
+
+
+def folded(text: str) -> str:
+    """Return text as preformatted HTML. Of a long one the start is open, the rest behind a line to click on."""
+    if not text.strip():
+        return f'<div style="{_SOFT}">no text</div>'
+    shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS
+    start, end = _cut(shown)
+    pre = f'<pre style="{_PRE}">{escape(start)}</pre>'
+    if not end:
+        return pre
+    more = f"{len(end):,} more characters" + (f", and {rest:,} in .text" if rest > 0 else "")
+    summary = f'<summary style="cursor:pointer;{_SOFT}">{more}</summary>'
+    return f'{pre}<details>{summary}<pre style="{_PRE}">{escape(end)}</pre></details>'
+
+
+class Markdown(NamedTuple):
+    """Text that somebody asked to see as Markdown. It shows itself as that in a notebook.
+
+    Attributes:
+        text: The Markdown.
+    """
+
+    text: str
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"text/html": markdown_html(self.text), "text/plain": clean(self.text)}
+
+
+def markdown_html(text: str) -> str:
+    """Render Markdown as safe HTML: raw HTML becomes text, a picture its description, a link leads to the web only."""
+    reader: Any = importlib.import_module("markdown_it").MarkdownIt(
+        "js-default", {"html": False, "linkify": False, "typographer": False}
+    )
+    reader.validateLink = _may_lead
+    reader.add_render_rule("image", _picture)
+    reader.add_render_rule("link_open", _link)
+    body: str = reader.render(clean(text[:MOST_CHARS]))
+    return f'<div class="am-markdown tex2jax_ignore mathjax_ignore">{body}</div>'
+
+
+def _may_lead(url: str) -> bool:
+    """Say whether a link may be one: to the web or to mail, and to nothing that runs or reads what is here."""
+    try:
+        return urlsplit(url.strip()).scheme.lower() in _LINKS
+    except ValueError:  # brackets that are no address
+        return False
+
+
+def _picture(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
+    """Write what a picture shows in place of loading it: its address would tell somebody that it was read."""
+    return f"<em>[picture: {escape(str(tokens[place].content) or 'without a description')}]</em>"
+
+
+def _link(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
+    target = escape(str(tokens[place].attrGet("href") or ""))
+    return f'<a href="{target}" title="{target}" rel="noopener noreferrer nofollow" target="_blank">'
+
+
+def _facts(result: AgentResult) -> list[str]:
+    usage = result.usage
+    facts = [STATES[state_of(result)].word, result.model]
+    if result.attempts:
+        facts.append(seconds(result.work_s))
+        counts = ((usage.total_input_tokens, "in"), (usage.output_tokens, "out"))
+        facts += [f"{count(number)} tokens {word}" for number, word in counts]
+        facts.append(dollars(result.cost_usd))
+    if len(result.attempts) > 1:
+        facts.append(plural(len(result.attempts), "attempt"))
+    facts += [f"stopped at {result.stop_reason}"] if result.stop_reason not in {None, "end_turn"} else []
+    return [*facts, *([str(result.source)] if result.source in BADGES else [])]
+
+
+def _trouble(result: AgentResult) -> str:
+    return single_line(result.error)[:500] if result.error else ""
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """Cut a long text at the end of a line or of a word: its start, and the rest; nothing of it is lost."""
+    lines = text.splitlines(keepends=True)
+    start = "".join(lines[:SHOWN_LINES])[:SHOWN_CHARS]
+    if len(text) - len(start) <= SHOWN_CHARS // 4 and len(lines) <= SHOWN_LINES + 3:
+        return text, ""
+    end = max(start.rfind("\n"), start.rfind(" ")) + 1
+    place = end if end > len(start) // 2 else len(start)
+    return text[:place], text[place:]
+
+
+def _first_lines(text: str) -> list[str]:
+    lines = text.splitlines()
+    shown = [line if len(line) <= _TEXT_WIDTH else line[: _TEXT_WIDTH - 1] + "…" for line in lines[:_TEXT_LINES]]
+    if sum(map(len, shown)) < sum(map(len, lines)):
+        shown.append(f"… {len(text):,} characters in all: .text")
+    return shown
+
+
+def _edge(state: str) -> str:
+    return _ink(
+        {"s": "done", "l": "kept", "y": "tape", "f": "fail", "r": "run", "m": "wait", "q": "wait"}.get(state, "line")
+    )
+
+
+def _ink(name: str) -> str:
+    return INKS["light"][name]

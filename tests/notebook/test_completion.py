@@ -1,0 +1,223 @@
+"""What Tab offers, at every place of a line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.core.completer import provisionalcompleter
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.measure.frames import texts_series
+from agent_magic.notebook.completion import MODELS, Known, offer
+from agent_magic.notebook.extension import load, unload
+from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.verbs import VERBS
+from agent_magic.record.answer import Usage
+from agent_magic.record.prices import Prices
+from tests.show.story import business_run
+
+KNOWN = Known(
+    agents=("python", "rust", "compare"),
+    awaited=("go",),
+    plans=("agents", "second"),
+    ran=("python", "rust"),
+    models=("claude-own-1",),
+    variables=("topic", "table"),
+)
+PARSER: Any = AgentMagics.agent.parser  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def words(line: str, cell: str | None = None) -> tuple[str, ...]:
+    """Return what is offered at the end of a line."""
+    found = offer(line, KNOWN, cell=cell, agent_parser=PARSER)
+    return found.words if found else ()
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("%agents ru", ("run",)),
+        ("run = %agents re", ("record", "replay")),
+        ("    x = %am_agents conn", ("connect",)),
+        ("%agents run ", ("python", "rust", "compare")),
+        ("%agents run python ", ("rust", "compare")),
+        ("%agents run python --sched", ("--schedule",)),
+        ("%agents run --schedule ", ("ready", "layers", "sequential")),
+        ("%agents run --schedule=se", ("sequential",)),
+        ("%agents run --cache o", ("on", "off")),
+        ("%agents run --plan se", ("second",)),
+        ("%agents run --concurrency 2 ru", ("rust",)),
+        ("%agents run --fresh ru", ("rust",)),
+        ("%agents show ", ("python", "rust")),
+        ("%agents show python --m", ("--markdown",)),
+        ("%agents error py", ("python",)),
+        ("%agents connect ", ("simulator", "api")),
+        ("%agents connect simulator --lat", ("--latency",)),
+        ("%agents help rep", ("replay",)),
+        ("%%agent ", ("go",)),
+        ("%%agent x --mo", ("--model",)),
+        ("%%agent x --model claude-o", ("claude-own-1", "claude-opus-5-5", "claude-opus-5")),
+        ("%%agent x --after ", ("python", "rust", "compare")),
+        ("%%agent x --after python,ru", ("rust",)),
+        ("%%agent x --after python,rust,", ("python", "rust", "compare")),
+        ("%%agent x --context t", ("topic", "table")),
+        ("%%agent x --role cr", ("critic",)),
+        ("%%agent x --after python --effort h", ("high",)),
+    ],
+)
+def test_a_line(line: str, first: tuple[str, ...]):
+    """Subcommands, then names and options, then the values of each option; what is there already is not offered."""
+    assert first == words(line)[: len(first)]
+
+
+@pytest.mark.parametrize("line", ["Compare {{ py", "Compare {{py", "{{ rust }} and {{ py"])
+def test_a_prompt(line: str):
+    """Inside `{{` of an agent's cell come agents."""
+    assert ("python",) == words(line, "%%agent x")
+
+
+def test_an_agent_is_not_offered_its_own_answer():
+    """A prompt names other agents and variables."""
+    assert ("python", "rust", "topic", "table") == words("{{ ", "%%agent compare --model m")
+
+
+@pytest.mark.parametrize(
+    ("line", "cell"),
+    [
+        ("f'{{ py", "x = 1"),
+        ("agents ru", None),
+        ("%agentsx ru", None),
+        ("print(py", None),
+        ("%agents nosuch ", None),
+        ("{{ python }} py", "%%agent x"),
+        ("%%agent x", "x = 1"),
+        ("%time py", None),
+    ],
+)
+def test_what_is_not_ours_is_left_alone(line: str, cell: str | None):
+    """Elsewhere IPython offers what it always does."""
+    assert () == words(line, cell)
+
+
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A cassette is offered by its path; other files and hidden ones are not."""
+    (tmp_path / "tapes").mkdir()
+    for name in ("a.cassette.jsonl", "notes.txt", ".secret.jsonl", "tapes/b.jsonl"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert ("a.cassette.jsonl", "tapes/") == words("%agents replay ")
+    assert ("tapes/b.jsonl",) == words("%agents replay tapes/")
+    assert () == words("%agents replay nowhere/")
+    assert (f"{tmp_path}/tapes/",) == words(f"%agents replay {tmp_path}/ta")
+
+
+@given(st.text(alphabet=st.sampled_from("%agents run-{}=,\"' \tmodel"), max_size=60), st.none() | st.just("%%agent x"))
+def test_no_line_breaks_it(line: str, cell: str | None):
+    """Whatever is typed, Tab answers with words that begin as it does."""
+    for start in ("", "%agents ", "%agents run ", "%%agent x "):
+        found = offer(start + line, KNOWN, cell=cell, agent_parser=PARSER)
+        assert found is None or all(word.startswith(found.fragment) for word in found.words)
+
+
+def test_every_subcommand_can_be_completed():
+    """No subcommand's options break the completion."""
+    for command in VERBS:
+        assert command in words(f"%agents {command}")
+        words(f"%agents {command} ")
+        words(f"%agents {command} --")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_offered_models_have_prices(model: str):
+    """What is offered can be paid for: each id is on the price list."""
+    assert Prices().of(model, Usage(1, output_tokens=1)).cost_usd
+
+
+@pytest.fixture
+def shell() -> Iterator[Any]:
+    """A shell of its own, without a history file."""
+    InteractiveShell.clear_instance()
+    made: Any = InteractiveShell.instance()
+    made.history_manager.enabled = False
+    made.init_completer()
+    yield made
+    unload(made)
+    InteractiveShell.clear_instance()
+
+
+def test_ipython_asks_us(shell: Any):
+    """The shell gives our words and no others in our places, its own elsewhere, and after unloading only those."""
+    load(shell)
+    shell.user_ns.update({f"pyname_{number}": number for number in range(3000)}, pyx=1)
+    shell.run_cell_magic("agent", "pyramid", "Which framework?")
+
+    def tab(text: str) -> list[str]:
+        with provisionalcompleter():
+            return [one.text for one in shell.Completer.completions(text, len(text))]
+
+    assert ["pyramid"] == tab("%agents run py")
+    assert ["run"] == tab("x = %agents ru")
+    assert ["pyramid"] == tab("%%agent other\nIt says {{ pyr")
+    assert "pyx" in tab("print(py")
+    began = time.perf_counter()
+    for _ in range(5):
+        tab("%agents run py")
+    print(f"one completion beside 3,000 variables: {200 * (time.perf_counter() - began):.1f} ms")
+    unload(shell)
+    assert "pyramid" not in tab("%agents run py")
+
+
+def test_values_look_right_and_are_let_go(shell: Any):
+    """IPython shows a result and the answers by our looks while we are loaded, other series as ever."""
+    import pandas as pd
+
+    load(shell)
+    record = business_run()
+    texts, other = texts_series(record), pd.Series([1, 2], name="text")
+    shown = shell.display_formatter.format(record["summary"])[0]
+    assert {"text/html", "text/plain"} == set(shown)
+    assert "<pre" in shell.display_formatter.format(texts)[0]["text/html"]
+    assert "text/html" not in shell.display_formatter.format(other)[0]
+    unload(shell)
+    assert "text/html" not in shell.display_formatter.format(texts)[0]
+    assert ["text/plain"] == list(shell.display_formatter.format(record["summary"])[0])
+
+
+@pytest.mark.parametrize("line", ["run --help", "help run", "run python -h", "--help run"])
+def test_help_of_a_command(shell: Any, capsys, line: str):
+    """The same help by every way to ask: what it does, every option, examples; nothing is run."""
+    load(shell)
+    shell.run_line_magic("agents", line)
+    shown = capsys.readouterr().out
+    for word in ("Run the agents", "usage: %agents run", "--concurrency N", "examples:", "run = %agents run"):
+        assert word in shown
+
+
+def test_help_names_every_command(shell: Any, capsys):
+    """`%agents help` lists all commands, one a line, and `%agents help NAME` can tell of each."""
+    load(shell)
+    shell.run_line_magic("agents", "help")
+    listed = capsys.readouterr().out
+    for command, verb in VERBS.items():
+        assert f"  {command} " in listed
+        shell.run_line_magic("agents", f"help {command}")
+        assert verb.help in capsys.readouterr().out
+    with pytest.raises(UsageError, match="Did you mean 'run'"):
+        shell.run_line_magic("agents", "help runn")
+
+
+def test_config_has_help_for_every_default(shell: Any, capsys):
+    """`%config AgentMagics` explains each default in a sentence."""
+    load(shell)
+    shell.run_line_magic("config", "AgentMagics")
+    shown = capsys.readouterr().out
+    for name, trait in AgentMagics.class_own_traits(config=True).items():
+        assert f"AgentMagics.{name}=" in shown
+        assert trait.help.endswith(".")
