@@ -13,9 +13,12 @@ from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.errors import AgentMagicError, RunFailed
 from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
+from agent_magic.measure.compare import compare_frame
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
+from agent_magic.measure.slo import slo_frame
+from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette import read_cassette, write_cassette
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.request import Request
@@ -54,6 +57,7 @@ __all__ = [
     "Run",
     "TokenPrice",
     "capacity",
+    "compare",
     "monthly",
     "speedup_bounds",
     "start",
@@ -188,6 +192,18 @@ class Run:
         """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
         return find_path(self.record, self.totals.wall_s)
 
+    def utilization(self, slots: int | None = None) -> pd.DataFrame:
+        """One row per model and one for all: who was busy how much of the time; see `agent_magic.measure.spread`."""
+        return utilization_frame(self.record, slots)
+
+    def percentiles(self, *others: Run) -> pd.DataFrame:
+        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`."""
+        return percentiles_frame([self.record, *(other.record for other in others)])
+
+    def slo(self, **targets: float | None) -> pd.DataFrame:
+        """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
+        return slo_frame(self.record, **targets)
+
     @property
     def ok(self) -> bool:
         """Whether every agent succeeded."""
@@ -218,6 +234,11 @@ class Run:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
+
+
+def compare(a: Run, b: Run) -> pd.DataFrame:
+    """Put two runs beside each other, `b` minus `a`, one row per agent and one for all; see `measure.compare`."""
+    return compare_frame(a.record, b.record)
 
 
 def start(

@@ -1,0 +1,62 @@
+"""Two runs beside each other, by their own frames."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalOperand=false
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+
+import agent_magic as am
+from agent_magic.api import Run
+from agent_magic.measure.compare import COMPARISON
+from agent_magic.measure.spread import ALL
+from tests.record.histories import histories
+from tests.run.virtual import Reply, drive
+
+
+def run_of(prompts, texts):
+    """A run of agents side by side, by prompt and answer."""
+    plan = am.Plan([am.Agent(name, prompt) for name, prompt in prompts.items()])
+    takes = {prompt: 1.0 + one for one, prompt in enumerate(prompts.values())}
+    record, _ = drive(plan, lambda prompt, _: Reply(takes[prompt], text=texts[prompt], tokens=(10, 7, 5, 0)))
+    return Run(record)
+
+
+def test_what_changed_is_said_by_agent():
+    """Same prompt and other text, other prompt and same text, only in one of them."""
+    a = run_of({"same": "x", "text": "y", "prompt": "z", "gone": "g"}, {"x": "1", "y": "2", "z": "3", "g": "4"})
+    b = run_of({"same": "x", "text": "y", "prompt": "Z", "new": "n"}, {"x": "1", "y": "two", "Z": "3", "n": "5"})
+    frame = am.compare(a, b)
+    assert ["same", "text", "prompt", "gone", "new", ALL] == list(frame["agent"])
+    rows = frame.set_index("agent")
+    assert [False, False, True] == list(rows["prompt_changed"][:3])
+    assert [False, True, False] == list(rows["text_changed"][:3])
+    assert rows.loc[["gone", "new"], ["prompt_changed", "text_changed", "diff_s", "diff_tokens"]].isna().all(axis=None)
+    assert (22, 0) == (rows.loc["same", "tokens_a"], rows.loc["same", "diff_tokens"])
+    assert (True, True) == (rows.loc[ALL, "prompt_changed"], rows.loc[ALL, "text_changed"])
+    assert COMPARISON == {name: str(kind) for name, kind in frame.dtypes.items()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), histories())
+def test_differences_are_those_of_the_frames(first, second):
+    """`b` minus `a` of what each run's own frames say; a run beside itself differs in nothing."""
+    a, b = Run(first[0]), Run(second[0])
+    frame = am.compare(a, b).set_index("agent")
+    one, other = a.agents.set_index("agent"), b.agents.set_index("agent")
+    for agent in frame.index[:-1]:
+        for mine, theirs in (("diff_s", "total_s"), ("diff_usd", "cost_usd")):
+            before = one[theirs].get(agent, math.nan)
+            after = other[theirs].get(agent, math.nan)
+            found = frame.loc[agent, mine]
+            assert found == after - before or (math.isnan(found) and math.isnan(after - before))
+    wall = b.summary["wall_s"][0] - a.summary["wall_s"][0]
+    assert frame.loc[ALL, "diff_s"] == wall or (math.isnan(wall) and math.isnan(frame.loc[ALL, "diff_s"]))
+    alone = am.compare(a, a)
+    assert not alone[["diff_s", "diff_tokens", "diff_usd"]].fillna(0).any(axis=None)
+    assert not alone[["prompt_changed", "text_changed"]].fillna(value=False).any(axis=None)
