@@ -139,16 +139,13 @@ def attach(magics: AgentMagics) -> Callable[[], None]:
     asking: Any = getattr(shell, "Completer", None)
     if asking is None:
         return lambda: None
-    if hasattr(asking, "custom_matchers"):
+    if hasattr(completer, "context_matcher"):
         matcher = _matcher(magics)
         asking.custom_matchers.append(matcher)
         return lambda: asking.custom_matchers.remove(matcher)
-    shell.set_hook("complete_command", _hook(magics), re_key=_OLD_KEY)
-    return lambda: asking.custom_completers.regexs.pop(re.compile(_OLD_KEY), None)
-
-
-_OLD_KEY = r".*(?:%(?:am_)?agents\s|\{\{\s*\w*$)|%%(?:am_)?agent\s"
-"""IPython before 8.6 asks a hook whose pattern fits the line up to the cursor."""
+    old = _old_matcher(magics, asking)
+    asking.magic_arg_matchers.append(old)
+    return lambda: asking.magic_arg_matchers.remove(old)
 
 
 def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
@@ -169,12 +166,19 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
     return agent_magic_matcher
 
 
-def _hook(magics: AgentMagics) -> Callable[[Any, Any], list[str]]:
-    def complete(_: Any, event: Any) -> list[str]:
-        found = _ask(magics, event.text_until_cursor, None)
-        return list(found.words) if found else []
+def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]:
+    """Make the matcher of IPython before 8.6, which knows the line only. What it finds keeps all others out."""
 
-    return complete
+    def agent_magic_matches(_: str) -> list[str]:
+        line: str = asking.text_until_cursor
+        found = _ask(magics, line, None)
+        token: str = asking.splitter.split_line(line)
+        if found is None or not found.fragment.endswith(token):
+            return []
+        skip = len(found.fragment) - len(token)  # it takes a shorter piece for the word
+        return [word[skip:] for word in found.words]
+
+    return agent_magic_matches
 
 
 def _ask(magics: AgentMagics, line: str, first: str | None) -> Offer | None:

@@ -7,7 +7,8 @@ lets no HTML through, loads no picture and follows no link but to the web and to
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agent_magic.show.markup import clean, escape, single_line
@@ -88,7 +89,8 @@ def folded(text: str) -> str:
     return f'{pre}<details>{summary}<pre style="{_PRE}">{escape(end)}</pre></details>'
 
 
-class Markdown(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Markdown:
     """Text that somebody asked to see as Markdown. It shows itself as that in a notebook.
 
     Attributes:
