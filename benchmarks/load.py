@@ -44,7 +44,7 @@ stage("after the first %agents run")
 cell("frame = run.agents")
 stage("after run.agents")
 from agent_magic.show.live import make_live_view
-make_live_view(shell.user_ns["run"].record, lambda: None)
+make_live_view(shell.user_ns["run"].record, lambda *_: None)
 stage("after the first live view, as in a notebook")
 """
 TELL = "print(json.dumps(stages))\n"

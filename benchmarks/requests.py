@@ -99,7 +99,7 @@ async def checked(driver: Driver) -> None:
 
 def shown(driver: Driver) -> Coroutine[Any, Any, None]:
     """Make the live view; what is returned runs under it."""
-    view = make_live_view(driver.record, driver.stop, summarize=summarize)
+    view = make_live_view(driver.record, lambda *_: driver.stop(), summarize=summarize)
 
     async def run() -> None:
         ticking = asyncio.create_task(tick(driver, view))

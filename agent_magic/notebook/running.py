@@ -7,11 +7,11 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from agent_magic.api import Run, start
-from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.front_end import display_bundle
+from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
 from agent_magic.run.replay import replay
-from agent_magic.show.live import LiveView, make_live_view
+from agent_magic.show.live import LiveView
 from agent_magic.show.text import TerminalView
 
 if TYPE_CHECKING:
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from agent_magic.run.driver import Driver
     from agent_magic.schedule.policy import Policy
 
-HELD_BY = {
-    "slot": "waits for a slot",
-    "barrier": "waits for its layer",
-    "requests": "request limit",
-    "input": "input limit",
-    "output": "output limit",
-    "budget": "waits for the budget",
-    "leader": "waits for the cache",
-}
-"""What holds an agent, on its card."""
-MOST_SAID = 200
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
 
@@ -68,7 +57,7 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
         run = Run(driver.record)
         session.running.append(driver)
         try:
-            async with _shown(driver, run, graphic=graphic):
+            async with _shown(driver, run, Watch(driver, session.history), graphic=graphic):
                 await driver.drive()
         finally:
             session.settle(run)
@@ -86,10 +75,10 @@ def _replay(session: Session, plan: Plan, cassette: Cassette, policy: Policy, *,
 
 
 @contextlib.asynccontextmanager
-async def _shown(driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[None]:
-    view = _live_view(driver) if graphic else TerminalView(driver.record)
+async def _shown(driver: Driver, run: Run, watch: Watch, *, graphic: bool) -> AsyncGenerator[None]:
+    view = watch.view() if graphic else TerminalView(driver.record)
     view.show()
-    ticking = asyncio.create_task(_tick(driver, view))
+    ticking = asyncio.create_task(_tick(driver, view, watch))
     try:
         yield
     finally:
@@ -97,30 +86,15 @@ async def _shown(driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[N
         view.finish(run.totals)
 
 
-def _live_view(driver: Driver) -> LiveView:
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:  # a click can come on another thread
-        loop.call_soon_threadsafe(driver.stop)
-
-    return make_live_view(driver.record, stop, summarize=summarize)
-
-
-async def _tick(driver: Driver, view: LiveView | TerminalView) -> None:
+async def _tick(driver: Driver, view: LiveView | TerminalView, watch: Watch) -> None:
     while True:
         await asyncio.sleep(TICK_S)
-        view.tick(driver.now(), _said(driver))
+        now_s = driver.now()
+        if isinstance(view, LiveView):
+            view.tick(now_s, watch.said(), watch.around(now_s))
+        else:
+            view.tick(now_s, watch.said())
 
 
 def _note(text: str) -> None:
     print(f"note: {text}")  # noqa: T201 - the user has to know; a Python warning would show paths of this machine
-
-
-def _said(driver: Driver) -> dict[int, str]:
-    """Return the end of each arriving answer, and in plans small enough to read what holds each queued agent."""
-    said = {agent: stream.tail() for agent, stream in driver.streams.items()}
-    if len(driver.plan) <= MOST_SAID:
-        for agent, result in enumerate(driver.record.results):
-            if result.status == "queued":
-                said[agent] = HELD_BY.get(driver.held_by(agent), "")
-    return said

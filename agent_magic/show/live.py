@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from agent_magic.show.around import ALONE
 from agent_magic.show.bundle import cards_layout, static_bundle
-from agent_magic.show.cells import LABEL_W, PAD
-from agent_magic.show.feed import Feed
+from agent_magic.show.details import details_of
+from agent_magic.show.feed import Feed, icons
+from agent_magic.show.groups import Sheet, sheet_of
+from agent_magic.show.markup import single_line
 from agent_magic.show.scene import scene_of
-from agent_magic.show.states import STATES
-from agent_magic.show.svg import BAR_H, ROW_H, draw, picture_width, plot_of
+from agent_magic.show.states import BADGES, STATES
+from agent_magic.show.svg import BAR_H, ROW_H, draw, passes, picture_width, pill_w, plot_of
 from agent_magic.show.theme import built
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.record.results import RunRecord
+    from agent_magic.show.around import Around
     from agent_magic.show.feed import Summarize
     from agent_magic.show.layout import Layout
     from agent_magic.show.text import Numbers
 
-    Sections = Mapping[str, str]
-
 LEAST_STEP_S = 0.09  # ten frames a second, whoever calls more often
-FULL_EVERY_S = 1.0
-_DETAIL_CHARS = 20_000
+VERBS = ("stop", "pause", "resume", "retry", "skip")
+"""What buttons can ask for. `retry` and `skip` are of one agent."""
 
 
 class Face(Protocol):
     """What a live view needs of its widget."""
 
     states: str
-    full: dict[str, Any]
 
     def send(self, content: dict[str, Any]) -> None:
         """Send a message to the views that are open."""
@@ -59,8 +60,7 @@ class LiveView:
         self.face = face
         self._record, self._layout, self._feed = record, layout, feed
         self._handle: Any = None
-        self._stepped_s = self._filled_s = float("-inf")
-        self._unsaved = False
+        self._stepped_s = float("-inf")
 
     def show(self) -> None:
         """Display the view in the cell that runs."""
@@ -69,25 +69,26 @@ class LiveView:
         self._handle = DisplayHandle()
         self._handle.display(self.face)
 
-    def tick(self, now_s: float, tails: Mapping[int, str] | None = None, *, at_once: bool = False) -> None:
+    def tick(
+        self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
+    ) -> None:
         """Send what has changed.
 
         Args:
             now_s: Seconds since the run began.
             tails: Per agent under way, the end of the text that has arrived; per agent that is queued, what holds it.
+            around: What the record does not know, such as the health of the service.
             at_once: Send it however little time has passed since the last step.
         """
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:
             return
         self._stepped_s = now_s
-        delta = self._feed.step(now_s, tails or {})
-        if self.face.states != self._feed.states:
-            self.face.states = self._feed.states
+        delta = self._feed.step(now_s, tails or {}, around)
+        states = self._feed.states
+        if self.face.states != states:
+            self.face.states = states
         if delta:
-            self._unsaved = True
             self.face.send({"delta": delta})
-        if self._unsaved and now_s - self._filled_s >= FULL_EVERY_S:
-            self._fill(now_s)
 
     def finish(self, numbers: Numbers | None = None) -> None:
         """Replace the view by its still picture, without the widget: a saved notebook then shows it anywhere."""
@@ -98,43 +99,45 @@ class LiveView:
         self._handle = None
         self.face.close()
 
-    def _fill(self, now_s: float) -> None:
-        """Renew the whole state that a view reads when it is opened or the page is loaded again."""
-        self._filled_s, self._unsaved = now_s, False
-        full = self._feed.full
-        self.face.full = {key: copy.copy(value) for key, value in full.items()}  # a trait sees only a new value
-
 
 def make_live_view(
     record: RunRecord,
-    on_stop: Callable[[], object],
-    detail: Callable[[int], Sections] | None = None,
+    press: Callable[[str, str | None], object],
+    arriving: Callable[[int], str] | None = None,
     *,
     summarize: Summarize | None = None,
+    verbs: Sequence[str] = ("stop",),
 ) -> LiveView:
     """Make the live view of a run. It loads ipywidgets and anywidget.
 
     Args:
         record: The run, before it begins or while it goes on.
-        on_stop: Called when somebody presses Stop, on the thread that the message arrives on.
-        detail: Returns, for the number of an agent, its texts by heading. `None` shows its answer and its error.
+        press: Called with a verb of `VERBS`, and with the name of an agent or `None`, when somebody presses a button.
+            On the thread that the message arrives on, which need not be that of the run.
+        arriving: Returns, for the number of an agent, the text that has arrived of its answer.
         summarize: Works out the numbers of the run so far, such as `agent_magic.measure.metrics.summarize`.
+        verbs: The verbs that `press` knows; others have no button.
     """
-    layout = cards_layout(record.plan)
-    feed = Feed(record, layout, summarize)
+    plan = record.plan
+    layout = cards_layout(plan)
+    placed = sheet_of(plan) if layout is None else layout
+    feed = Feed(record, placed, summarize)
     feed.step(0.0, {})
-    svg = draw(scene_of(record.plan, record, now_s=0.0), record.plan, layout, theme=None)
-    widget = _widget_class()(svg=svg, states=feed.states, full=feed.full, fixed=fixed_parts(record, layout, feed))
-    widget.line = f"{record.plan.name}: {plural(len(record.plan), 'agent')}, running"
-    tell = detail or functools.partial(texts_of, record)
+    svg = draw(scene_of(plan, record, now_s=0.0), plan, layout, theme=None)
+    fixed = fixed_groups(record, placed) if isinstance(placed, Sheet) else fixed_parts(record, placed, feed)
+    line = f"{plan.name}: {plural(len(plan), 'agent')}, running"
+    fixed["verbs"] = list(verbs)
+    widget = _widget_class()(svg=svg, states=feed.states, fixed=fixed, feed=feed, line=line)
 
     def heard(_widget: object, content: object, _buffers: object) -> None:
         match content:
-            case {"cmd": "stop"}:
-                on_stop()
-            case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(record.plan):
-                texts = {heading: text[:_DETAIL_CHARS] for heading, text in tell(agent).items()}
-                widget.send({"detail": {"agent": agent, "name": record.plan.agents[agent].name, "texts": texts}})
+            case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
+                widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
+            case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
+                if verb in verbs:
+                    press(verb, plan.agents[agent].name)
+            case {"cmd": str(verb)} if verb in {"stop", "pause", "resume"} and verb in verbs:
+                press(verb, None)
             case _:
                 pass  # a message of another version of the front end
 
@@ -142,30 +145,50 @@ def make_live_view(
     return LiveView(record, widget, layout=layout, feed=feed)
 
 
-def texts_of(record: RunRecord, agent: int) -> dict[str, str]:
-    """Return the texts of an agent by heading: its prompt as sent, or else as declared, its answer, its error."""
-    result = record.results[agent]
-    prompt = result.attempts[-1].request.prompt if result.attempts else record.plan.agents[agent].prompt
-    texts = {"prompt": prompt, "answer": result.text, "error": result.error or ""}
-    return {heading: text for heading, text in texts.items() if text}
-
-
-def fixed_parts(record: RunRecord, layout: Layout | None, feed: Feed) -> dict[str, Any]:
-    """Return what the front end has to know once: icons, edges, and where bars and cells go."""
-    fixed: dict[str, Any] = {
-        "icons": {state: look.icon for state, look in STATES.items()},
-        "names": list(record.plan.names),
-        "edges": [[edge.parent, edge.child] for edge in layout.edges] if layout else [],
+def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
+    """Return what the front end has to know once of cards: icons, edges, and where bars go."""
+    plan = record.plan
+    plot = plot_of(picture_width(layout), layout)
+    bottom = plot.y + len(feed.rows) * ROW_H
+    return {
+        **_fixed(plan),
+        "edges": [[edge.parent, edge.child, int(passes(plan, edge))] for edge in layout.edges],
+        "plot": {"x": plot.x, "y": plot.y, "w": plot.w, "row": ROW_H, "bar": BAR_H, "bottom": bottom},
     }
-    if layout is not None:
-        plot = plot_of(picture_width(layout), layout)
-        bottom = plot.y + len(feed.rows) * ROW_H
-        fixed["plot"] = {"x": plot.x, "y": plot.y, "w": plot.w, "row": ROW_H, "bar": BAR_H, "bottom": bottom}
-    if feed.grid is not None:
-        grid = feed.grid
-        bands = [{"y": band.y + PAD, "agents": list(band.agents)} for band in grid.bands]
-        fixed["cells"] = {"x": LABEL_W, "pitch": grid.pitch, "size": grid.size, "columns": grid.columns, "bands": bands}
-    return fixed
+
+
+def fixed_groups(record: RunRecord, sheet: Sheet) -> dict[str, Any]:
+    """Return what the front end has to know once of groups: their names and who is in them."""
+    groups = [
+        {"label": group.label, "where": group.where, "agents": _stretches(group.agents)} for group in sheet.groups
+    ]
+    return {**_fixed(record.plan), "edges": [], "groups": groups}
+
+
+def _fixed(plan: Plan) -> dict[str, Any]:
+    return {
+        "title": single_line(plan.name),
+        "icons": icons(),
+        "words": {state: look.word for state, look in STATES.items()},
+        "pills": {badge: round(pill_w(badge), 1) for badge in BADGES.values()},
+        "names": [single_line(name) for name in plan.names],
+    }
+
+
+def _stretches(agents: Sequence[int]) -> list[list[int]]:
+    """Write numbers in order as (first, how many)."""
+    found: list[list[int]] = []
+    for agent in agents:
+        if found and sum(found[-1]) == agent:
+            found[-1][1] += 1
+        else:
+            found.append([agent, 1])
+    return found
+
+
+def _whole(_value: object, widget: Any) -> dict[str, Any]:
+    """Say the whole state. It is asked for when the view opens, and again when the page is loaded again."""
+    return widget.feed.whole()
 
 
 @functools.cache
@@ -181,9 +204,10 @@ def _widget_class() -> Any:
         _css = built("live.css")
         svg = traitlets.Unicode("").tag(sync=True)
         states = traitlets.Unicode("").tag(sync=True)
-        full = traitlets.Dict().tag(sync=True)
+        full = traitlets.Dict().tag(sync=True, to_json=_whole)
         fixed = traitlets.Dict().tag(sync=True)
-        line = ""
+        feed = traitlets.Any()
+        line = traitlets.Unicode("")
 
         def _repr_mimebundle_(self, **options: Any) -> Any:
             """Say in words what a front end without widgets cannot show."""

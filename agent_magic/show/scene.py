@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     # Per agent's name, expected tokens and dollars; `None` is unknown.
 
 
+FLOW_STEPS = (200, 800, 3200)
+"""Output tokens from which an edge is drawn thicker."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """One agent on the screen.
@@ -36,6 +41,7 @@ class NodeView:
         share: How much of its work is done, 0 to 1; `None` where nobody knows.
         badge: `sim`, `ledger` or `replay`; empty for the live API.
         hint: All of it, for a tooltip and for a screen reader.
+        since_s: When the request under way was sent; `None` where none is. `line` begins with the time since.
     """
 
     state: str
@@ -45,6 +51,7 @@ class NodeView:
     share: float | None = field(default=0.0, kw_only=True)
     badge: str = field(default="", kw_only=True)
     hint: str = field(default="", kw_only=True)
+    since_s: float | None = field(default=None, kw_only=True)
 
     @property
     def icon(self) -> str:
@@ -80,6 +87,7 @@ class Scene:
     Attributes:
         nodes: One view per agent, in plan order.
         path: The agents on the critical path, first to last.
+        flows: Per agent, how much it passed on, from 0 to 4; see `flow_of`.
         timeline: What happened when; `None` before a run.
     """
 
@@ -87,6 +95,7 @@ class Scene:
     header: Header
     nodes: tuple[NodeView, ...] = field(kw_only=True)
     path: tuple[int, ...] = field(default=(), kw_only=True)
+    flows: tuple[int, ...] = field(default=(), kw_only=True)
     timeline: Timeline | None = field(default=None, kw_only=True)
 
 
@@ -127,6 +136,7 @@ def scene_of(
         header_of(record, moment, numbers=numbers),
         nodes=nodes,
         path=tuple(worked_path(record, moment) if path is None else path),
+        flows=tuple(map(flow_of, record.results)),
         timeline=timeline_of(plan, record.results, until_s=moment, over=record.ended_s is not None),
     )
 
@@ -154,7 +164,21 @@ def node_view(
     badge = badge_of(result.source)
     hint = " · ".join(part for part in (result.name, STATES[state].word, line, badge, tail) if part)
     share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
-    return NodeView(state, result.name, line=line, tail=tail, share=share, badge=badge, hint=single_line(hint))
+    since = result.attempts[-1].started_s if state == "r" else None
+    return NodeView(
+        state, result.name, line=line, tail=tail, share=share, badge=badge, hint=single_line(hint), since_s=since
+    )
+
+
+def flow_of(result: AgentResult) -> int:
+    """Say how much text an agent has passed on: 0 nothing yet, 1 to 4 by its output tokens.
+
+    The steps are the same for every plan, so that two pictures can be compared and an edge never grows thinner.
+    """
+    answer = result.answer
+    if answer is None or result.status not in {"succeeded", "capped"}:
+        return 0
+    return 1 + bisect_right(FLOW_STEPS, answer.usage.output_tokens or 0)
 
 
 def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
@@ -222,7 +246,9 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
     path = record.plan.dag.longest_path(work)[0]
     if len(path) == len(record.plan):
         return ()  # it says nothing where every agent is on it
-    return path if record.ended_s is None else tuple(agent for agent in path if record.results[agent].attempts)
+    never = frozenset(("skipped", "cancelled") if record.ended_s is None else ("skipped", "cancelled", "pending"))
+    results = record.results
+    return tuple(agent for agent in path if results[agent].attempts or results[agent].status not in never)
 
 
 def expected_path(plan: Plan, estimates: Estimates) -> tuple[int, ...]:

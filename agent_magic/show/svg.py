@@ -1,7 +1,7 @@
 """The picture of a plan or a run: one drawing for the saved notebook and for the live view.
 
 The live view draws the same elements once, with `live=True`, and then changes them. It finds them by class and order:
-`.n` agents in plan order, `.e` edges in the layout's order, `.h`, `.counts`, `.facts` and `.p` in the header.
+`.n` agents or groups in order, `.e` edges in the layout's order. Its header it writes itself.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agent_magic.show.cells import draw_cells
+from agent_magic.show.groups import sheet_of
+from agent_magic.show.layout import BAND_HEAD
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
 from agent_magic.show.states import BADGES
+from agent_magic.show.svg_groups import draw_groups
 from agent_magic.show.theme import Theme, style_sheet
 from agent_magic.show.timeline import tick_label
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.show.groups import Sheet
     from agent_magic.show.layout import Box, EdgePath, Layout
     from agent_magic.show.scene import Header, NodeView, Scene
     from agent_magic.show.timeline import Bar, Timeline
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 MOST_CARDS = 200
 MARGIN = 24.0
 HEAD_H = 92.0
+LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 960.0
-CELLS_W = 960.0
 PROGRESS_W = 620.0
 ROW_H = 19.0
 BAR_H = 11.0
@@ -59,20 +63,35 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         layout: Where its cards stand; `None` draws each agent as a small cell, for more than `MOST_CARDS`.
         theme: Its colours. `None` leaves style, ground and whatever the live view draws itself out of it.
     """
+    live = theme is None
+    head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
     if layout is None:
-        width = CELLS_W
-        graph, graph_h = draw_cells(plan, scene, width - 2 * MARGIN)
+        sheet = sheet_of(plan)
+        width, graph, graph_h = _grouped(scene, plan, sheet, live=live)
     else:
         width = picture_width(layout)
-        graph, graph_h = _cards(scene, layout), layout.height
-    head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
-    body = [_header(scene, width), f'<g transform="translate({number(MARGIN)} {number(head_h)})">{graph}</g>']
+        graph, graph_h = _cards(scene, plan, layout), layout.height
+    body = [] if live else [_header(scene, width)]
+    body.append(f'<g transform="translate({number(MARGIN)} {number(head_h)})">{graph}</g>')
     height = head_h + graph_h + MARGIN
     if scene.timeline is not None and layout is not None:
         plot = plot_of(width, layout)
-        body.append(_timeline(scene.timeline, scene, plot, live=theme is None))
+        body.append(_timeline(scene.timeline, scene, plot, live=live))
         height = plot.y + len(scene.timeline.rows) * ROW_H + (36 if scene.timeline.more else 20)
     return _frame(width, height, "".join(body), theme, _spoken(scene))
+
+
+def _grouped(scene: Scene, plan: Plan, sheet: Sheet, *, live: bool) -> tuple[float, str, float]:
+    """Draw groups, and under them, in a picture that nobody can click, every agent as a cell."""
+    states = "".join(node.state for node in scene.nodes)
+    width = picture_width(sheet.layout)
+    groups = draw_groups(sheet, states)
+    high = sheet.layout.height - BAND_HEAD
+    groups = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
+    if live:
+        return width, groups, high
+    cells, cells_h = draw_cells(plan, scene, width - 2 * MARGIN)
+    return width, f'{groups}<g transform="translate(0 {number(high + 12)})">{cells}</g>', high + 12 + cells_h
 
 
 def plot_of(width: float, layout: Layout) -> Plot:
@@ -81,9 +100,9 @@ def plot_of(width: float, layout: Layout) -> Plot:
     return Plot(x, HEAD_H + layout.height + 46, w=width - MARGIN - 16 - x)
 
 
-def picture_width(layout: Layout | None) -> float:
-    """Return the width of a picture with cards, or with cells."""
-    return CELLS_W if layout is None else max(LEAST_W, layout.width + 2 * MARGIN)
+def picture_width(layout: Layout) -> float:
+    """Return the width of a picture."""
+    return max(LEAST_W, layout.width + 2 * MARGIN)
 
 
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
@@ -116,13 +135,18 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
 def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
     """Return name, numbers and tail, cut to the width of a card."""
     room = card_w - 2 * CARD_PAD
-    beside = width_px(node.badge, 9.5) + 8 if node.badge else 0.0
+    beside = pill_w(node.badge) + 6 if node.badge else 0.0
     cut = fit if node.state in {"f", "p", "q"} else fit_end
     return (
-        fit(node.title, room - 18 - beside, 13, bold=True),
+        fit(node.title, room - 22, 13, bold=True),
         fit(node.line, room, 11),
-        cut(node.tail, room, 10.5) if node.tail else "",
+        cut(node.tail, room - beside, 10.5) if node.tail else "",
     )
+
+
+def pill_w(badge: str) -> float:
+    """Return how wide the ground of a badge is; 0 without one."""
+    return width_px(badge, 9.5) + 10 if badge else 0.0
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
@@ -131,6 +155,7 @@ def _frame(width: float, height: float, body: str, theme: Theme | None, label: s
     It has no height of its own and all the width there is: JupyterLab shows an SVG as an image that it does not shrink,
     so a wide one with a size would be cut off (4.6, seen). Where it stands in a page itself it does not grow.
     """
+    top = HEAD_H - LIVE_TOP if theme is None else 0.0
     style = "" if theme is None else f"<style>{style_sheet(theme)}</style>"
     ground = "" if theme is None else element("rect", class_="bg", width=width, height=height, rx=6)
     return element(
@@ -140,7 +165,7 @@ def _frame(width: float, height: float, body: str, theme: Theme | None, label: s
         class_="am-fig" if theme is None else f"am-fig am-{theme}",
         width="100%",
         style=f"max-width:{number(width)}px" if theme else None,
-        viewBox=f"0 0 {number(width)} {number(height)}",
+        viewBox=f"0 {number(top)} {number(width)} {number(height - top)}",
         role="img" if theme else "group",
         aria_label=label,
     )
@@ -165,11 +190,15 @@ def _header(scene: Scene, width: float) -> str:
     return element("text", title + counts, x=MARGIN, y=33) + "".join(bar) + facts
 
 
-def _cards(scene: Scene, layout: Layout) -> str:
+def _cards(scene: Scene, plan: Plan, layout: Layout) -> str:
     on = set(scene.path)
     steps = set(pairwise(scene.path))
     parts = [_band(depth, band) for depth, band in enumerate(layout.bands)]
-    parts += [_edge(edge, on=(edge.parent, edge.child) in steps) for edge in layout.edges]
+    flows = scene.flows or (0,) * len(scene.nodes)
+    parts += [
+        _edge(edge, flows[edge.parent], on=(edge.parent, edge.child) in steps, passes=passes(plan, edge))
+        for edge in layout.edges
+    ]
     parts += [
         _card(node, box, on=agent in on)
         for agent, (node, box) in enumerate(zip(scene.nodes, layout.nodes, strict=True))
@@ -182,8 +211,14 @@ def _band(depth: int, box: Box) -> str:
     return ground + element("text", f"layer {depth}", x=box.x + 14, y=box.y + 21)
 
 
-def _edge(edge: EdgePath, *, on: bool) -> str:
-    return f'<path class="{"e on" if on else "e"}" d="{path_data(edge.points)}"/>'
+def passes(plan: Plan, edge: EdgePath) -> bool:
+    """Tell whether the child reads what its parent wrote, or only waits for it."""
+    return plan.agents[edge.parent].name in plan.inputs[edge.child]
+
+
+def _edge(edge: EdgePath, flow: int, *, on: bool, passes: bool) -> str:
+    look = f"e{' on' if on else ''} {f'f{flow}' if passes else 'a'}"
+    return f'<path class="{look}" d="{path_data(edge.points)}"/>'
 
 
 def _card(node: NodeView, box: Box, *, on: bool) -> str:
@@ -192,15 +227,18 @@ def _card(node: NodeView, box: Box, *, on: bool) -> str:
     bar_y = box.h - 8
     share = 1.0 if node.share is None else node.share
     going = "g go" if node.share is None else "g"
+    end = box.w - CARD_PAD
+    wide = pill_w(node.badge)
     return (
         f'<g class="n s-{node.state}{" on" if on else ""}" transform="translate({number(box.x)} {number(box.y)})">'
         f"<title>{escape(node.hint)}</title>"
         f'<rect class="c" width="{number(box.w)}" height="{number(box.h)}" rx="8"/>'
         f'<path class="i" transform="translate({number(CARD_PAD)} 11.5)" d="{node.icon}"/>'
         f'<text class="t" x="{number(CARD_PAD + 18)}" y="22">{escape(name)}</text>'
-        f'<text class="x" x="{number(box.w - CARD_PAD)}" y="21.5" text-anchor="end">{escape(node.badge)}</text>'
         f'<text class="l" x="{number(CARD_PAD)}" y="38.5">{escape(line)}</text>'
         f'<text class="w" x="{number(CARD_PAD)}" y="52.5">{escape(tail)}</text>'
+        f'<rect class="q" x="{number(end - wide)}" y="43" width="{number(wide)}" height="13" rx="6.5"/>'
+        f'<text class="x" x="{number(end - 5)}" y="52.5" text-anchor="end">{escape(node.badge)}</text>'
         f'<rect class="{going}" x="{number(CARD_PAD)}" y="{number(bar_y)}" width="{number(room * share)}"'
         ' height="2.5" rx="1.2"/></g>'
     )

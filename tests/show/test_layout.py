@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.plan import Plan
 from agent_magic.show import layout as room
-from agent_magic.show.layout import Layout, lay_out, layout_source
+from agent_magic.show.layout import Grid, Layout, lay_out, layout_source
 from tests.show.story import business_plan, layered_plan, plan_of
 
 
@@ -109,7 +109,7 @@ def test_layout_is_deterministic() -> None:
 def test_names_never_reach_graphviz() -> None:
     """The text that Graphviz reads holds numbers only."""
     plan = plan_of({"secret_name": (), "other_name": ("secret_name",)}, name="the title")
-    source = layout_source(plan, 190, 80)
+    source = layout_source(plan.dag, Grid(190, 80))
     assert not [word for word in ("secret", "other", "title") if word in source]
 
 

@@ -11,12 +11,24 @@ from typing import Any
 import pytest
 
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.events import Event
+from agent_magic.record.events import AgentReady, AttemptStarted, Event
 from agent_magic.record.results import RunRecord
+from agent_magic.show.around import Around
 from agent_magic.show.bundle import cards_layout
-from agent_magic.show.feed import Feed
-from agent_magic.show.live import LiveView, make_live_view
-from tests.show.story import business_events, business_plan, finished_run, layered_plan, record_of
+from agent_magic.show.details import details_of
+from agent_magic.show.feed import AGAIN, MOST_CHARS, Feed
+from agent_magic.show.groups import sheet_of
+from agent_magic.show.live import VERBS, LiveView, make_live_view
+from tests.show.story import (
+    REQUEST,
+    business_events,
+    business_plan,
+    business_run,
+    finished_run,
+    layered_plan,
+    plan_of,
+    record_of,
+)
 
 
 @dataclass
@@ -24,7 +36,6 @@ class FakeFace:
     """A widget that keeps what it was told."""
 
     states: str = ""
-    full: dict[str, Any] = field(default_factory=dict)
     sent: list[dict[str, Any]] = field(default_factory=list)
 
     def send(self, content: dict[str, Any]) -> None:  # noqa: D102
@@ -38,7 +49,7 @@ def view_of(record: RunRecord) -> tuple[LiveView, FakeFace]:
     """Make a view without a front end."""
     layout = cards_layout(record.plan)
     face = FakeFace()
-    feed = Feed(record, layout, summarize)
+    feed = Feed(record, layout or sheet_of(record.plan), summarize)
     feed.step(0.0, {})
     return LiveView(record, face, layout=layout, feed=feed), face
 
@@ -63,35 +74,96 @@ def test_states_are_one_character_per_agent() -> None:
 
 
 def test_only_what_has_changed_is_sent() -> None:
-    """While one agent runs, a step names that agent only."""
-    record = record_of(business_plan())
+    """While one agent runs, a step names that agent, and a few others in turn."""
+    record = record_of(layered_plan(100, 20))
     view, face = view_of(record)
-    play(record, view, [event for event in business_events() if event.at_s <= 8.5], 8.9)
+    events = finished_run(record.plan).events
+    play(record, view, events, 8.0)
+    record_events = [event for event in events if event.at_s > 8.0]
     face.sent.clear()
-    view.tick(9.0, {8: "The plan"})
+    for event in record_events:
+        if event.at_s <= 8.05:
+            record.add(event)
+    view.tick(8.1, {})
     (message,) = face.sent
-    assert {"nodes", "now", "head"} == set(message["delta"])
-    assert {"8"} == set(message["delta"]["nodes"])
-    assert ["0.7 s", "The plan"] == message["delta"]["nodes"]["8"][:2]
+    running = {str(agent) for agent, result in enumerate(record.results) if result.status == "running"}
+    assert {"now"} <= set(message["delta"]) <= {"now", "head", "nodes", "bars", "flows", "path", "axis"}
+    named = sum(len(message["delta"].get(key, ())) for key in ("nodes", "bars", "flows"))
+    assert named <= AGAIN + 3 * len(running)
+
+
+def test_a_running_agent_says_when_it_began() -> None:
+    """The page itself writes the seconds: while nothing else changes, a card is not sent again."""
+    record = record_of(business_plan())
+    view, _face = view_of(record)
+    play(record, view, [event for event in business_events() if event.at_s <= 8.5], 8.9)
+    assert ["", "The plan", None, "", 8.31] == view._feed.step(9.0, {8: "The plan"})["nodes"]["8"]
+
+
+def seen_of(messages: list[dict[str, Any]], seen: dict[str, Any]) -> dict[str, Any]:
+    """Put messages together as a page does."""
+    for message in messages:
+        for key, value in message["delta"].items():
+            if isinstance(value, dict) and key in {"nodes", "bars", "flows", "groups"}:
+                seen.setdefault(key, {}).update(value)
+            else:
+                seen[key] = value
+    return json.loads(json.dumps(seen))
 
 
 def test_deltas_add_up_to_the_whole_state() -> None:
-    """A view that saw every message and one that opens late show the same."""
+    """A view that saw every message shows what one that opens late is told."""
     record = record_of(business_plan())
     view, face = view_of(record)
-    seen: dict[str, Any] = {"nodes": {}, "bars": {}, "tally": {}}
-    for key, value in view._feed.full.items():
-        seen[key] = dict(value) if isinstance(value, dict) and key in {"nodes", "bars", "tally"} else value
+    seen = json.loads(json.dumps(view._feed.full))
     play(record, view, business_events(), 12)
-    for message in face.sent:
-        for key, value in message["delta"].items():
-            if key in {"nodes", "bars", "tally"}:
-                seen[key].update(value)
-            else:
-                seen[key] = value
-    assert json.loads(json.dumps(seen)) == json.loads(json.dumps(view._feed.full))
-    view.tick(99.0, {}, at_once=True)
-    assert json.loads(json.dumps(face.full)) == json.loads(json.dumps(view._feed.full))
+    assert seen_of(face.sent, seen) == json.loads(json.dumps(view._feed.full))
+
+
+def test_a_view_that_missed_the_beginning_is_right_after_a_while() -> None:
+    """Every entry is repeated in its turn, so no lost message leaves a card wrong for long."""
+    record = record_of(layered_plan(100, 20))
+    view, face = view_of(record)
+    play(record, view, finished_run(record.plan).events, 8.0)
+    face.sent.clear()
+    for step in range(81, 200):
+        view.tick(step / 10, {})
+    seen = seen_of(face.sent, {})
+    whole = json.loads(json.dumps(view._feed.full))
+    assert [whole[key] for key in ("nodes", "bars", "flows")] == [seen[key] for key in ("nodes", "bars", "flows")]
+
+
+@pytest.mark.parametrize(("count", "width"), [(200, 200), (200, 20), (10_000, 900)])
+def test_an_update_is_small_however_much_happens(count: int, width: int) -> None:
+    """At most 20 kilobytes an update, the states included, also where all agents start at one moment."""
+    plan = layered_plan(count, width)
+    record = record_of(plan)
+    view, face = view_of(record)
+    play(record, view, finished_run(plan).events, 20)
+    biggest = max(len(json.dumps(message)) for message in face.sent[:-1]) + len(face.states)
+    assert MOST_CHARS < 20_000
+    assert biggest <= 20_000
+
+
+def test_the_header_knows_what_the_record_does_not() -> None:
+    """Cap, budget, pause and the time that is left are said in words."""
+    record = record_of(business_plan())
+    view, _ = view_of(record)
+    play(record, view, business_events(), 2.3)
+    head = view._feed.step(2.4, {}, Around(4, 2.0, paused=True, left_s=(4.2, 6.4)))["head"]
+    assert "2 of 9 done · 2 running of 4" == head["counts"]
+    assert "$0.0021 of $2.00" in "".join(text for _, text in head["facts"])
+    assert ("ends in 4–6 s", True) == (head["left"], head["paused"])
+
+
+@pytest.mark.parametrize(
+    ("left_s", "words"),
+    [(None, ""), ((0.2, 0.4), "ends in 1 s"), ((30, 200), "ends in 1–3 min"), ((590, 610), "ends in 10 min")],
+)
+def test_the_time_that_is_left_is_an_interval_or_nothing(left_s: tuple[float, float] | None, words: str) -> None:
+    """Where nobody can know, nothing is said."""
+    view, _ = view_of(record_of(business_plan()))
+    assert words == view._feed.step(0.2, {}, Around(left_s=left_s)).get("head", {"left": ""})["left"]
 
 
 def test_at_most_ten_steps_a_second() -> None:
@@ -120,12 +192,12 @@ def test_the_path_and_the_header_follow_the_run() -> None:
     play(record, view, business_events(), 12)
     full = view._feed.full
     assert [3, 7, 8] == full["path"]
-    assert "9 of 9 done · 9.6 s" == full["head"]["counts"]
+    assert "9 of 9 done" == full["head"]["counts"]
     assert ["src", "ledger + simulated"] == full["head"]["facts"][-1]
     assert full["now"] is None
 
 
-def test_cells_get_states_and_tallies_only() -> None:
+def test_groups_get_states_and_tallies_only() -> None:
     """Over 200 agents nothing is said of a single one but its state."""
     plan = layered_plan(1000, 100)
     done = finished_run(plan)
@@ -133,9 +205,11 @@ def test_cells_get_states_and_tallies_only() -> None:
     view, face = view_of(record)
     play(record, view, done.events, 60)
     full = view._feed.full
-    assert {} == full["nodes"] == full["bars"]
-    assert 10 == len(full["tally"])
-    assert 1000 == len(face.states)
+    assert {"groups", "head", "strip", "now"} == set(full)
+    assert 10 == len(full["groups"])
+    assert 1000 == len(face.states) == sum(tally[1] for tally in full["groups"].values())
+    done_or_lost = sum(sum(tally[0]) for tally in full["groups"].values())
+    assert 1000 == done_or_lost + face.states.count("p")
     assert max(len(json.dumps(message)) for message in face.sent) < 3000
 
 
@@ -150,30 +224,59 @@ def test_nothing_heavy_is_loaded_with_the_room() -> None:
     assert "[]" == done.stdout.strip()
 
 
-@pytest.fixture
-def stopped() -> list[int]:
-    """Presses of Stop."""
-    return []
-
-
-def test_stop_and_detail_arrive(stopped: list[int]) -> None:
-    """A press of Stop calls `on_stop`, a click on a card is answered with its texts."""
-    record = record_of(business_plan())
-    view = make_live_view(record, lambda: stopped.append(1), lambda agent: {"answer": f"<b>{agent}</b>"})
+def test_presses_and_clicks_arrive() -> None:
+    """A press calls `press` with its verb, a click on a card is answered with what there is to know."""
+    record = business_run(5.1)
+    pressed: list[tuple[str, str | None]] = []
+    view = make_live_view(record, lambda *what: pressed.append(what), lambda agent: f"<b>{agent}</b>", verbs=VERBS)
     sent: list[dict[str, Any]] = []
     widget: Any = view.face
     widget.send = sent.append
-    widget._handle_custom_msg({"cmd": "stop"}, [])
+    for verb in VERBS:
+        widget._handle_custom_msg({"cmd": verb, "agent": 3}, [])
     widget._handle_custom_msg({"cmd": "detail", "agent": 3}, [])
-    widget._handle_custom_msg({"cmd": "detail", "agent": 99}, [])
-    widget._handle_custom_msg("nonsense", [])
-    assert [1] == stopped
-    assert [{"detail": {"agent": 3, "name": "operations", "texts": {"answer": "<b>3</b>"}}}] == sent
+    for nonsense in ({"cmd": "detail", "agent": 99}, {"cmd": "retry", "agent": -1}, {"cmd": "drive"}, "nonsense"):
+        widget._handle_custom_msg(nonsense, [])
+    assert [(verb, "operations" if verb in {"retry", "skip"} else None) for verb in VERBS] == pressed
+    (detail,) = (message["detail"] for message in sent)
+    assert ("operations", "running", "<b>3</b>") == (detail["name"], detail["word"], detail["texts"]["answer so far"])
+
+
+def test_a_verb_nobody_offers_does_nothing() -> None:
+    """Only what `verbs` names can be pressed."""
+    pressed: list[tuple[str, str | None]] = []
+    widget: Any = make_live_view(record_of(business_plan()), lambda *what: pressed.append(what)).face
+    for verb in VERBS:
+        widget._handle_custom_msg({"cmd": verb, "agent": 3}, [])
+    assert [("stop", None)] == pressed
+    assert ["stop"] == widget.fixed["verbs"]
+
+
+def test_details_tell_every_attempt() -> None:
+    """A retried agent shows both its requests, the error of the first and the tokens of the second."""
+    detail = details_of(business_run(), 6)
+    assert 2 == len(detail["attempts"])
+    assert len(detail["headings"]) + 1 == len(detail["attempts"][0])
+    assert ["1 failed", "529: the service is full"] == [detail["attempts"][0][0], detail["attempts"][0][-1]]
+    assert ["2 succeeded", "400", "412", "$0.0021", ""] == [detail["attempts"][1][place] for place in (0, 4, 5, 6, 7)]
+    assert {"answer": "Good.", "prompt as sent": "Write."} == detail["texts"]
+    assert "simulated" in detail["facts"]
+
+
+def test_details_stay_small() -> None:
+    """A long answer is cut, and says how to read the rest."""
+    plan = plan_of({"one": ()})
+    record = record_of(plan)
+    record.add(AgentReady(0, 0))
+    record.add(AttemptStarted(0, 0, 1, 0, "", REQUEST))
+    detail = details_of(record, 0, "x" * 100_000)
+    assert len(json.dumps(detail)) < 20_000
+    assert detail["texts"]["answer so far"].endswith("… 95,000 more characters: run['one']")
 
 
 def test_the_widget_carries_its_front_end() -> None:
     """No address outside is in the front end."""
-    view = make_live_view(record_of(business_plan()), lambda: None)
+    view = make_live_view(record_of(business_plan()), lambda *_: None)
     widget: Any = view.face
     for part in (str(widget._esm), str(widget._css)):
         assert "http" not in part.replace("http://www.w3.org/2000/svg", "")

@@ -17,7 +17,7 @@ from agent_magic.show.live import make_live_view
 from tests.show.story import business_events, business_plan, record_of
 stop, record = asyncio.Event(), record_of(business_plan())
 HOSTILE = "<img src=x onerror='window.harmed=1'><script>window.harmed=1</script>"
-view = make_live_view(record, on_stop=stop.set, detail=lambda agent: {"answer": HOSTILE}, summarize=summarize)"""
+view = make_live_view(record, lambda *_: stop.set(), lambda agent: HOSTILE, summarize=summarize)"""
 PLAY = """view.show()
 began = time.monotonic()
 events = [event for event in business_events() if event.at_s <= 5.1]
@@ -41,7 +41,7 @@ def seen_live(jupyter: Lab) -> None:
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
     assert 9 == page.locator(".am-live .n").count()
     assert 1 == page.locator(".am-live .n.s-l").count()
-    assert "ledger" in (page.locator(".am-live .facts").text_content() or "")
+    assert "ledger" in (page.locator(".am-live .am-facts").text_content() or "")
     assert page.locator(".am-live .bars .b").count() >= 5
     assert page.locator(".am-live .n.on").count() == 3
     page.locator(".am-live .n").nth(3).click()

@@ -1,7 +1,5 @@
 // Elements, attributes and texts: nothing here makes markup of a string.
 
-/** @typedef {{agent: number, name: string, texts: Record<string, string>}} Detail */
-
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -12,6 +10,19 @@ const SVG = "http://www.w3.org/2000/svg";
 export function svg(tag, attributes) {
   const made = document.createElementNS(SVG, tag);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+/**
+ * @param {string} tag
+ * @param {Record<string, string>} [attributes]
+ * @param {(Node | string)[]} [children] strings become text
+ * @returns {HTMLElement}
+ */
+export function html(tag, attributes = {}, children = []) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
   return made;
 }
 
@@ -32,51 +43,25 @@ export function set(element, key, value) {
   if (element && element.getAttribute(key) !== value) element.setAttribute(key, value);
 }
 
-/** The panel with one agent's texts. */
-export class Panel {
-  constructor() {
-    this.element = document.createElement("section");
-    this.element.className = "am-detail";
-    this.element.hidden = true;
-    this.agent = -1;
-  }
+/**
+ * Give an element the class of a state, in place of the one it had.
+ * @param {Element} element
+ * @param {string} state
+ */
+export function setState(element, state) {
+  for (const name of [...element.classList]) if (name.startsWith("s-")) element.classList.remove(name);
+  element.classList.add(`s-${state}`);
+}
 
-  /**
-   * @param {number} agent
-   * @param {string} name
-   */
-  open(agent, name) {
-    this.agent = agent;
-    this.fill(name, {});
-    this.element.hidden = false;
-    this.element.scrollIntoView({ block: "nearest" });
-  }
-
-  /** @param {Detail} detail */
-  show(detail) {
-    if (detail.agent !== this.agent || this.element.hidden) return;
-    this.fill(detail.name, detail.texts);
-    this.element.scrollIntoView({ block: "nearest" });
-  }
-
-  /**
-   * @param {string} name
-   * @param {Record<string, string>} texts
-   */
-  fill(name, texts) {
-    const title = document.createElement("h4");
-    title.textContent = name;
-    const close = button("Close", () => (this.element.hidden = true));
-    const parts = Object.entries(texts).flatMap(([heading, text]) => {
-      const label = document.createElement("h5");
-      const body = document.createElement("pre");
-      label.textContent = heading;
-      body.textContent = text;
-      return [label, body];
-    });
-    this.element.setAttribute("aria-label", name);
-    this.element.replaceChildren(close, title, ...parts);
-  }
+/**
+ * A state's icon.
+ * @param {string} outline
+ * @param {string} state
+ */
+export function icon(outline, state) {
+  const made = svg("svg", { class: `am-icon s-${state}`, viewBox: "0 0 12 12", width: "12", height: "12", "aria-hidden": "true" });
+  made.append(svg("path", { class: "i", d: outline }));
+  return made;
 }
 
 /**

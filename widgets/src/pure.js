@@ -1,15 +1,20 @@
 // What the view works out without a page: tested by `node --test widgets/test`.
 
 /**
- * @typedef {{counts: string, progress: [number, number][], facts: [string, string][]}} Head
+ * @typedef {{counts: string, progress: [number, number, number], facts: [string, string][], left: string,
+ *   paused: boolean}} Head
+ * @typedef {[kind: string, percent: number | null, level: string, hint: string]} Meter
+ * @typedef {{level: string, word: string, notes: string, reason: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
- * @typedef {[line: string, tail: string, share: number | null, badge: string, hint: string]} Card
+ * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
  * @typedef {[kind: string, tone: string, from: number, to: number | null]} Bar
- * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, tally?: Record<string, string[]>,
- *   path?: number[], axis?: Axis, now?: number | null, head?: Head}} Delta
+ * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string]} Tally
+ * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
+ *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
+ *   strip?: Strip | null}} Delta
  * @typedef {{x: number, y: number, w: number, row: number, bar: number, bottom: number}} Plot
- * @typedef {{y: number, agents: number[]}} Band
- * @typedef {{x: number, pitch: number, size: number, columns: number, bands: Band[]}} Cells
+ * @typedef {{label: string, where: string, agents: [number, number][]}} Group
+ * @typedef {{x: number, pitch: number, size: number, columns: number}} Cells
  */
 
 /**
@@ -44,8 +49,8 @@ export function barBox([kind, , from, to], row, plot, span, now) {
 }
 
 /**
- * Per state, the lines that draw the cells of a band: one dashed line for each run of neighbours.
- * @param {string} states of the agents of the band, in the order of its cells
+ * Per state, the lines that draw cells: one dashed line for each run of neighbours.
+ * @param {string} states in the order of the cells
  * @param {Cells} cells
  * @param {number} top
  * @returns {Record<string, string>}
@@ -65,6 +70,64 @@ export function cellPaths(states, cells, top) {
     start = place;
   }
   return paths;
+}
+
+/**
+ * How big the cells of a group are, and how many stand in a row.
+ * @param {number} count
+ * @param {number} width
+ * @returns {Cells}
+ */
+export function cellsFor(count, width) {
+  const pitch = count <= 600 ? 16 : count <= 3000 ? 11 : 8;
+  return { x: 0, pitch, size: pitch * 0.78, columns: Math.max(1, Math.floor(width / pitch)) };
+}
+
+/**
+ * Numbers written as stretches of neighbours.
+ * @param {[number, number][]} stretches first, how many
+ * @returns {number[]}
+ */
+export function unfold(stretches) {
+  return stretches.flatMap(([first, count]) => Array.from({ length: count }, (_, place) => first + place));
+}
+
+/**
+ * The parts of a ring, clockwise from the top.
+ * @param {number[]} parts
+ * @param {number} total
+ * @param {number} length of the whole ring
+ * @returns {[long: number, start: number][]}
+ */
+export function arcs(parts, total, length) {
+  let start = 0;
+  return parts.map((part) => {
+    const long = (length * part) / (total || 1);
+    start += long;
+    return [long, start - long];
+  });
+}
+
+/**
+ * A duration as the kernel writes it.
+ * @param {number} value
+ */
+export function seconds(value) {
+  if (value < 59.95) return `${value.toFixed(1)} s`;
+  const whole = Math.round(value);
+  const two = (/** @type {number} */ one) => String(one).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+}
+
+/**
+ * What can be asked of an agent in a state.
+ * @param {string} state
+ * @returns {("retry" | "skip")[]}
+ */
+export function verbsFor(state) {
+  if ("fkc".includes(state)) return ["retry"];
+  return "pqr".includes(state) ? ["skip"] : [];
 }
 
 /**
@@ -90,14 +153,29 @@ export function spoken(states) {
 }
 
 /**
- * The agent that has the keyboard after an arrow key.
+ * The place that has the keyboard after an arrow key.
  * @param {string} key
  * @param {number} here
  * @param {number} count
+ * @param {number} [row] how far up and down go
  */
-export function nextFocus(key, here, count) {
-  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
+export function nextFocus(key, here, count, row = 1) {
+  const step = { ArrowRight: 1, ArrowDown: row, ArrowLeft: -1, ArrowUp: -row }[key];
   if (key === "Home") return 0;
   if (key === "End") return count - 1;
   return step === undefined ? here : Math.min(count - 1, Math.max(0, here + step));
+}
+
+/**
+ * Where a panel opens: beside its card, or else at the edge that has room, and inside the view.
+ * @param {{left: number, right: number, top: number}} card
+ * @param {{width: number, height: number}} view
+ * @param {{width: number, height: number}} panel
+ */
+export function besideCard(card, view, panel) {
+  const gap = 10;
+  const right = card.right + gap;
+  const left = card.left - gap - panel.width;
+  const x = right + panel.width <= view.width ? right : left >= 0 ? left : Math.max(0, view.width - panel.width - gap);
+  return { x, y: Math.max(gap, Math.min(card.top - gap, view.height - panel.height - gap)) };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { barBox, cellPaths, changedPlaces, nextFocus, short, spoken } from "../src/pure.js";
+import { arcs, barBox, besideCard, cellPaths, changedPlaces, nextFocus, seconds, short, spoken, unfold, verbsFor } from "../src/pure.js";
 
 const PLOT = { x: 100, y: 50, w: 600, row: 20, bar: 11, bottom: 200 };
 const CELLS = { x: 0, pitch: 10, size: 8, columns: 3, bands: [] };
@@ -48,4 +48,35 @@ test("arrow keys go from agent to agent and stop at the ends", () => {
     nextFocus("End", 0, 3),
     nextFocus("x", 1, 3),
   ]);
+});
+
+test("in a grid, up and down go a row", () => {
+  assert.deepEqual([14, 0, 4], [nextFocus("ArrowDown", 4, 40, 10), nextFocus("ArrowUp", 4, 40, 10), nextFocus("Escape", 4, 40, 10)]);
+});
+
+test("stretches are neighbours", () => {
+  assert.deepEqual([3, 4, 5, 9], unfold([[3, 3], [9, 1]]));
+  assert.deepEqual([], unfold([]));
+});
+
+test("the parts of a ring follow each other", () => {
+  assert.deepEqual([[50, 0], [0, 50], [25, 50]], arcs([2, 0, 1], 4, 100));
+  assert.deepEqual([[0, 0]], arcs([0], 0, 100));
+});
+
+test("what has failed can run again, what has not ended can be left out, what is done stays", () => {
+  assert.deepEqual({ f: ["retry"], k: ["retry"], c: ["retry"], p: ["skip"], q: ["skip"], r: ["skip"], s: [], l: [] },
+    Object.fromEntries([..."fkcpqrsl"].map((state) => [state, verbsFor(state)])));
+});
+
+test("a panel stands beside its card and inside the view", () => {
+  const view = { width: 1000, height: 600 };
+  const panel = { width: 400, height: 300 };
+  assert.deepEqual({ x: 210, y: 90 }, besideCard({ left: 10, right: 200, top: 100 }, view, panel));
+  assert.deepEqual({ x: 390, y: 290 }, besideCard({ left: 800, right: 990, top: 500 }, view, panel));
+  assert.deepEqual({ x: 0, y: 10 }, besideCard({ left: 10, right: 200, top: 0 }, { width: 400, height: 300 }, panel));
+});
+
+test("durations read as the kernel writes them", () => {
+  assert.deepEqual(["0.0 s", "59.9 s", "1 min 00 s", "1 h 05 min"], [0, 59.94, 59.96, 3930].map(seconds));
 });

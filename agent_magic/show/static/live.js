@@ -2,15 +2,20 @@
 // What the view works out without a page: tested by `node --test widgets/test`.
 
 /**
- * @typedef {{counts: string, progress: [number, number][], facts: [string, string][]}} Head
+ * @typedef {{counts: string, progress: [number, number, number], facts: [string, string][], left: string,
+ *   paused: boolean}} Head
+ * @typedef {[kind: string, percent: number | null, level: string, hint: string]} Meter
+ * @typedef {{level: string, word: string, notes: string, reason: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
- * @typedef {[line: string, tail: string, share: number | null, badge: string, hint: string]} Card
+ * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
  * @typedef {[kind: string, tone: string, from: number, to: number | null]} Bar
- * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, tally?: Record<string, string[]>,
- *   path?: number[], axis?: Axis, now?: number | null, head?: Head}} Delta
+ * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string]} Tally
+ * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
+ *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
+ *   strip?: Strip | null}} Delta
  * @typedef {{x: number, y: number, w: number, row: number, bar: number, bottom: number}} Plot
- * @typedef {{y: number, agents: number[]}} Band
- * @typedef {{x: number, pitch: number, size: number, columns: number, bands: Band[]}} Cells
+ * @typedef {{label: string, where: string, agents: [number, number][]}} Group
+ * @typedef {{x: number, pitch: number, size: number, columns: number}} Cells
  */
 
 /**
@@ -45,8 +50,8 @@ function barBox([kind, , from, to], row, plot, span, now) {
 }
 
 /**
- * Per state, the lines that draw the cells of a band: one dashed line for each run of neighbours.
- * @param {string} states of the agents of the band, in the order of its cells
+ * Per state, the lines that draw cells: one dashed line for each run of neighbours.
+ * @param {string} states in the order of the cells
  * @param {Cells} cells
  * @param {number} top
  * @returns {Record<string, string>}
@@ -66,6 +71,64 @@ function cellPaths(states, cells, top) {
     start = place;
   }
   return paths;
+}
+
+/**
+ * How big the cells of a group are, and how many stand in a row.
+ * @param {number} count
+ * @param {number} width
+ * @returns {Cells}
+ */
+function cellsFor(count, width) {
+  const pitch = count <= 600 ? 16 : count <= 3000 ? 11 : 8;
+  return { x: 0, pitch, size: pitch * 0.78, columns: Math.max(1, Math.floor(width / pitch)) };
+}
+
+/**
+ * Numbers written as stretches of neighbours.
+ * @param {[number, number][]} stretches first, how many
+ * @returns {number[]}
+ */
+function unfold(stretches) {
+  return stretches.flatMap(([first, count]) => Array.from({ length: count }, (_, place) => first + place));
+}
+
+/**
+ * The parts of a ring, clockwise from the top.
+ * @param {number[]} parts
+ * @param {number} total
+ * @param {number} length of the whole ring
+ * @returns {[long: number, start: number][]}
+ */
+function arcs(parts, total, length) {
+  let start = 0;
+  return parts.map((part) => {
+    const long = (length * part) / (total || 1);
+    start += long;
+    return [long, start - long];
+  });
+}
+
+/**
+ * A duration as the kernel writes it.
+ * @param {number} value
+ */
+function seconds(value) {
+  if (value < 59.95) return `${value.toFixed(1)} s`;
+  const whole = Math.round(value);
+  const two = (/** @type {number} */ one) => String(one).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+}
+
+/**
+ * What can be asked of an agent in a state.
+ * @param {string} state
+ * @returns {("retry" | "skip")[]}
+ */
+function verbsFor(state) {
+  if ("fkc".includes(state)) return ["retry"];
+  return "pqr".includes(state) ? ["skip"] : [];
 }
 
 /**
@@ -91,21 +154,34 @@ function spoken(states) {
 }
 
 /**
- * The agent that has the keyboard after an arrow key.
+ * The place that has the keyboard after an arrow key.
  * @param {string} key
  * @param {number} here
  * @param {number} count
+ * @param {number} [row] how far up and down go
  */
-function nextFocus(key, here, count) {
-  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
+function nextFocus(key, here, count, row = 1) {
+  const step = { ArrowRight: 1, ArrowDown: row, ArrowLeft: -1, ArrowUp: -row }[key];
   if (key === "Home") return 0;
   if (key === "End") return count - 1;
   return step === undefined ? here : Math.min(count - 1, Math.max(0, here + step));
 }
 
-// Elements, attributes and texts: nothing here makes markup of a string.
+/**
+ * Where a panel opens: beside its card, or else at the edge that has room, and inside the view.
+ * @param {{left: number, right: number, top: number}} card
+ * @param {{width: number, height: number}} view
+ * @param {{width: number, height: number}} panel
+ */
+function besideCard(card, view, panel) {
+  const gap = 10;
+  const right = card.right + gap;
+  const left = card.left - gap - panel.width;
+  const x = right + panel.width <= view.width ? right : left >= 0 ? left : Math.max(0, view.width - panel.width - gap);
+  return { x, y: Math.max(gap, Math.min(card.top - gap, view.height - panel.height - gap)) };
+}
 
-/** @typedef {{agent: number, name: string, texts: Record<string, string>}} Detail */
+// Elements, attributes and texts: nothing here makes markup of a string.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -117,6 +193,19 @@ const SVG = "http://www.w3.org/2000/svg";
 function svg(tag, attributes) {
   const made = document.createElementNS(SVG, tag);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+/**
+ * @param {string} tag
+ * @param {Record<string, string>} [attributes]
+ * @param {(Node | string)[]} [children] strings become text
+ * @returns {HTMLElement}
+ */
+function html(tag, attributes = {}, children = []) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
   return made;
 }
 
@@ -137,51 +226,25 @@ function set(element, key, value) {
   if (element && element.getAttribute(key) !== value) element.setAttribute(key, value);
 }
 
-/** The panel with one agent's texts. */
-class Panel {
-  constructor() {
-    this.element = document.createElement("section");
-    this.element.className = "am-detail";
-    this.element.hidden = true;
-    this.agent = -1;
-  }
+/**
+ * Give an element the class of a state, in place of the one it had.
+ * @param {Element} element
+ * @param {string} state
+ */
+function setState(element, state) {
+  for (const name of [...element.classList]) if (name.startsWith("s-")) element.classList.remove(name);
+  element.classList.add(`s-${state}`);
+}
 
-  /**
-   * @param {number} agent
-   * @param {string} name
-   */
-  open(agent, name) {
-    this.agent = agent;
-    this.fill(name, {});
-    this.element.hidden = false;
-    this.element.scrollIntoView({ block: "nearest" });
-  }
-
-  /** @param {Detail} detail */
-  show(detail) {
-    if (detail.agent !== this.agent || this.element.hidden) return;
-    this.fill(detail.name, detail.texts);
-    this.element.scrollIntoView({ block: "nearest" });
-  }
-
-  /**
-   * @param {string} name
-   * @param {Record<string, string>} texts
-   */
-  fill(name, texts) {
-    const title = document.createElement("h4");
-    title.textContent = name;
-    const close = button("Close", () => (this.element.hidden = true));
-    const parts = Object.entries(texts).flatMap(([heading, text]) => {
-      const label = document.createElement("h5");
-      const body = document.createElement("pre");
-      label.textContent = heading;
-      body.textContent = text;
-      return [label, body];
-    });
-    this.element.setAttribute("aria-label", name);
-    this.element.replaceChildren(close, title, ...parts);
-  }
+/**
+ * A state's icon.
+ * @param {string} outline
+ * @param {string} state
+ */
+function icon(outline, state) {
+  const made = svg("svg", { class: `am-icon s-${state}`, viewBox: "0 0 12 12", width: "12", height: "12", "aria-hidden": "true" });
+  made.append(svg("path", { class: "i", d: outline }));
+  return made;
 }
 
 /**
@@ -197,27 +260,264 @@ function button(label, press) {
   return made;
 }
 
-// The live view. The kernel draws the picture once; here only what changes is changed, once per frame.
-// Text of agents and models is set as text, never as markup.
+// The lines above the graph: how far the run is, how the service is, and the buttons.
 
 
 /**
- * @typedef {Delta} Delta
+ * @typedef {Head} Head
+ * @typedef {Strip} Strip
+ */
+
+const LEVELS = { ok: "M2 6.5l2.8 2.9L10 3", warn: "M6 1.8L11 10.4H1zM6 5v2.4M6 8.7v.2", bad: "M3.8 1.5h4.4l2.3 2.3v4.4l-2.3 2.3H3.8L1.5 8.2V3.8zM4.4 4.4l3.2 3.2M7.6 4.4L4.4 7.6", none: "M3 6h6" };
+const TONES = { ok: "s", warn: "q", bad: "f", none: "p" };
+const PARTS = ["s", "f", "r"];
+
+class Header {
+  /**
+   * @param {string} title
+   * @param {string[]} verbs
+   * @param {(verb: string) => void} press
+   */
+  constructor(title, verbs, press) {
+    this.counts = html("span", { class: "am-counts" });
+    this.time = html("span", { class: "am-time" });
+    this.left = html("span", { class: "am-left" });
+    this.parts = PARTS.map((state) => html("i", { class: `s-${state}` }));
+    this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" }, this.parts);
+    this.facts = html("div", { class: "am-facts" });
+    this.meters = html("div", { class: "am-meters" });
+    this.health = html("div", { class: "am-health" });
+    this.strip = html("div", { class: "am-strip", role: "group", "aria-label": "Health of the service" }, [this.meters, this.health]);
+    this.strip.style.visibility = "hidden"; // its room is kept, so that nothing moves when it comes
+    this.paused = false;
+    this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
+    this.pause.title = "Start nothing new; what runs goes on";
+    this.stop = button("Stop", () => {
+      press("stop");
+      this.stop.disabled = true;
+      this.stop.textContent = "Stopping…";
+    });
+    this.stop.classList.add("am-stop");
+    this.stop.setAttribute("aria-label", "Stop all agents");
+    const line = html("div", { class: "am-line" }, [html("strong", { class: "am-title", title }, [title]), this.counts, this.time, this.left]);
+    this.element = html("div", { class: "am-head" }, [
+      html("div", { class: "am-main" }, [line, this.bar, this.facts]),
+      this.strip,
+      html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]),
+    ]);
+  }
+
+  /** @param {Head} head */
+  show(head) {
+    setText(this.counts, head.counts);
+    setText(this.left, head.left);
+    this.parts.forEach((part, place) => {
+      const width = `${((head.progress[place] ?? 0) * 100).toFixed(2)}%`;
+      if (part.style.width !== width) part.style.width = width;
+    });
+    set(this.bar, "aria-valuenow", String(Math.round(head.progress[0] * 100)));
+    if (this.facts.childElementCount !== head.facts.length) {
+      this.facts.replaceChildren(...head.facts.map(() => html("span")));
+    }
+    [...this.facts.children].forEach((run, place) => {
+      const [look, text] = head.facts[place] ?? ["", ""];
+      set(run, "class", look);
+      setText(run, text);
+    });
+    this.paused = head.paused;
+    setText(this.pause, head.paused ? "Resume" : "Pause");
+    set(this.pause, "aria-label", head.paused ? "Resume: start agents again" : "Pause: start no new agents");
+    this.element.classList.toggle("am-paused", head.paused);
+  }
+
+  /** @param {number | null} now */
+  tick(now) {
+    if (now !== null) setText(this.time, seconds(now));
+  }
+
+  /** @param {Strip | null} strip */
+  vitals(strip) {
+    this.strip.style.visibility = strip ? "" : "hidden";
+    if (!strip) return;
+    if (this.meters.childElementCount !== strip.meters.length) {
+      this.meters.replaceChildren(...strip.meters.map(([kind]) => meter(kind)));
+    }
+    strip.meters.forEach(([, percent, level, hint], place) => {
+      const one = this.meters.children[place];
+      set(one, "title", hint);
+      set(one, "class", `am-meter s-${tone(level)}`);
+      setText(one?.querySelector("b"), percent === null ? "–" : `${percent} %`);
+      const fill = one?.querySelector("i i");
+      if (fill instanceof HTMLElement) fill.style.width = `${Math.min(100, percent ?? 0)}%`;
+    });
+    const words = [strip.word, strip.notes, strip.reason].filter(Boolean).join(" · ");
+    if (this.health.textContent === words && this.health.className === `am-health s-${tone(strip.level)}`) return;
+    this.health.className = `am-health s-${tone(strip.level)}`;
+    this.health.title = words;
+    const rest = [strip.notes, strip.reason].filter(Boolean).join(" · ");
+    this.health.replaceChildren(icon(/** @type {Record<string, string>} */ (LEVELS)[strip.level] ?? LEVELS.none, tone(strip.level)), html("b", {}, [strip.word]), rest && ` · ${rest}`);
+  }
+}
+
+/** @param {string} level */
+function tone(level) {
+  return /** @type {Record<string, string>} */ (TONES)[level] ?? "p";
+}
+
+/** @param {string} kind */
+function meter(kind) {
+  return html("div", { class: "am-meter" }, [html("span", {}, [kind, " ", html("b")]), html("i", {}, [html("i")])]);
+}
+
+// The panel that a click on an agent opens, beside its card.
+
+
+/**
+ * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
+ *   attempts: string[][], error: string, texts: Record<string, string>}} Detail
+ */
+
+const WIDTH = 480;
+const HEIGHT = 440;
+const LABELS = { retry: "Retry", skip: "Skip" };
+const HINTS = { retry: "Run this agent again, and what was skipped because of it", skip: "Do without this agent: what needs its answer is skipped too" };
+
+class Panel {
+  /**
+   * @param {HTMLElement} root what it opens inside of
+   * @param {{icons: Record<string, string>, verbs: string[]}} fixed
+   * @param {(verb: string, agent: number) => void} press
+   */
+  constructor(root, { icons, verbs }, press) {
+    this.root = root;
+    this.icons = icons;
+    this.verbs = verbs;
+    this.press = press;
+    this.agent = -1;
+    this.key = "";
+    /** @type {Element | null} */
+    this.anchor = null;
+    this.element = html("section", { class: "am-detail", role: "dialog", tabindex: "-1" });
+    this.element.hidden = true;
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+      if (event.key !== "Tab") event.stopPropagation(); // the notebook has its own keys
+    });
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  /**
+   * @param {number} agent
+   * @param {string} name
+   * @param {Element} anchor
+   */
+  open(agent, name, anchor) {
+    this.agent = agent;
+    this.anchor = anchor;
+    this.key = "";
+    this.element.setAttribute("aria-label", `Agent ${name}`);
+    this.element.replaceChildren(html("h4", {}, [name]));
+    this.element.hidden = false;
+    this.place();
+    this.element.focus({ preventScroll: true });
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.agent = -1;
+    this.root.style.minHeight = "";
+    if (this.anchor instanceof SVGElement || this.anchor instanceof HTMLElement) this.anchor.focus({ preventScroll: true });
+  }
+
+  place() {
+    const view = this.root.getBoundingClientRect();
+    const card = /** @type {Element} */ (this.anchor).getBoundingClientRect();
+    const width = Math.min(WIDTH, view.width - 20);
+    if (view.height < HEIGHT + 20) this.root.style.minHeight = `${HEIGHT + 20}px`;
+    const around = { width: view.width, height: Math.max(view.height, HEIGHT + 20) };
+    const box = { left: card.left - view.left, right: card.right - view.left, top: card.top - view.top };
+    const { x, y } = besideCard(box, around, { width, height: HEIGHT });
+    Object.assign(this.element.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, maxHeight: `${HEIGHT}px` });
+  }
+
+  /** @param {Detail} detail */
+  show(detail) {
+    if (detail.agent !== this.agent || this.element.hidden) return;
+    const key = JSON.stringify({ ...detail, texts: null, headings: Object.keys(detail.texts) });
+    if (key === this.key) { // only an arriving text has grown
+      const bodies = this.element.querySelectorAll("pre");
+      Object.values(detail.texts).forEach((text, place) => setText(bodies[place], text));
+      return;
+    }
+    this.key = key;
+    const held = this.element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-verb") : null;
+    const at = this.element.scrollTop;
+    this.element.replaceChildren(...this.parts(detail));
+    this.element.scrollTop = at;
+    if (held !== null) {
+      const again = held ? this.element.querySelector(`[data-verb="${held}"]`) : null;
+      (again instanceof HTMLElement ? again : this.element).focus({ preventScroll: true });
+    }
+  }
+
+  /**
+   * @param {Detail} detail
+   * @returns {Node[]}
+   */
+  parts(detail) {
+    const verbs = verbsFor(detail.state).filter((verb) => this.verbs.includes(verb)).map((verb) => {
+      const made = button(LABELS[verb], () => {
+        this.press(verb, detail.agent);
+        made.disabled = true;
+      });
+      made.title = HINTS[verb];
+      made.dataset.verb = verb;
+      made.setAttribute("aria-label", `${LABELS[verb]} ${detail.name}`);
+      return made;
+    });
+    const close = button("Close", () => this.close());
+    close.dataset.verb = "close";
+    const parts = [
+      html("div", { class: "am-bar" }, [icon(this.icons[detail.state] ?? "", detail.state), html("h4", {}, [detail.name]), html("span", { class: `am-word s-${detail.state}` }, [detail.word]), html("span", { class: "am-gap" }), ...verbs, close]),
+      html("p", { class: "am-said" }, [detail.facts]),
+    ];
+    if (detail.error) parts.push(html("p", { class: "am-error" }, [detail.error]));
+    if (detail.attempts.length) parts.push(attempts(detail));
+    for (const [heading, text] of Object.entries(detail.texts)) {
+      parts.push(html("h5", {}, [heading]), html("pre", { tabindex: "0", "aria-label": heading }, [text]));
+    }
+    return parts;
+  }
+}
+
+/** @param {Detail} detail */
+function attempts(detail) {
+  const head = html("tr", {}, detail.headings.map((word) => html("th", { scope: "col" }, [word || "attempt"])));
+  const rows = detail.attempts.flatMap((row) => {
+    const error = row[detail.headings.length];
+    const cells = row.slice(0, detail.headings.length).map((word, place) => html(place ? "td" : "th", place ? {} : { scope: "row" }, [word]));
+    const more = error ? [html("tr", {}, [html("td", { class: "am-why", colspan: String(detail.headings.length) }, [error])])] : [];
+    return [html("tr", {}, cells), ...more];
+  });
+  return html("table", {}, [html("thead", {}, [head]), html("tbody", {}, rows)]);
+}
+
+// The cards of agents, their edges and the path through them; the bars under the graph.
+
+
+/**
  * @typedef {Bar} Bar
  * @typedef {Axis} Axis
  * @typedef {Card} Card
- * @typedef {Head} Head
  * @typedef {Plot} Plot
- * @typedef {Cells} Cells
- * @typedef {{icons: Record<string, string>, names: string[], edges: [number, number][], plot?: Plot, cells?: Cells}} Fixed
- * @typedef {Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed}} State
- * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
- *   on(event: string, callback: (content: any) => void): void,
- *   off(event: string, callback: (content: any) => void): void}} Model
+ * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
+ *   names: string[], edges: [number, number, number][], plot?: Plot, groups?: Group[],
+ *   verbs: string[]}} Fixed
  */
 
-/** The cards of agents, their edges and the path through them. */
 class Cards {
   /**
    * @param {Element} root
@@ -227,13 +527,14 @@ class Cards {
     this.fixed = fixed;
     this.nodes = [...root.querySelectorAll(".n")];
     this.edges = [...root.querySelectorAll(".e")];
+    this.lines = this.nodes.map((node) => node.querySelector(".l"));
     this.bars = this.nodes.map((node) => node.querySelector(".g"));
-    this.rooms = this.nodes.map((node) => Number(node.querySelector(".c")?.getAttribute("width")) - 24);
-    this.nodes.forEach((node, agent) => {
-      set(node, "role", "button");
-      set(node, "tabindex", agent ? "-1" : "0");
-      set(node, "data-agent", String(agent));
-    });
+    this.widths = this.nodes.map((node) => Number(node.querySelector(".c")?.getAttribute("width")));
+    /** @type {Map<number, [since: number, rest: string]>} */
+    this.running = new Map();
+    /** @type {string[]} */
+    this.states = [];
+    this.now = 0;
   }
 
   /**
@@ -243,26 +544,63 @@ class Cards {
   state(agent, state) {
     const node = this.nodes[agent];
     if (!node) return;
-    for (const name of [...node.classList]) if (name.startsWith("s-")) node.classList.remove(name);
-    node.classList.add(`s-${state}`);
+    this.states[agent] = state;
+    setState(node, state);
     set(node.querySelector(".i"), "d", this.fixed.icons[state] ?? "");
+    this.say(agent, "", "");
   }
 
   /**
    * @param {number} agent
    * @param {Card} card
    */
-  card(agent, [line, tail, share, badge, hint]) {
+  card(agent, [line, tail, share, badge, since]) {
     const node = this.nodes[agent];
     if (!node) return;
-    setText(node.querySelector(".l"), line);
+    if (since === null) this.running.delete(agent);
+    else this.running.set(agent, [since, line]);
+    if (since === null) setText(this.lines[agent], line);
+    else this.line(agent, since, line);
     setText(node.querySelector(".w"), tail);
     setText(node.querySelector(".x"), badge);
-    setText(node.querySelector("title"), hint);
-    set(node, "aria-label", hint);
+    const width = this.widths[agent] ?? 0;
+    const wide = this.fixed.pills[badge] ?? 0;
+    const pill = node.querySelector(".q");
+    set(pill, "x", short(width - 12 - wide));
+    set(pill, "width", short(wide));
+    this.say(agent, since === null ? line : "", since === null ? [badge, tail].filter(Boolean).join(" · ") : badge);
     const bar = this.bars[agent];
     bar?.classList.toggle("go", share === null);
-    set(bar, "width", short((this.rooms[agent] ?? 0) * (share ?? 1)));
+    set(bar, "width", short((width - 24) * (share ?? 1)));
+  }
+
+  /**
+   * What a tooltip and a screen reader say: nothing that changes every moment.
+   * @param {number} agent
+   * @param {string} line
+   * @param {string} rest
+   */
+  say(agent, line, rest) {
+    const word = this.fixed.words[this.states[agent] ?? "p"] ?? "";
+    const words = [this.fixed.names[agent] ?? "", word, line, rest].filter(Boolean).join(" · ");
+    setText(this.nodes[agent]?.querySelector("title"), words);
+    set(this.nodes[agent], "aria-label", words);
+  }
+
+  /**
+   * @param {number} agent
+   * @param {number} since
+   * @param {string} rest
+   */
+  line(agent, since, rest) {
+    setText(this.lines[agent], seconds(Math.max(0, this.now - since)) + (rest && ` · ${rest}`));
+  }
+
+  /** @param {number | null} now */
+  tick(now) {
+    if (now === null) return;
+    this.now = now;
+    for (const [agent, [since, rest]] of this.running) this.line(agent, since, rest);
   }
 
   /** @param {number[]} path */
@@ -274,9 +612,22 @@ class Cards {
       this.edges[place]?.classList.toggle("on", steps.has(`${parent} ${child}`)),
     );
   }
+
+  /**
+   * Thicken the edges that a text has gone through.
+   * @param {number} agent
+   * @param {number} flow
+   */
+  flow(agent, flow) {
+    this.fixed.edges.forEach(([parent, , passes], place) => {
+      const edge = this.edges[place];
+      if (parent !== agent || !passes || !edge || edge.classList.contains(`f${flow}`)) return;
+      for (const name of [...edge.classList]) if (/^f\d$/.test(name)) edge.classList.remove(name);
+      edge.classList.add(`f${flow}`);
+    });
+  }
 }
 
-/** The bars under the graph. */
 class Times {
   /**
    * @param {Element} root
@@ -310,18 +661,24 @@ class Times {
   }
 
   /**
+   * Bring a row up to date; bars that stay are not touched.
    * @param {number} row
    * @param {Bar[]} bars
    */
   row(row, bars) {
-    for (const { element } of this.rows.get(row) ?? []) element.remove();
-    const made = bars.map((bar) => {
-      const element = svg(bar[0] === "b" ? "path" : "rect", { class: `b b-${bar[0]} s-${bar[1]}` });
+    const before = this.rows.get(row) ?? [];
+    for (const { element } of before.slice(bars.length)) element.remove();
+    const made = bars.map((bar, place) => {
+      const old = before[place];
+      const same = old && (old.bar[0] === "b") === (bar[0] === "b");
+      const element = same ? old.element : svg(bar[0] === "b" ? "path" : "rect", {});
+      if (old && !same) old.element.replaceWith(element);
+      set(element, "class", `b b-${bar[0]} s-${bar[1]}`);
       this.place(element, bar, row);
+      if (!element.isConnected) this.bars?.append(element);
       return { bar, element };
     });
     this.rows.set(row, made);
-    this.bars?.append(...made.map((one) => one.element));
   }
 
   /** @param {number | null} now */
@@ -356,118 +713,278 @@ class Times {
   }
 }
 
-/** Hundreds of agents and more, a cell each. */
-class CellBands {
+// Hundreds of agents and more: a ring for each group, and the agents of the group that is open, a cell each.
+
+
+/**
+ * @typedef {Tally} Tally
+ * @typedef {Fixed} Fixed
+ */
+
+const MOST_NAMED = 8;
+
+class Rings {
   /**
    * @param {Element} root
-   * @param {Cells} cells
+   * @param {Fixed} fixed
    */
-  constructor(root, cells) {
-    this.cells = cells;
-    this.groups = [...root.querySelectorAll(".cells")];
-    this.tallies = [...root.querySelectorAll(".tally")];
+  constructor(root, fixed) {
+    this.groups = fixed.groups ?? [];
+    this.nodes = [...root.querySelectorAll(".gr")];
+    this.rings = this.nodes.map((node) => [...node.querySelectorAll(".ra")]);
+    this.length = 2 * Math.PI * Number(root.querySelector(".ra")?.getAttribute("r") ?? 1);
+  }
+
+  /**
+   * @param {number} group
+   * @param {Tally} tally
+   */
+  tally(group, [parts, total, share, done, rest, tone]) {
+    const node = this.nodes[group];
+    if (!node) return;
+    arcs(parts, total, this.length).forEach(([long, start], place) => {
+      const arc = this.rings[group]?.[place];
+      set(arc, "stroke-dasharray", `${short(long)} ${short(this.length)}`);
+      set(arc, "stroke-dashoffset", short(-start));
+    });
+    setText(node.querySelector(".rp"), share);
+    setText(node.querySelector(".l"), done);
+    setText(node.querySelector(".w"), rest);
+    if (!node.classList.contains(`s-${tone}`)) setState(node, tone);
+    const { label, where } = this.groups[group] ?? { label: "", where: "" };
+    const words = [label, where, `${done} done`, rest].filter(Boolean).join(" · ");
+    setText(node.querySelector("title"), words);
+    set(node, "aria-label", words);
+  }
+}
+
+/** The agents of one group. */
+class Drawer {
+  /**
+   * @param {Fixed} fixed
+   * @param {(agent: number, anchor: Element) => void} open
+   */
+  constructor(fixed, open) {
+    this.fixed = fixed;
+    this.open_ = open;
     /** @type {number[]} */
-    this.bandOf = [];
-    cells.bands.forEach((band, place) => band.agents.forEach((agent) => (this.bandOf[agent] = place)));
+    this.agents = [];
+    this.states = "";
+    this.inside = "";
+    this.at = 0;
+    this.cells = cellsFor(0, 900);
+    this.title = html("h4");
+    this.named = html("span", { class: "am-named", "aria-live": "polite" });
+    this.failed = html("div", { class: "am-failed" });
+    this.field = svg("svg", { class: "am-fig am-field", role: "group", tabindex: "0" });
+    this.paths = svg("g", {});
+    this.mark = svg("rect", { class: "am-mark", rx: "2" });
+    this.field.append(this.paths, this.mark);
+    const close = button("Close", () => this.close());
+    this.element = html("section", { class: "am-drawer" }, [
+      html("div", { class: "am-bar" }, [this.title, this.named, html("span", { class: "am-gap" }), close]),
+      this.failed,
+      this.field,
+    ]);
+    this.element.hidden = true;
+    this.listen();
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.agents = [];
+    if (this.anchor instanceof SVGElement) this.anchor.focus({ preventScroll: true });
   }
 
   /**
+   * @param {number} group
+   * @param {Element} anchor
    * @param {string} states
-   * @param {number[]} changed
    */
-  states(states, changed) {
-    for (const place of new Set(changed.map((agent) => this.bandOf[agent]))) {
-      if (place !== undefined) this.band(place, states);
-    }
+  open(group, anchor, states) {
+    const found = this.fixed.groups?.[group];
+    if (!found) return;
+    this.anchor = anchor;
+    this.agents = unfold(found.agents);
+    this.inside = "";
+    this.at = 0;
+    this.element.hidden = false;
+    this.cells = cellsFor(this.agents.length, Math.max(200, this.element.clientWidth - 32));
+    const { pitch, columns } = this.cells;
+    const width = columns * pitch;
+    const height = Math.ceil(this.agents.length / columns) * pitch;
+    for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) set(this.field, key, String(value));
+    set(this.mark, "width", short(pitch));
+    set(this.mark, "height", short(pitch));
+    set(this.element, "aria-label", `Agents of ${found.label}`);
+    set(this.field, "aria-label", `${this.agents.length} agents of ${found.label}: arrow keys go from one to the next, Enter opens it`);
+    setText(this.title, `${found.label} · ${found.where}`);
+    this.show(states);
+    this.point(0);
+    this.element.scrollIntoView({ block: "nearest" });
+    this.field.focus({ preventScroll: true });
   }
 
-  /**
-   * @param {number} place
-   * @param {string} states
-   */
-  band(place, states) {
-    const { cells } = this;
-    const band = cells.bands[place];
-    if (!band) return;
-    const inside = band.agents.map((agent) => states[agent]).join("");
-    const look = { "stroke-width": short(cells.size), "stroke-dasharray": `${short(cells.size)} ${short(cells.pitch - cells.size)}` };
-    const paths = Object.entries(cellPaths(inside, cells, band.y));
-    this.groups[place]?.replaceChildren(...paths.map(([state, d]) => svg("path", { class: `z s-${state}`, d, ...look })));
+  /** @param {string} states */
+  show(states) {
+    this.states = states;
+    if (this.element.hidden) return;
+    const inside = this.agents.map((agent) => states[agent]).join("");
+    if (inside === this.inside) return;
+    this.inside = inside;
+    const { size, pitch } = this.cells;
+    const look = { "stroke-width": short(size), "stroke-dasharray": `${short(size)} ${short(pitch - size)}` };
+    const paths = Object.entries(cellPaths(inside, this.cells, 0));
+    this.paths.replaceChildren(...paths.map(([state, d]) => svg("path", { class: `z s-${state}`, d, ...look })));
+    this.name();
+    this.list();
   }
 
-  /**
-   * @param {number} place
-   * @param {string[]} lines
-   */
-  tally(place, lines) {
-    lines.forEach((line, number) => setText(this.tallies[place * 2 + number], line));
+  /** Name the first that failed: a red cell has no name. */
+  list() {
+    const lost = this.agents.filter((agent) => this.states[agent] === "f");
+    if (lost.join() === this.lost) return;
+    this.lost = lost.join();
+    const named = lost.slice(0, MOST_NAMED).map((agent) => button(this.fixed.names[agent] ?? "", () => this.open_(agent, this.failed)));
+    const more = lost.length > MOST_NAMED ? ` and ${lost.length - MOST_NAMED} more` : "";
+    this.failed.replaceChildren(...(lost.length ? ["failed: ", ...named, more] : []));
+  }
+
+  /** @param {number} place */
+  point(place) {
+    this.at = place;
+    const { pitch, size, columns } = this.cells;
+    const off = (pitch - size) / 2;
+    set(this.mark, "x", short((place % columns) * pitch - off));
+    set(this.mark, "y", short(Math.floor(place / columns) * pitch - off));
+    this.name();
+  }
+
+  name() {
+    const agent = this.agents[this.at];
+    if (agent === undefined) return;
+    setText(this.named, `${this.fixed.names[agent]}: ${this.fixed.words[this.states[agent] ?? "p"] ?? ""}`);
+  }
+
+  listen() {
+    const placeAt = (/** @type {MouseEvent} */ event) => {
+      const box = this.field.getBoundingClientRect();
+      const { pitch, columns } = this.cells;
+      const scale = box.width / (columns * pitch) || 1;
+      const place = Math.floor((event.clientY - box.top) / scale / pitch) * columns + Math.floor((event.clientX - box.left) / scale / pitch);
+      return place >= 0 && place < this.agents.length ? place : -1;
+    };
+    const open = () => {
+      const agent = this.agents[this.at];
+      if (agent !== undefined) this.open_(agent, this.field);
+    };
+    this.field.addEventListener("pointermove", (event) => {
+      const place = placeAt(event);
+      if (place >= 0) this.point(place);
+    });
+    this.field.addEventListener("click", (event) => {
+      const place = placeAt(event);
+      if (place < 0) return;
+      this.point(place);
+      open();
+    });
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key === "Tab") return;
+      event.stopPropagation(); // the notebook has its own keys
+      if (event.key === "Escape") return this.close();
+      if (event.target !== this.field) return;
+      const next = nextFocus(event.key, this.at, this.agents.length, this.cells.columns);
+      if (event.key === "Enter" || event.key === " ") open();
+      else if (next !== this.at) this.point(next);
+      else return;
+      event.preventDefault();
+    });
   }
 }
 
+// The live view. The kernel draws the picture once; here only what changes is changed, once per frame.
+// Text of agents and models is set as text, never as markup.
+
+
 /**
- * @param {Element} root
- * @param {Head} head
+ * @typedef {Delta} Delta
+ * @typedef {Fixed} Fixed
+ * @typedef {Detail} Detail
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed}} State
+ * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
+ *   on(event: string, callback: (content: any) => void): void,
+ *   off(event: string, callback: (content: any) => void): void}} Model
  */
-function setHead(root, head) {
-  setText(root.querySelector(".counts"), head.counts);
-  root.querySelectorAll(".p").forEach((part, place) => {
-    const [x, width] = head.progress[place] ?? [0, 0];
-    set(part, "x", short(x));
-    set(part, "width", short(width));
-  });
-  const facts = root.querySelector(".facts");
-  if (!facts) return;
-  if (facts.childElementCount !== head.facts.length) {
-    facts.replaceChildren(...head.facts.map(() => svg("tspan", {})));
-  }
-  [...facts.children].forEach((run, place) => {
-    const [look, text] = head.facts[place] ?? ["", ""];
-    set(run, "class", look);
-    setText(run, text);
-  });
-}
+
+const SPEAK_EVERY_MS = 4000;
+const ASK_EVERY_MS = 1000;
 
 /**
- * Open the panel by mouse and keyboard; arrow keys go from agent to agent.
+ * Open by mouse and keyboard; arrow keys go from one to the next.
  * @param {Element} figure
- * @param {Cards} cards
- * @param {(agent: number) => void} open
+ * @param {Element[]} nodes
+ * @param {(place: number, node: Element) => void} open
  */
-function listen(figure, cards, open) {
-  const agentAt = (/** @type {EventTarget | null} */ target) => {
+function listen(figure, nodes, open) {
+  nodes.forEach((node, place) => {
+    set(node, "role", "button");
+    set(node, "tabindex", place ? "-1" : "0");
+    set(node, "data-agent", String(place));
+    set(node, "aria-label", node.querySelector("title")?.textContent ?? "");
+  });
+  const placeOf = (/** @type {EventTarget | null} */ target) => {
     const node = target instanceof Element ? target.closest(".n") : null;
     return node ? Number(node.getAttribute("data-agent")) : -1;
   };
+  const go = (/** @type {number} */ from, /** @type {number} */ to) => {
+    nodes.forEach((node) => node.getAttribute("tabindex") === "0" && set(node, "tabindex", "-1"));
+    const next = nodes[to];
+    set(next, "tabindex", "0");
+    if (next instanceof SVGElement && from !== to) next.focus();
+  };
   figure.addEventListener("click", (event) => {
-    const agent = agentAt(event.target);
-    if (agent >= 0) open(agent);
+    const place = placeOf(event.target);
+    const node = nodes[place];
+    if (!node) return;
+    go(place, place);
+    open(place, node);
   });
   figure.addEventListener("keydown", (event) => {
-    const agent = agentAt(event.target);
-    if (agent < 0 || !(event instanceof KeyboardEvent)) return;
-    const next = nextFocus(event.key, agent, cards.nodes.length);
-    if (event.key === "Enter" || event.key === " ") open(agent);
-    else if (next === agent) return;
+    const place = placeOf(event.target);
+    const node = nodes[place];
+    if (!node || !(event instanceof KeyboardEvent)) return;
+    const next = nextFocus(event.key, place, nodes.length);
+    if (event.key === "Enter" || event.key === " ") open(place, node);
+    else if (next === place) return;
+    else go(place, next);
     event.preventDefault();
     event.stopPropagation(); // the notebook has its own keys
-    const to = cards.nodes[next];
-    set(cards.nodes[agent], "tabindex", "-1");
-    set(to, "tabindex", "0");
-    if (to instanceof SVGElement) to.focus();
   });
+}
+
+/**
+ * Say how far the run is, to people who listen: now and then.
+ * @param {Element} status
+ */
+function speaker(status) {
+  let last = 0;
+  return (/** @type {string} */ states) => {
+    const now = performance.now();
+    if (last && now - last < SPEAK_EVERY_MS) return;
+    last = now;
+    setText(status, spoken(states));
+  };
 }
 
 /**
  * Bring what the kernel said onto the page, once per frame.
  * @param {Model} model
- * @param {Element} figure
- * @param {Element} status
+ * @param {{cards: Cards | null, times: Times | null, rings: Rings | null, drawer: Drawer | null, header: Header,
+ *   status: Element}} parts
+ * @param {(changed: number[]) => void} onChange
  */
-function painter(model, figure, status) {
-  const fixed = model.get("fixed");
-  const cards = new Cards(figure, fixed);
-  const times = fixed.plot ? new Times(figure, fixed.plot) : null;
-  const cells = fixed.cells ? new CellBands(figure, fixed.cells) : null;
+function painter(model, { cards, times, rings, drawer, header, status }, onChange) {
+  const speak = speaker(status);
   /** @type {Delta[]} */
   let waiting = [];
   let shown = "";
@@ -477,63 +994,75 @@ function painter(model, figure, status) {
     asked = 0;
     const states = model.get("states");
     const changed = changedPlaces(shown, states);
-    for (const agent of changed) cards.state(agent, states[agent] ?? "p");
-    cells?.states(states, changed);
-    if (changed.length) setText(status, spoken(states));
     shown = states;
+    if (cards) for (const agent of changed) cards.state(agent, states[agent] ?? "p");
+    drawer?.show(states);
     for (const delta of waiting) apply(delta);
     waiting = [];
+    if (changed.length) speak(states);
+    onChange(changed);
   };
   const apply = (/** @type {Delta} */ delta) => {
-    if (delta.head) setHead(figure, delta.head);
-    for (const [agent, card] of Object.entries(delta.nodes ?? {})) cards.card(Number(agent), card);
-    if (delta.path) cards.path(delta.path);
+    if (delta.now !== undefined) for (const one of [header, cards]) one?.tick(delta.now);
+    if (delta.head) header.show(delta.head);
+    if (delta.strip !== undefined) header.vitals(delta.strip);
+    for (const [agent, card] of Object.entries(delta.nodes ?? {})) cards?.card(Number(agent), card);
+    for (const [agent, flow] of Object.entries(delta.flows ?? {})) cards?.flow(Number(agent), flow);
+    for (const [group, tally] of Object.entries(delta.groups ?? {})) rings?.tally(Number(group), tally);
+    if (delta.path) cards?.path(delta.path);
     if (delta.axis) times?.scale(delta.axis);
     for (const [row, bars] of Object.entries(delta.bars ?? {})) times?.row(Number(row), bars);
     if (delta.now !== undefined) times?.tick(delta.now);
-    for (const [place, lines] of Object.entries(delta.tally ?? {})) cells?.tally(Number(place), lines);
   };
   const ask = (/** @type {Delta | null} */ delta) => {
     if (delta) waiting.push(delta);
     if (!asked) asked = requestAnimationFrame(paint);
   };
-  return { cards, ask, stop: () => cancelAnimationFrame(asked) };
+  return { ask, quiet: () => cancelAnimationFrame(asked) };
+}
+
+/**
+ * The picture that the kernel drew.
+ * @param {string} text
+ */
+function figureOf(text) {
+  const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  const figure = document.importNode(parsed, true);
+  // A deep plan is scrolled rather than shrunk until nobody can read it.
+  figure.style.minWidth = `${0.6 * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
+  return figure;
 }
 
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "am-live";
-  const parsed = new DOMParser().parseFromString(model.get("svg"), "image/svg+xml").documentElement;
-  const figure = document.importNode(parsed, true);
-  // A deep plan is scrolled rather than shrunk until nobody can read it.
-  figure.style.minWidth = `${0.6 * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
-  const scroll = document.createElement("div");
-  scroll.className = "am-scroll";
-  scroll.append(figure);
-  const status = document.createElement("span");
-  status.className = "am-status";
-  status.setAttribute("role", "status");
-  const stop = button("Stop", () => {
-    model.send({ cmd: "stop" });
-    stop.disabled = true;
-    stop.textContent = "Stopping…";
-  });
-  stop.classList.add("am-stop");
-  stop.setAttribute("aria-label", "Stop all agents");
-  const panel = new Panel();
-  root.append(scroll, stop, status, panel.element);
-  el.append(root);
-
-  const { cards, ask, stop: quiet } = painter(model, figure, status);
-  listen(figure, cards, (agent) => {
-    panel.open(agent, model.get("fixed").names[agent] ?? "");
+  const fixed = model.get("fixed");
+  const figure = figureOf(model.get("svg"));
+  const status = html("span", { class: "am-status", role: "status" });
+  const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }));
+  const root = html("div", { class: "am-live", role: "group", "aria-label": `Run of ${fixed.title}`, "data-lm-suppress-shortcuts": "true" });
+  const panel = new Panel(root, fixed, (verb, agent) => model.send({ cmd: verb, agent }));
+  const open = (/** @type {number} */ agent, /** @type {Element} */ anchor) => {
+    panel.open(agent, fixed.names[agent] ?? "", anchor);
     model.send({ cmd: "detail", agent });
+  };
+  const drawer = fixed.groups ? new Drawer(fixed, open) : null;
+  const rings = fixed.groups ? new Rings(figure, fixed) : null;
+  const cards = fixed.groups ? null : new Cards(figure, fixed);
+  const times = fixed.plot ? new Times(figure, fixed.plot) : null;
+  root.append(header.element, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
+  el.append(root);
+  if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
+  if (cards) listen(figure, cards.nodes, open);
+
+  const ask = () => panel.isOpen && model.send({ cmd: "detail", agent: panel.agent });
+  const paint = painter(model, { cards, times, rings, drawer, header, status }, (changed) => {
+    if (changed.includes(panel.agent)) ask();
   });
-  const onStates = () => ask(null);
-  const onFull = () => ask(model.get("full"));
+  const timer = setInterval(() => model.get("states")[panel.agent] === "r" && ask(), ASK_EVERY_MS);
+  const onStates = () => paint.ask(null);
+  const onFull = () => paint.ask(model.get("full"));
   const onMessage = (/** @type {{delta?: Delta, detail?: Detail}} */ content) => {
-    if (content.delta) ask(content.delta);
+    if (content.delta) paint.ask(content.delta);
     if (content.detail) panel.show(content.detail);
   };
   model.on("change:states", onStates);
@@ -541,7 +1070,8 @@ function render({ model, el }) {
   model.on("msg:custom", onMessage);
   onFull();
   return () => {
-    quiet();
+    paint.quiet();
+    clearInterval(timer);
     model.off("change:states", onStates);
     model.off("change:full", onFull);
     model.off("msg:custom", onMessage);

@@ -1,0 +1,78 @@
+"""What the live view is told of a run under way, and what its buttons do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from agent_magic.measure.metrics import summarize
+from agent_magic.measure.remaining import remaining
+from agent_magic.show.around import Around
+from agent_magic.show.live import LiveView, make_live_view
+
+if TYPE_CHECKING:
+    from agent_magic.record.history import History
+    from agent_magic.run.driver import Driver
+
+HELD_BY = {
+    "slot": "waits for a slot",
+    "barrier": "waits for its layer",
+    "requests": "request limit",
+    "input": "input limit",
+    "output": "output limit",
+    "budget": "waits for the budget",
+    "leader": "waits for the cache",
+}
+"""What holds an agent, on its card."""
+MOST_SAID = 200
+LOOK_EVERY_S = 1.0
+"""How often the time that is left is worked out, for a thousand agents; for more as much later."""
+
+
+class Watch:
+    """Looks at a run for whoever shows it.
+
+    Args:
+        driver: What runs.
+        history: What earlier answers took.
+    """
+
+    def __init__(self, driver: Driver, history: History) -> None:
+        self._driver, self._history = driver, history
+        self._policy = driver.policy
+        self._left_s: tuple[float, float] | None = None
+        self._looked_s = float("-inf")
+        self._every_s = LOOK_EVERY_S * max(1.0, len(driver.plan) / 1000)
+
+    def said(self) -> dict[int, str]:
+        """Return the end of each arriving answer, and in plans small enough to read what holds each queued agent."""
+        driver = self._driver
+        if len(driver.plan) > MOST_SAID:
+            return {}
+        said = {agent: stream.tail() for agent, stream in driver.streams.items()}
+        for agent, result in enumerate(driver.record.results):
+            if result.status == "queued":
+                said[agent] = HELD_BY.get(driver.held_by(agent), "")
+        return said
+
+    def around(self, now_s: float) -> Around:
+        """Return what the record does not know."""
+        policy = self._policy
+        if now_s - self._looked_s >= self._every_s:
+            self._looked_s = now_s
+            self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency)
+        return Around(policy.concurrency, policy.budget_usd, left_s=self._left_s)
+
+    def arriving(self, agent: int) -> str:
+        """Return the text that has arrived of an answer under way."""
+        stream = self._driver.streams.get(agent)
+        return stream.text if stream is not None else ""
+
+    def view(self) -> LiveView:
+        """Make the live view, with its buttons. Call it on the loop of the run."""
+        loop = asyncio.get_running_loop()
+
+        def press(_verb: str, _agent: str | None) -> None:  # a click can come on another thread
+            loop.call_soon_threadsafe(self._driver.stop)
+
+        return make_live_view(self._driver.record, press, self.arriving, summarize=summarize)

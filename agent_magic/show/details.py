@@ -1,0 +1,99 @@
+"""One agent in full, for the panel that a click opens: what was asked, what came back, what each request took."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.show.markup import clean, single_line
+from agent_magic.show.states import STATES, state_of
+from agent_magic.show.text import total_tokens_of
+from agent_magic.show.units import UNKNOWN, count, dollars, seconds
+
+if TYPE_CHECKING:
+    from agent_magic.record.answer import Usage
+    from agent_magic.record.results import AgentResult, Attempt, RunRecord
+
+MOST_CHARS = 5_000
+MOST_ATTEMPTS = 20
+HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "cost")
+"""The columns of the table of attempts. The first has its number and its status."""
+
+
+def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
+    """Say everything of one agent.
+
+    Args:
+        record: The run.
+        agent: Its number.
+        text: What has arrived so far of an answer that still arrives.
+
+    Returns:
+        Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading. Long texts
+        are cut, and say so.
+    """
+    result = record.results[agent]
+    state = state_of(result)
+    return {
+        "agent": agent,
+        "name": single_line(result.name),
+        "state": state,
+        "word": STATES[state].word,
+        "facts": " · ".join(_facts(result)),
+        "headings": list(HEADINGS),
+        "attempts": [_row(one) for one in result.attempts[-MOST_ATTEMPTS:]],
+        "error": single_line(result.error or result.waits_why)[:600],
+        "texts": _texts(record, agent, text),
+    }
+
+
+def _facts(result: AgentResult) -> list[str]:
+    found = [single_line(result.model)]
+    if result.finished_s is not None and result.attempts:
+        found.append(seconds(result.work_s))
+    if total_tokens_of(result) is not None:
+        found.append(_usage_words(result.usage))
+        found.append(dollars(result.cost_usd))
+    if result.stop_reason and result.stop_reason != "end_turn":
+        found.append(f"stopped at {single_line(result.stop_reason)}")
+    return found + ([single_line(result.source)] if result.source and result.source != "live" else [])
+
+
+def _usage_words(usage: Usage) -> str:
+    parts = [f"{count(usage.input_tokens)} in"]
+    parts += [f"{count(usage.cache_read_tokens)} from the cache"] if usage.cache_read_tokens else []
+    parts += [f"{count(usage.cache_write_tokens)} into the cache"] if usage.cache_write_tokens else []
+    parts.append(f"{count(usage.output_tokens)} out")
+    return "tokens " + ", ".join(parts) + (" (estimated)" if usage.estimated else "")
+
+
+def _row(attempt: Attempt) -> list[str]:
+    """Write one attempt; its error stands behind the columns."""
+    usage = attempt.usage
+    return [
+        f"{attempt.number} {attempt.status}",
+        seconds(attempt.started_s),
+        seconds(attempt.api_s) if attempt.api_s is not None else "…",
+        seconds(attempt.ttft_s) if attempt.ttft_s is not None else UNKNOWN,
+        count(usage.total_input_tokens) if usage else UNKNOWN,
+        count(usage.output_tokens) if usage else UNKNOWN,
+        dollars(attempt.price.cost_usd if attempt.price else None),
+        single_line(attempt.error or "")[:300],
+    ]
+
+
+def _texts(record: RunRecord, agent: int, text: str) -> dict[str, str]:
+    result, declared = record.results[agent], record.plan.agents[agent]
+    answer = result.text or text
+    found: dict[str, str | None] = {"answer" if result.answer else "answer so far": answer}
+    if result.attempts:
+        request = result.attempts[-1].request
+        found |= {"prompt as sent": request.prompt, "system": request.system, "shared context": request.context}
+    else:
+        found |= {"prompt as declared": declared.prompt, "system": declared.system_text}
+    return {heading: _cut(text, declared.name) for heading, text in found.items() if text}
+
+
+def _cut(text: str, name: str) -> str:
+    if len(text) <= MOST_CHARS:
+        return clean(text)
+    return f"{clean(text[:MOST_CHARS])}\n… {len(text) - MOST_CHARS:,} more characters: run[{name!r}]"

@@ -1,0 +1,77 @@
+"""What the live view is told of agents that are cards: their lines, their bars in the timeline, the bold path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.show.scene import flow_of, node_view, worked_path
+from agent_magic.show.svg import card_texts
+from agent_magic.show.timeline import axis_for, bars_of, rows_of, tick_label
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.layout import Layout
+
+
+class CardFeed:
+    """Follows agents that are cards.
+
+    Args:
+        record: The run, which grows.
+        layout: Where the cards stand.
+
+    Attributes:
+        keyed: The names of what it tells entry by entry.
+        rows: The row of each agent that has one in the timeline.
+    """
+
+    keyed = ("nodes", "bars", "flows")
+
+    def __init__(self, record: RunRecord, layout: Layout) -> None:
+        self._record, self._layout = record, layout
+        self.rows = {agent: row for row, agent in enumerate(rows_of(record.plan))}
+
+    def entries(
+        self, look: set[int], fresh: set[int], changed: Mapping[int, str], now_s: float, tails: Mapping[int, str]
+    ) -> dict[str, dict[int, Any]]:
+        """Return entries that may have changed.
+
+        Args:
+            look: Agents to look at.
+            fresh: Those of them with new events.
+            changed: Those of them in a new state, with it.
+            now_s: Seconds since the run began.
+            tails: The end of the text that arrives, or what holds an agent.
+        """
+        results = self._record.results
+        return {
+            "nodes": {agent: self._node(agent, now_s, tails) for agent in look},
+            "bars": {self.rows[agent]: self._bars(agent) for agent in fresh if agent in self.rows},
+            "flows": {agent: flow for agent in changed if (flow := flow_of(results[agent]))},
+        }
+
+    def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:
+        """Return what is told as a whole."""
+        path = {"path": list(worked_path(self._record, now_s))} if ended else {}
+        return {**path, "axis": _axis(now_s)}
+
+    def _node(self, agent: int, now_s: float, tails: Mapping[int, str]) -> list[str | float | None]:
+        """Return the texts of a card. Of a running one the page itself writes the seconds."""
+        view = node_view(self._record, agent, now_s, tail=tails.get(agent, ""))
+        _, line, tail = card_texts(view, self._layout.nodes[agent].w)
+        if view.since_s is not None:
+            line = line.partition(" · ")[2]
+        return [line, tail, view.share, view.badge, None if view.since_s is None else round(view.since_s, 2)]
+
+    def _bars(self, agent: int) -> list[list[str | float | None]]:
+        return [
+            [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
+            for bar in bars_of(self._record.results[agent])
+        ]
+
+
+def _axis(now_s: float) -> dict[str, Any]:
+    axis = axis_for(now_s)
+    return {"span": axis.span_s, "ticks": [[tick, tick_label(tick, axis.span_s)] for tick in axis.ticks_s]}

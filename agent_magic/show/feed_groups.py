@@ -1,0 +1,64 @@
+"""What the live view is told of agents in groups: the tally of each group in which something has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.show.groups import TODO, counted, group_texts, part_of, tone_of
+from agent_magic.show.markup import fit
+from agent_magic.show.svg_groups import rest_room
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.show.groups import Sheet
+
+
+class GroupFeed:
+    """Follows groups of agents.
+
+    Args:
+        sheet: The groups.
+        states: One character per agent, as the run begins.
+
+    Attributes:
+        keyed: The names of what it tells entry by entry.
+    """
+
+    keyed = ("groups",)
+
+    def __init__(self, sheet: Sheet, states: str) -> None:
+        self._sheet = sheet
+        self._group_of = sheet.group_of()
+        self._counts = [counted("".join(states[agent] for agent in group.agents)) for group in sheet.groups]
+        self._parts = [part_of(state) for state in states]
+        self._rooms = [rest_room(box) for box in sheet.layout.nodes]
+        self._told = False
+
+    def entries(
+        self,
+        look: set[int],  # noqa: ARG002 - as `CardFeed`
+        fresh: set[int],  # noqa: ARG002
+        changed: Mapping[int, str],
+        now_s: float,  # noqa: ARG002
+        tails: Mapping[int, str],  # noqa: ARG002
+    ) -> dict[str, dict[int, Any]]:
+        """Return the tallies that have changed: the parts of the ring, then the lines."""
+        touched = set[int]() if self._told else set(range(len(self._counts)))
+        self._told = True
+        for agent, state in changed.items():
+            group, part = self._group_of[agent], part_of(state)
+            self._counts[group][self._parts[agent]] -= 1
+            self._counts[group][part] += 1
+            self._parts[agent] = part
+            touched.add(group)
+        return {"groups": {group: self._entry(group) for group in touched}}
+
+    def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
+        """Return what is told as a whole: nothing."""
+        return {}
+
+    def _entry(self, group: int) -> list[Any]:
+        counts = self._counts[group]
+        share, done, rest = group_texts(counts)
+        return [list(counts[:TODO]), sum(counts), share, done, fit(rest, self._rooms[group], 10.5), tone_of(counts)]

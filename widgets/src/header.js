@@ -1,0 +1,110 @@
+// The lines above the graph: how far the run is, how the service is, and the buttons.
+
+import { button, html, icon, set, setText } from "./dom.js";
+import { seconds } from "./pure.js";
+
+/**
+ * @typedef {import("./pure.js").Head} Head
+ * @typedef {import("./pure.js").Strip} Strip
+ */
+
+const LEVELS = { ok: "M2 6.5l2.8 2.9L10 3", warn: "M6 1.8L11 10.4H1zM6 5v2.4M6 8.7v.2", bad: "M3.8 1.5h4.4l2.3 2.3v4.4l-2.3 2.3H3.8L1.5 8.2V3.8zM4.4 4.4l3.2 3.2M7.6 4.4L4.4 7.6", none: "M3 6h6" };
+const TONES = { ok: "s", warn: "q", bad: "f", none: "p" };
+const PARTS = ["s", "f", "r"];
+
+export class Header {
+  /**
+   * @param {string} title
+   * @param {string[]} verbs
+   * @param {(verb: string) => void} press
+   */
+  constructor(title, verbs, press) {
+    this.counts = html("span", { class: "am-counts" });
+    this.time = html("span", { class: "am-time" });
+    this.left = html("span", { class: "am-left" });
+    this.parts = PARTS.map((state) => html("i", { class: `s-${state}` }));
+    this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" }, this.parts);
+    this.facts = html("div", { class: "am-facts" });
+    this.meters = html("div", { class: "am-meters" });
+    this.health = html("div", { class: "am-health" });
+    this.strip = html("div", { class: "am-strip", role: "group", "aria-label": "Health of the service" }, [this.meters, this.health]);
+    this.strip.style.visibility = "hidden"; // its room is kept, so that nothing moves when it comes
+    this.paused = false;
+    this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
+    this.pause.title = "Start nothing new; what runs goes on";
+    this.stop = button("Stop", () => {
+      press("stop");
+      this.stop.disabled = true;
+      this.stop.textContent = "Stopping…";
+    });
+    this.stop.classList.add("am-stop");
+    this.stop.setAttribute("aria-label", "Stop all agents");
+    const line = html("div", { class: "am-line" }, [html("strong", { class: "am-title", title }, [title]), this.counts, this.time, this.left]);
+    this.element = html("div", { class: "am-head" }, [
+      html("div", { class: "am-main" }, [line, this.bar, this.facts]),
+      this.strip,
+      html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]),
+    ]);
+  }
+
+  /** @param {Head} head */
+  show(head) {
+    setText(this.counts, head.counts);
+    setText(this.left, head.left);
+    this.parts.forEach((part, place) => {
+      const width = `${((head.progress[place] ?? 0) * 100).toFixed(2)}%`;
+      if (part.style.width !== width) part.style.width = width;
+    });
+    set(this.bar, "aria-valuenow", String(Math.round(head.progress[0] * 100)));
+    if (this.facts.childElementCount !== head.facts.length) {
+      this.facts.replaceChildren(...head.facts.map(() => html("span")));
+    }
+    [...this.facts.children].forEach((run, place) => {
+      const [look, text] = head.facts[place] ?? ["", ""];
+      set(run, "class", look);
+      setText(run, text);
+    });
+    this.paused = head.paused;
+    setText(this.pause, head.paused ? "Resume" : "Pause");
+    set(this.pause, "aria-label", head.paused ? "Resume: start agents again" : "Pause: start no new agents");
+    this.element.classList.toggle("am-paused", head.paused);
+  }
+
+  /** @param {number | null} now */
+  tick(now) {
+    if (now !== null) setText(this.time, seconds(now));
+  }
+
+  /** @param {Strip | null} strip */
+  vitals(strip) {
+    this.strip.style.visibility = strip ? "" : "hidden";
+    if (!strip) return;
+    if (this.meters.childElementCount !== strip.meters.length) {
+      this.meters.replaceChildren(...strip.meters.map(([kind]) => meter(kind)));
+    }
+    strip.meters.forEach(([, percent, level, hint], place) => {
+      const one = this.meters.children[place];
+      set(one, "title", hint);
+      set(one, "class", `am-meter s-${tone(level)}`);
+      setText(one?.querySelector("b"), percent === null ? "–" : `${percent} %`);
+      const fill = one?.querySelector("i i");
+      if (fill instanceof HTMLElement) fill.style.width = `${Math.min(100, percent ?? 0)}%`;
+    });
+    const words = [strip.word, strip.notes, strip.reason].filter(Boolean).join(" · ");
+    if (this.health.textContent === words && this.health.className === `am-health s-${tone(strip.level)}`) return;
+    this.health.className = `am-health s-${tone(strip.level)}`;
+    this.health.title = words;
+    const rest = [strip.notes, strip.reason].filter(Boolean).join(" · ");
+    this.health.replaceChildren(icon(/** @type {Record<string, string>} */ (LEVELS)[strip.level] ?? LEVELS.none, tone(strip.level)), html("b", {}, [strip.word]), rest && ` · ${rest}`);
+  }
+}
+
+/** @param {string} level */
+function tone(level) {
+  return /** @type {Record<string, string>} */ (TONES)[level] ?? "p";
+}
+
+/** @param {string} kind */
+function meter(kind) {
+  return html("div", { class: "am-meter" }, [html("span", {}, [kind, " ", html("b")]), html("i", {}, [html("i")])]);
+}

@@ -1,0 +1,137 @@
+// The panel that a click on an agent opens, beside its card.
+
+import { button, html, icon, setText } from "./dom.js";
+import { besideCard, verbsFor } from "./pure.js";
+
+/**
+ * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
+ *   attempts: string[][], error: string, texts: Record<string, string>}} Detail
+ */
+
+const WIDTH = 480;
+const HEIGHT = 440;
+const LABELS = { retry: "Retry", skip: "Skip" };
+const HINTS = { retry: "Run this agent again, and what was skipped because of it", skip: "Do without this agent: what needs its answer is skipped too" };
+
+export class Panel {
+  /**
+   * @param {HTMLElement} root what it opens inside of
+   * @param {{icons: Record<string, string>, verbs: string[]}} fixed
+   * @param {(verb: string, agent: number) => void} press
+   */
+  constructor(root, { icons, verbs }, press) {
+    this.root = root;
+    this.icons = icons;
+    this.verbs = verbs;
+    this.press = press;
+    this.agent = -1;
+    this.key = "";
+    /** @type {Element | null} */
+    this.anchor = null;
+    this.element = html("section", { class: "am-detail", role: "dialog", tabindex: "-1" });
+    this.element.hidden = true;
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+      if (event.key !== "Tab") event.stopPropagation(); // the notebook has its own keys
+    });
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  /**
+   * @param {number} agent
+   * @param {string} name
+   * @param {Element} anchor
+   */
+  open(agent, name, anchor) {
+    this.agent = agent;
+    this.anchor = anchor;
+    this.key = "";
+    this.element.setAttribute("aria-label", `Agent ${name}`);
+    this.element.replaceChildren(html("h4", {}, [name]));
+    this.element.hidden = false;
+    this.place();
+    this.element.focus({ preventScroll: true });
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.agent = -1;
+    this.root.style.minHeight = "";
+    if (this.anchor instanceof SVGElement || this.anchor instanceof HTMLElement) this.anchor.focus({ preventScroll: true });
+  }
+
+  place() {
+    const view = this.root.getBoundingClientRect();
+    const card = /** @type {Element} */ (this.anchor).getBoundingClientRect();
+    const width = Math.min(WIDTH, view.width - 20);
+    if (view.height < HEIGHT + 20) this.root.style.minHeight = `${HEIGHT + 20}px`;
+    const around = { width: view.width, height: Math.max(view.height, HEIGHT + 20) };
+    const box = { left: card.left - view.left, right: card.right - view.left, top: card.top - view.top };
+    const { x, y } = besideCard(box, around, { width, height: HEIGHT });
+    Object.assign(this.element.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, maxHeight: `${HEIGHT}px` });
+  }
+
+  /** @param {Detail} detail */
+  show(detail) {
+    if (detail.agent !== this.agent || this.element.hidden) return;
+    const key = JSON.stringify({ ...detail, texts: null, headings: Object.keys(detail.texts) });
+    if (key === this.key) { // only an arriving text has grown
+      const bodies = this.element.querySelectorAll("pre");
+      Object.values(detail.texts).forEach((text, place) => setText(bodies[place], text));
+      return;
+    }
+    this.key = key;
+    const held = this.element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-verb") : null;
+    const at = this.element.scrollTop;
+    this.element.replaceChildren(...this.parts(detail));
+    this.element.scrollTop = at;
+    if (held !== null) {
+      const again = held ? this.element.querySelector(`[data-verb="${held}"]`) : null;
+      (again instanceof HTMLElement ? again : this.element).focus({ preventScroll: true });
+    }
+  }
+
+  /**
+   * @param {Detail} detail
+   * @returns {Node[]}
+   */
+  parts(detail) {
+    const verbs = verbsFor(detail.state).filter((verb) => this.verbs.includes(verb)).map((verb) => {
+      const made = button(LABELS[verb], () => {
+        this.press(verb, detail.agent);
+        made.disabled = true;
+      });
+      made.title = HINTS[verb];
+      made.dataset.verb = verb;
+      made.setAttribute("aria-label", `${LABELS[verb]} ${detail.name}`);
+      return made;
+    });
+    const close = button("Close", () => this.close());
+    close.dataset.verb = "close";
+    const parts = [
+      html("div", { class: "am-bar" }, [icon(this.icons[detail.state] ?? "", detail.state), html("h4", {}, [detail.name]), html("span", { class: `am-word s-${detail.state}` }, [detail.word]), html("span", { class: "am-gap" }), ...verbs, close]),
+      html("p", { class: "am-said" }, [detail.facts]),
+    ];
+    if (detail.error) parts.push(html("p", { class: "am-error" }, [detail.error]));
+    if (detail.attempts.length) parts.push(attempts(detail));
+    for (const [heading, text] of Object.entries(detail.texts)) {
+      parts.push(html("h5", {}, [heading]), html("pre", { tabindex: "0", "aria-label": heading }, [text]));
+    }
+    return parts;
+  }
+}
+
+/** @param {Detail} detail */
+function attempts(detail) {
+  const head = html("tr", {}, detail.headings.map((word) => html("th", { scope: "col" }, [word || "attempt"])));
+  const rows = detail.attempts.flatMap((row) => {
+    const error = row[detail.headings.length];
+    const cells = row.slice(0, detail.headings.length).map((word, place) => html(place ? "td" : "th", place ? {} : { scope: "row" }, [word]));
+    const more = error ? [html("tr", {}, [html("td", { class: "am-why", colspan: String(detail.headings.length) }, [error])])] : [];
+    return [html("tr", {}, cells), ...more];
+  });
+  return html("table", {}, [html("thead", {}, [head]), html("tbody", {}, rows)]);
+}
