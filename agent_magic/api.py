@@ -16,12 +16,15 @@ from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
 from agent_magic.measure.compare import compare_frame
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.past import runs_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette import read_cassette, write_cassette
+from agent_magic.record.ledger import saved_usd
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.request import Request
+from agent_magic.record.store import DiskLedger
 from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
 from agent_magic.run.controls import Controls
@@ -32,6 +35,7 @@ from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.text import one_line
+from agent_magic.show.units import dollars
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
-    from agent_magic.record.ledger import Ledger
+    from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.record.results import AgentResult, RunRecord
 
 LOG = logging.getLogger("agent_magic")
@@ -50,6 +54,7 @@ __all__ = [
     "Agent",
     "Claude",
     "Controls",
+    "Ledger",
     "Limits",
     "Plan",
     "Policy",
@@ -73,7 +78,7 @@ class Plan(DeclaredPlan):
         *,
         client: Client | AsyncAnthropic | None = None,
         fresh: bool = False,
-        ledger: Ledger | None = None,
+        ledger: AnyLedger | None = None,
         prices: Mapping[str, TokenPrice] | None = None,
     ) -> Run:
         """Run the plan.
@@ -85,7 +90,7 @@ class Plan(DeclaredPlan):
             client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the four methods of
                 `agent_magic.run.client.Client`. By default `Claude()`, which takes the key from the environment.
             fresh: Buy again what the ledger has.
-            ledger: Answers bought before; none by default.
+            ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
 
         Raises:
@@ -94,9 +99,9 @@ class Plan(DeclaredPlan):
         """
         driver = start(self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices)
         await driver.drive()
-        note = capped_note(driver.record, driver.policy)
-        if note:
-            LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
+        for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
+            if note:
+                LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
         return Run(driver.record)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
@@ -241,13 +246,29 @@ def compare(a: Run, b: Run) -> pd.DataFrame:
     return compare_frame(a.record, b.record)
 
 
+class Ledger(DiskLedger):
+    """Every answer that was bought and every run, in one file of the user; see `DiskLedger` for its arguments."""
+
+    def runs(self) -> pd.DataFrame:
+        """One row per run, the newest first; see `agent_magic.measure.past`."""
+        return runs_frame(self.past_runs())
+
+    def open(self, run: int | None = None) -> Run:
+        """Bring a past run back, with its frames, its picture and its timeline; the newest if none is named.
+
+        Raises:
+            LedgerError: There is none of this number.
+        """
+        return Run(self.record_of(self.newest() if run is None else run))
+
+
 def start(
     plan: DeclaredPlan,
     policy: Policy | None = None,
     *,
     client: Client | AsyncAnthropic | None = None,
     fresh: bool = False,
-    ledger: Ledger | None = None,
+    ledger: AnyLedger | None = None,
     prices: Mapping[str, TokenPrice] | Prices | None = None,
     pacer: Pacer | None = None,
 ) -> Driver:
@@ -282,7 +303,17 @@ def served_note(record: RunRecord) -> str:
     served = sum(result.source == "ledger" for result in record.results)
     if not served:
         return ""
-    return f"{served} of {len(record.results)} answers were bought before in this session: $0. --fresh buys anew."
+    saved = saved_usd(record)
+    worth = "" if saved is None else f", {dollars(saved)} saved"
+    return f"{served} of {len(record.results)} answers came from the ledger: $0{worth}. --fresh buys anew."
+
+
+def ledger_notes(ledger: object) -> list[str]:
+    """Take what a ledger has to say, once: a damaged file, a full disk, calls that were under way at a kill."""
+    notes: list[str] = getattr(ledger, "notes", [])
+    taken = list(notes)
+    notes.clear()
+    return taken
 
 
 def as_client(client: Client | AsyncAnthropic | None) -> Client:

@@ -21,6 +21,7 @@ AgentMagicError
 │  ├─ Unreachable         no connection, or it broke
 │  └─ Late                the deadline passed                          .deadline_s
 ├─ CassetteError          a file is no cassette
+├─ LedgerError            the ledger cannot be opened, read or written
 ├─ ReplayMiss             a call was never recorded                    .agent .nearest .differences
 └─ RunFailed              raised only by `run.raise_for_failures()`    .failures
 ```
@@ -50,6 +51,7 @@ __all__ = [
     "DeclarationError",
     "DuplicateAgent",
     "Late",
+    "LedgerError",
     "NotConnected",
     "Overloaded",
     "PlanError",
@@ -269,6 +271,18 @@ class Late(CallError):
 
 class CassetteError(AgentMagicError):
     """A file is no cassette, or of a format this version does not know."""
+
+
+class LedgerError(AgentMagicError):
+    """The ledger cannot be opened, read or written. Nothing that was bought is lost by it.
+
+    Attributes:
+        unwritable: Whether the place is at fault, not the file: another place will do.
+    """
+
+    def __init__(self, message: str, *, unwritable: bool = False) -> None:
+        super().__init__(message)
+        self.unwritable = unwritable
 
 
 class ReplayMiss(AgentMagicError):

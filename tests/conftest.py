@@ -12,6 +12,8 @@ import pytest
 # environment that runs the tests before any that the user has registered.
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+# No test writes into the ledger of whoever runs it.
+os.environ.setdefault("AGENT_MAGIC_LEDGER", ":memory:")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

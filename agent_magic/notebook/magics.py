@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Enum, Float, Int, Unicode
+from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
@@ -66,13 +66,25 @@ class AgentMagics(Magics):
     on_missing = Enum(
         ("error", "drop"), "error", help="Agents that wait for a name nobody declared: an error, or drop that edge."
     ).tag(config=True)
+    ledger = Unicode(
+        "", help="The file in which all that is bought is kept; :memory: for this session only; off for none."
+    ).tag(config=True)
+    reuse_simulated = Bool(
+        default_value=False, help="Serve made-up answers again too, labelled simulated: to try out how a run resumes."
+    ).tag(config=True)
 
     shell: Any
 
     def __init__(self, shell: Any, session: Session | None = None) -> None:
         super().__init__(shell)
         self.session = session or Session()
+        self._choose_ledger()
         self.take_back: list[Callable[[], object]] = []
+
+    @observe("ledger", "reuse_simulated")
+    def _choose_ledger(self, _: object = None) -> None:
+        if hasattr(self, "session"):
+            self.session.keeping.choice, self.session.keeping.reuse_simulated = self.ledger, self.reuse_simulated
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")

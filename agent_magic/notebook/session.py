@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
+from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
-from agent_magic.record.history import History
-from agent_magic.record.ledger import MemoryLedger
 from agent_magic.run.claude import Claude
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.simulator import child
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Mapping
 
+    from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
     from agent_magic.record.cassette import Cassette
+    from agent_magic.record.history import History
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
 
@@ -36,8 +37,7 @@ class Session:
     Attributes:
         client: Who answers.
         cassette: The recording that answers in its place, or `None`.
-        ledger: The answers bought in this session.
-        history: What earlier answers took.
+        keeping: Where what is bought is kept.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
         last: The last run, one that was cut too; `None` before the first.
         running: The runs under way, one in a cell and one in the background at most.
@@ -50,13 +50,22 @@ class Session:
         self._simulator: child.Simulator | None = None
         self.client: Client = Claude()
         self.cassette: Cassette | None = None
-        self.ledger = MemoryLedger()
-        self.history = History()
+        self.keeping = Keeping()
         self.pacer = Pacer()
         self.last: Run | None = None
         self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: Run | None = None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What was bought, in this session and before; `None` where the user wants none."""
+        return self.keeping.ledger
+
+    @property
+    def history(self) -> History:
+        """What earlier answers took, those of earlier sessions first."""
+        return self.keeping.history
 
     def warm(self) -> None:
         """Import what the first run needs, in a thread, while the user is still writing prompts. Once a session."""
@@ -118,7 +127,9 @@ class Session:
         self.disconnect()
         self._simulator = simulator
         atexit.register(self._simulator.stop)
-        self.client = Claude(base_url=self._simulator.url, credential="simulator")
+        # The same under each address it may have, but for its own script.
+        name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}"
+        self.client = Claude(base_url=self._simulator.url, credential="simulator", endpoint=name)
         self.pacer = Pacer()
         return self._simulator.url
 
@@ -174,6 +185,7 @@ class Session:
         if self.background is not None:
             self.background.cancel()
         self.disconnect()
+        self.keeping.close()
 
 
 def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Agent, ...]:

@@ -1,23 +1,124 @@
-"""Answers that were bought, so that an identical request is not bought again.
+"""Answers that were bought, so that an identical request is not bought again; the contract of whatever keeps them.
 
-This one lives as long as the session. What is kept: complete answers with a `stop_reason`, by the fingerprint of their
-request and the endpoint they came from, in order for repeated identical requests. Refusals, answers cut at
-`max_tokens` and simulated answers are never served again.
+A *ledger* keeps answers and runs; a *journal* is what it takes in of one run. Each attempt goes this way:
+
+```
+planned -> started -> finished | failed | cancelled | unknown
+```
+
+`planned` is every agent of the run's plan without an attempt. `started` is kept before a request is sent, `finished`
+before its answer is shown, priced or passed on. `unknown` is what was under way when its kernel was killed: it may have
+been billed.
+
+Answers are kept by the fingerprint of their request, which the endpoint is part of, in order for repeated identical
+requests. Refusals and answers cut at `max_tokens` are never served again, simulated ones only where that was asked for.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from agent_magic.errors import LedgerError
+from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_magic.record.answer import Answer
+    from agent_magic.record.results import RunRecord
 
 NOT_REUSED = frozenset({"refusal", "max_tokens", "model_context_window_exceeded", "pause_turn"})
 
 
+class Busy(NamedTuple):
+    """Somebody else is buying this very answer. Ask again a little later."""
+
+    by: str
+
+
+class PastRun(NamedTuple):
+    """One run of a ledger, in one row.
+
+    Attributes:
+        run: Its number, for `open`.
+        began_at: When, in UTC, as ISO text.
+        plan: The plan's name.
+        state: `running`, `finished`, `cut`, or `lost` where its kernel was killed.
+        agents: How many the plan has.
+        succeeded: How many of them have a complete answer that was not refused.
+        calls: Requests that were sent; answers served from the ledger are none.
+        served: Answers that had been bought before.
+        unknown: Requests that were under way when the kernel was killed: they may have been billed.
+        wall_s: First ready to last finished; `None` where the run was lost.
+        tokens: All tokens of the requests sent, where known.
+        cost_usd: Dollars of the requests sent whose price is known; `None` where there is none.
+        saved_usd: What the answers that were served would have cost at list price; `None` where there are none.
+        simulated: Whether made-up answers are among them.
+    """
+
+    run: int
+    began_at: str
+    plan: str
+    state: str
+    agents: int
+    succeeded: int
+    calls: int
+    served: int
+    unknown: int
+    wall_s: float | None
+    tokens: int | None
+    cost_usd: float | None
+    saved_usd: float | None
+    simulated: bool
+
+
+class Journal(Protocol):
+    """What a ledger takes in of one run. All of it is called on the loop of the run."""
+
+    def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
+        """Look an answer up, or take note that the agent's request goes out now.
+
+        Args:
+            agent: The agent's number.
+            number: The number of its attempt, from 1.
+            key: The fingerprint of the request.
+            ordinal: How many equal requests of this run came before.
+            fresh: Buy it even if it was bought before.
+
+        Returns:
+            The answer, marked as from the ledger; `Busy` where another run is buying it; `None` to send the request,
+            which is kept as started.
+
+        Raises:
+            LedgerError: The start cannot be kept, so nothing may be sent.
+        """
+        ...
+
+    def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
+        """Store a complete answer. A kill of this process cannot lose it from here on. Twice is as good as once."""
+        ...
+
+    async def on_disk(self) -> None:
+        """Return when what was kept would outlive a failure of power too. Runs that wait together wait once."""
+        ...
+
+    def write(self) -> None:
+        """Store what the run's record says by now."""
+        ...
+
+    def close(self) -> None:
+        """Store the rest; the run is over."""
+        ...
+
+
 class Ledger(Protocol):
-    """Where answers are kept."""
+    """Where answers and runs are kept."""
+
+    def __len__(self) -> int:
+        """Count the answers that can be served again."""
+        ...
 
     def find(self, key: str, ordinal: int) -> Answer | None:
         """Return the answer to the `ordinal`-th request (from 0) with this key, marked as from the ledger."""
@@ -27,12 +128,42 @@ class Ledger(Protocol):
         """Store a complete answer. It is stored when this returns."""
         ...
 
+    def begin(self, record: RunRecord) -> Journal:
+        """Take in a run that is about to begin."""
+        ...
+
+    def past_runs(self) -> Sequence[PastRun]:
+        """Return every run, the newest first."""
+        ...
+
+    def record_of(self, run: int) -> RunRecord:
+        """Bring a run back.
+
+        Raises:
+            LedgerError: There is none of this number.
+        """
+        ...
+
+
+def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
+    """Tell whether an answer may be served again: bought (or made up, where `simulated`), whole, and no refusal."""
+    bought = answer.source == "live" or (simulated and answer.source == "simulated")
+    return bought and answer.stop_reason not in NOT_REUSED
+
 
 class MemoryLedger:
-    """A ledger in memory."""
+    """A ledger that ends with its process.
 
-    def __init__(self) -> None:
+    Args:
+        reuse_simulated: Serve made-up answers again too.
+    """
+
+    def __init__(self, *, reuse_simulated: bool = False) -> None:
+        self.reuse_simulated = reuse_simulated
         self._answers: dict[tuple[str, int], Answer] = {}
+        self.records: list[RunRecord] = []
+        self.wanted: dict[tuple[str, int], object] = {}
+        """Which journal is buying which answer."""
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -42,7 +173,108 @@ class MemoryLedger:
         answer = self._answers.get((key, ordinal))
         return replace(answer, source="ledger") if answer else None
 
+    def is_made_up(self, key: str, ordinal: int) -> bool:
+        """Tell whether the stand-in made an answer up."""
+        return self._answers[key, ordinal].source == "simulated"
+
     def keep(self, key: str, ordinal: int, answer: Answer) -> None:
         """Store a complete answer, unless it must not be served again."""
-        if answer.source == "live" and answer.stop_reason not in NOT_REUSED:
+        if is_reusable(answer, simulated=self.reuse_simulated):
             self._answers[key, ordinal] = answer
+
+    def begin(self, record: RunRecord) -> MemoryJournal:
+        """Take in a run that is about to begin."""
+        return MemoryJournal(self, record)
+
+    def past_runs(self) -> list[PastRun]:
+        """Return every run, the newest first."""
+        return [past_run(number, self.records[number - 1]) for number in range(len(self.records), 0, -1)]
+
+    def record_of(self, run: int) -> RunRecord:
+        """Return a run."""
+        if not 1 <= run <= len(self.records):
+            raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
+        return self.records[run - 1]
+
+
+class MemoryJournal:
+    """A run in a `MemoryLedger`: its record is all there is to keep."""
+
+    def __init__(self, ledger: MemoryLedger, record: RunRecord) -> None:
+        self._ledger, self._record = ledger, record
+        self._keys: dict[int, tuple[str, int]] = {}
+        ledger.records.append(record)
+
+    def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
+        """Look an answer up; see `Journal.ask`."""
+        del number
+        ledger, asked = self._ledger, (key, ordinal)
+        self._keys[agent] = asked
+        if fresh:
+            return None
+        kept = ledger.find(key, ordinal)
+        if kept is not None:
+            self._record.replays_simulation |= ledger.is_made_up(key, ordinal)
+            return kept
+        if ledger.wanted.setdefault(asked, self) is not self:
+            return Busy("another run of this kernel")
+        return None
+
+    def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
+        """Store a complete answer."""
+        del number, at_s
+        self._ledger.keep(*self._keys[agent], answer)
+        self._let_go(agent)
+
+    async def on_disk(self) -> None:
+        """Return at once: there is no disk."""
+
+    def write(self) -> None:
+        """Let others buy what this run is not buying any more."""
+        for agent in self._keys:
+            if self._record.results[agent].attempts[-1].status != "running":
+                self._let_go(agent)
+
+    def close(self) -> None:
+        """Let others buy what this run did not get."""
+        for agent in self._keys:
+            self._let_go(agent)
+
+    def _let_go(self, agent: int) -> None:
+        if self._ledger.wanted.get(self._keys[agent]) is self:
+            del self._ledger.wanted[self._keys[agent]]
+
+
+def past_run(number: int, record: RunRecord) -> PastRun:
+    """Sum a run up from its record."""
+    attempts = record.attempts
+    sent = [one for one in attempts if one.source != "ledger"]
+    tokens = [one.usage for one in sent if one.usage is not None]
+    costs = [one.price.cost_usd for one in sent if one.price is not None and one.price.cost_usd is not None]
+    ready = [one.ready_s for one in record.results if one.ready_s is not None]
+    ends = [one.finished_s for one in record.results if one.attempts and one.finished_s is not None]
+    return PastRun(
+        number,
+        record.began_at.isoformat(timespec="seconds"),
+        record.plan.name,
+        "running" if record.ended_s is None else "cut" if record.cut else "finished",
+        len(record.results),
+        sum(one.status == "succeeded" for one in record.results),
+        len(sent),
+        len(attempts) - len(sent),
+        0,
+        max(ends) - min(ready) if ends and ready and record.ended_s is not None else None,
+        sum((one.total_input_tokens or 0) + (one.output_tokens or 0) for one in tokens) if tokens else None,
+        math.fsum(costs) if costs else None,
+        saved_usd(record),
+        record.simulated,
+    )
+
+
+def saved_usd(record: RunRecord) -> float | None:
+    """Return what a run's answers from the ledger would have cost at list price; `None` where there are none."""
+    prices = Prices(tell=lambda _: None)
+    served = [one for one in record.attempts if one.source == "ledger"]
+    costs = [prices.of(one.model, one.usage).cost_usd for one in served]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known else None

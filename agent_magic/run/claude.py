@@ -56,11 +56,18 @@ class Claude:
         sdk: A client of your own. Its settings are kept, its retries switched off, and it is never closed here.
         base_url: Where to send; `None` is what the SDK's environment says.
         credential: The key for a server of one's own that takes any, such as the stand-in.
+        endpoint: The name under which its answers are kept, for a server whose address changes; `None` is the address.
     """
 
     def __init__(
-        self, sdk: AsyncAnthropic | None = None, *, base_url: str | None = None, credential: str | None = None
+        self,
+        sdk: AsyncAnthropic | None = None,
+        *,
+        base_url: str | None = None,
+        credential: str | None = None,
+        endpoint: str | None = None,
     ) -> None:
+        self._endpoint = endpoint
         self._given = sdk.with_options(max_retries=0) if sdk is not None else None
         self._base_url = base_url
         self._credential = credential
@@ -72,6 +79,10 @@ class Claude:
     @property
     def endpoint(self) -> str:
         """Where requests go, without credentials."""
+        return self._endpoint or self._address.rstrip("/")
+
+    @property
+    def _address(self) -> str:
         if self._given is not None:
             return str(self._given.base_url)
         return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
@@ -133,7 +144,7 @@ class Claude:
             api_key=self._credential,
             base_url=self._base_url,
             max_retries=0,
-            http_client=anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(self.endpoint)),
+            http_client=anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(self._address)),
         )
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected

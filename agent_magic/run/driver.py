@@ -21,6 +21,7 @@ from agent_magic.record.events import (
     RunEnded,
     on_grid,
 )
+from agent_magic.record.ledger import Busy
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import CAPPED, RunRecord
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Usage
-    from agent_magic.record.ledger import Ledger
+    from agent_magic.record.ledger import Journal, Ledger
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
+LOOK_S = 0.1
+"""How often to look whether somebody else has bought an answer."""
 FREE = Price(0.0, "not billed")
 FROM_LEDGER = Price(0.0, "paid before")
 
@@ -91,6 +94,7 @@ class Driver:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ordinals: dict[str, int] = {}
         self._keys: dict[int, tuple[str, int]] = {}
+        self._journal: Journal | None = None
         self._why_cancelled: dict[int, str] = {}
         self._unsent: dict[int, int] = {}  # launches of which no request came, by agent
         self._alarm: asyncio.TimerHandle | None = None
@@ -120,6 +124,8 @@ class Driver:
             self.loop = self._loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
                 return
+            if self._ledger is not None:
+                self._journal = self._ledger.begin(self.record)
             if not self.record.events:
                 self._began = self._clock()
             if self._admission.gate is not None:
@@ -179,6 +185,8 @@ class Driver:
             self._never_ran(agent)
         if self.record.ended_s is None:
             self.record.add(RunEnded(self.now(), cut=True))
+        if self._journal is not None:
+            self._journal.close()
 
     def _apply(self, actions: Sequence[Action], now: float) -> None:
         """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""
@@ -233,10 +241,10 @@ class Driver:
             try:
                 request = self._admission.request(agent)
                 self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
-                if self._ledger is None:
+                if self._journal is None:
                     answer = await self._client.call(request, stream)
                 else:
-                    answer = await self._answer(agent, request, stream, self._ledger)
+                    answer = await self._answer(agent, number, request, stream, self._journal)
             finally:
                 del self.streams[agent], self._tasks[agent]
         except asyncio.CancelledError:
@@ -264,14 +272,18 @@ class Driver:
         """Take in that the first token of an answer came."""
         self.record.add(FirstToken(self.now(), stream.agent, stream.number))
 
-    async def _answer(self, agent: int, request: Request, stream: Stream, ledger: Ledger) -> Answer:
+    async def _answer(self, agent: int, number: int, request: Request, stream: Stream, journal: Journal) -> Answer:
         """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""
         key, ordinal = self._keys.get(agent) or self._new_key(agent, request)
-        kept = None if self._fresh else ledger.find(key, ordinal)
-        if kept is not None:
-            return kept
-        answer = await self._client.call(request, stream)
-        ledger.keep(key, ordinal, answer)
+        known = journal.ask(agent, number, key, ordinal, fresh=self._fresh)
+        while isinstance(known, Busy):
+            await asyncio.sleep(LOOK_S)
+            known = journal.ask(agent, number, key, ordinal, fresh=self._fresh)
+        if known is not None:
+            return known
+        answer = stream.answer = await self._client.call(request, stream)
+        journal.keep(agent, number, answer, self.now())
+        await journal.on_disk()  # a stop here finds the answer in the stream
         return answer
 
     def _new_key(self, agent: int, request: Request) -> tuple[str, int]:
@@ -308,8 +320,8 @@ class Driver:
         """Record an attempt that was cancelled, with what had arrived of it."""
         why = self._why_cancelled.pop(agent, None)
         if stream.answer is not None:  # complete already, and only its connection was still open: paid for, so kept
-            if self._ledger is not None:
-                self._ledger.keep(*self._keys[agent], stream.answer)
+            if self._journal is not None:
+                self._journal.keep(agent, number, stream.answer, self.now())
             self._settle(agent, number, stream, stream.answer, None)
         elif why in {"late", "over"}:
             deadline_s = self._timeouts_s[agent] if why == "late" else self.policy.deadline_s or 0.0
@@ -354,6 +366,8 @@ class Driver:
                 stream.status_code,
             )
         )
+        if self._journal is not None and answer is None:
+            self._journal.write()
 
     def _price(self, agent: int, answer: Answer | None, usage: Usage | None) -> Price:
         if answer is not None and answer.source == "ledger":

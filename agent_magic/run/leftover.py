@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import NotConnected
+from agent_magic.errors import LedgerError, NotConnected
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def usage_of(stream: Stream, error: Exception | None) -> Usage | None:
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return NOTHING_USED
     if stream.usage is None:
-        return NOTHING_USED if isinstance(error, NotConnected) else None
+        return NOTHING_USED if isinstance(error, NotConnected | LedgerError) else None
     produced = max(stream.usage.output_tokens or 0, -(-len(stream.text) // CHARS_PER_TOKEN))
     return replace(stream.usage, output_tokens=produced, estimated=True)
 

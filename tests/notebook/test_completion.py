@@ -163,7 +163,7 @@ def test_ipython_asks_us(shell: Any):
             return [one.text for one in shell.Completer.completions(text, len(text))]
 
     assert ["pyramid"] == tab("%agents run py")
-    assert ["run"] == tab("x = %agents ru")
+    assert ["run", "runs"] == tab("x = %agents ru")
     assert ["pyramid"] == tab("%%agent other\nIt says {{ pyr")
     assert "pyx" in tab("print(py")
     began = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.notebook.verbs import cassettes, connection, declared, results, runs
+from agent_magic.notebook.verbs import cassettes, connection, declared, past, results, runs
 from agent_magic.notebook.verbs.helping import help_verb
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ __all__ = ["VERBS"]
 VERBS: dict[str, Verb] = {
     **declared.VERBS,
     **runs.VERBS,
+    **past.VERBS,
     **results.VERBS,
     **cassettes.VERBS,
     **connection.VERBS,

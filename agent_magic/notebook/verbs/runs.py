@@ -48,7 +48,7 @@ async def _run(desk: Desk, given: Namespace) -> Run:
     plan, policy = desk.freeze(given), desk.policy(given)
     run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=is_kernel(desk.shell))
     desk.session.just_shown = run
-    for note in (capped_note(run.record, policy), served_note(run.record)):
+    for note in (capped_note(run.record, policy), served_note(run.record), *desk.session.keeping.take_notes()):
         if note:
             print(f"note: {note}")  # noqa: T201 - the user has to know
     return run

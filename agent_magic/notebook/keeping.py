@@ -1,0 +1,68 @@
+"""The ledger of a session: opened when it is first needed, in memory where it cannot be on the disk."""
+
+from __future__ import annotations
+
+from agent_magic.api import Ledger, ledger_notes
+from agent_magic.errors import LedgerError
+from agent_magic.record.history import History
+from agent_magic.record.home import OFF, where
+from agent_magic.record.store import MEMORY
+
+
+class Keeping:
+    """Which ledger a session uses.
+
+    Attributes:
+        choice: What the user has said: a path, `:memory:`, `off`, or empty for the environment's, or the usual place.
+        reuse_simulated: Serve made-up answers again too.
+    """
+
+    def __init__(self) -> None:
+        self.choice = ""
+        self.reuse_simulated = False
+        self._ledger: Ledger | None = None
+        self._history: History | None = None
+        self._opened: tuple[str, bool] | None = None
+        self._notes: list[str] = []
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger; `None` where the user wants none.
+
+        Raises:
+            LedgerError: The file that the user has named is no ledger, or of a later version.
+        """
+        wanted = where(self.choice), self.reuse_simulated
+        if wanted != self._opened:
+            self.close()
+            self._ledger = None if wanted[0] == OFF else self._open(wanted[0])
+            self._opened = wanted
+        return self._ledger
+
+    def _open(self, path: str) -> Ledger:
+        try:
+            return Ledger(path, reuse_simulated=self.reuse_simulated)
+        except LedgerError as error:
+            if not error.unwritable:
+                raise
+            self._notes.append(f"{error} What is bought is kept in memory, until this kernel ends.")
+            return Ledger(MEMORY, reuse_simulated=self.reuse_simulated)
+
+    @property
+    def history(self) -> History:
+        """What earlier answers took, those of earlier sessions first."""
+        if self._history is None:
+            ledger = self.ledger
+            self._history = History(ledger.history() if ledger is not None else ())
+        return self._history
+
+    def take_notes(self) -> list[str]:
+        """Return what the user should know of the ledger, once."""
+        notes, self._notes = self._notes, []
+        return [*notes, *ledger_notes(self._ledger)]
+
+    def close(self) -> None:
+        """Close the file. It is opened again when it is needed."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger, self._opened = None, None
