@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.errors import AgentMagicError, RunFailed
+from agent_magic.measure.against import measure_against
 from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
 from agent_magic.measure.compare import compare_frame
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
@@ -114,6 +116,10 @@ class Plan(DeclaredPlan):
         cassette = read_cassette(Path(path))
         return Run(replay(self, cassette, timeout_s=(policy or Policy()).timeout_s))
 
+    def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
+        """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
+        return one_agent(self, model=model, max_tokens=max_tokens)
+
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
         return plan_to_dict(self)
@@ -196,6 +202,18 @@ class Run:
     def critical_path(self) -> CriticalPath:
         """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
         return find_path(self.record, self.totals.wall_s)
+
+    def against(self, other: Run) -> Run:
+        """Measure this run by another of the same job: `run.summary` then has `speedup` and `cost_multiple`.
+
+        Args:
+            other: A run of `plan.baseline()`, or one of the same plan with `Policy(schedule="sequential")`.
+
+        Raises:
+            AgentMagicError: It cannot be a measure; see `agent_magic.measure.against`.
+        """
+        measure_against(self.record, other.record)
+        return self
 
     def utilization(self, slots: int | None = None) -> pd.DataFrame:
         """One row per model and one for all: who was busy how much of the time; see `agent_magic.measure.spread`."""

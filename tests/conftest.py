@@ -7,6 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("no_clock", deadline=None)  # a test never asserts a wall-clock time
+settings.load_profile("no_clock")
 
 # Read when Jupyter's libraries are first imported: their new folders (the old ones warn), and the kernel of the
 # environment that runs the tests before any that the user has registered.

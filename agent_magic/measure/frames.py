@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.measure.against import against_row
 from agent_magic.measure.metrics import critical_path, slack_s, summarize, total_cost, total_tokens
 from agent_magic.measure.table import make_frame
 
@@ -103,6 +104,9 @@ SUMMARY: Mapping[str, str] = {
     "skipped": "Int64",
     "cancelled": "Int64",
     "source": "string",
+    "speedup": "float64",
+    "speedup_over": "string",
+    "cost_multiple": "float64",
 }
 
 
@@ -147,9 +151,9 @@ def layers_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def summary_frame(record: RunRecord) -> pd.DataFrame:
-    """One row for the run; columns and dtypes are `SUMMARY`."""
-    summary = summarize(record)
-    return _frame([{name: getattr(summary, name) for name in SUMMARY}], SUMMARY, record)
+    """One row for the run; columns and dtypes are `SUMMARY`. The speedup is measured: see `measure.against`."""
+    summary, against = summarize(record), against_row(record)
+    return _frame([{name: against.get(name, getattr(summary, name, None)) for name in SUMMARY}], SUMMARY, record)
 
 
 def texts_series(record: RunRecord) -> pd.Series[str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Source, Status
+    from agent_magic.record.base import Base, Kind
 
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -179,6 +180,7 @@ class RunRecord:
         events: Everything that happened, in order.
         results: One `AgentResult` per agent, in plan order.
         replays_simulation: Whether it replays a run whose answers the stand-in API had made up.
+        bases: What it is measured against, if anything.
     """
 
     def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
@@ -186,6 +188,7 @@ class RunRecord:
         self.began_at = began_at
         self.origin = origin
         self.replays_simulation = False
+        self.bases: dict[Kind, Base] = {}
         self.events: list[Event] = []
         self.results = [
             AgentResult(agent.name, layer, model)

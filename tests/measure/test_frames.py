@@ -31,7 +31,8 @@ AGENTS = (
 ).split(", ")
 SUMMARY = (
     "plan, agents, layers, wall_s, agent_s, mean_concurrency, critical_path_s, bound, efficiency, verdict, "
-    "input_tokens, output_tokens, cost_usd, succeeded, failed, skipped, cancelled, source"
+    "input_tokens, output_tokens, cost_usd, succeeded, failed, skipped, cancelled, source, "
+    "speedup, speedup_over, cost_multiple"
 ).split(", ")
 WORDS = {
     "agent",
@@ -46,6 +47,7 @@ WORDS = {
     "price",
     "slowest",
     "request_id",
+    "speedup_over",
 }
 COUNTS = {
     "layer",

@@ -1,0 +1,78 @@
+"""The job of a plan as one agent: what concurrency and many agents are measured against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
+from agent_magic.errors import PlanError
+
+if TYPE_CHECKING:
+    from agent_magic.declare.plan import Plan
+
+P = TypeVar("P", bound="Plan")
+BASELINE = "baseline"
+TASKS = "tasks"
+
+
+def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = None) -> P:
+    """Write the whole job of a plan as one request.
+
+    The request holds every prompt once, parents first, each under its agent's name with that agent's system prompt or
+    role; where a prompt takes a parent's answer, it says to use the answer written above. A context goes out once,
+    whoever shares it. It may answer as long as all agents together. So it is the same work with the same token cap, and
+    its input is what the agents would send if they shared everything; whether its answer is as good is not measured.
+
+    Args:
+        plan: The plan.
+        model: Who does it. By default the model of the last agent in the plan's order, which gives the final answer.
+        max_tokens: The most output tokens; by default the sum of the agents'.
+
+    Returns:
+        A plan of the same kind with one agent, `baseline`.
+
+    Raises:
+        PlanError: The plan has no agents.
+    """
+    if not plan.agents:
+        raise PlanError("A plan without agents has no baseline. Declare an agent first.")
+    order = [plan.agents[number] for number in plan.dag.order]
+    contexts = list(dict.fromkeys(agent.context for agent in order if agent.context is not None))
+    alone = contexts[0] if len(contexts) == 1 else None
+    efforts = {agent.effort for agent in order}
+    values = {TASKS: _tasks(plan, [] if alone is not None else contexts)}
+    return type(plan)(
+        (
+            Agent(
+                BASELINE,
+                f"{{{{ {TASKS} }}}}",
+                model=model or order[-1].model or DEFAULT_MODEL,
+                max_tokens=max_tokens or sum(agent.max_tokens or DEFAULT_MAX_TOKENS for agent in order),
+                context=None if alone is None else f"context_{alone}",
+                effort=efforts.pop() if len(efforts) == 1 else None,
+                timeout_s=sum(agent.timeout_s or DEFAULT_TIMEOUT_S for agent in order),
+            ),
+        ),
+        values if alone is None else {**values, f"context_{alone}": plan.values[alone]},
+        name=f"{plan.name}: one agent",
+        description=f"The {len(plan)} agents of {plan.name!r} as one request.",
+    )
+
+
+def _tasks(plan: Plan, contexts: list[str]) -> str:
+    """Write the tasks in order, contexts that not all share before them."""
+    by_context = {agent.context: number for number, agent in enumerate(plan.agents) if agent.context is not None}
+    shared = [f"# {name}\n{plan.context_of(by_context[name])}" for name in contexts]
+    intro = (
+        f"There are {len(plan)} tasks below. Do them one after another, in this order, and answer each in full under "
+        "its heading. Where a task refers to your answer to an earlier one, use what you wrote there."
+    )
+    return "\n\n".join([*shared, intro, *(_task(plan, number) for number in plan.dag.order)])
+
+
+def _task(plan: Plan, number: int) -> str:
+    agent = plan.agents[number]
+    prompt = plan.prompt_of(number, {name: f"(your answer to {name})" for name in plan.inputs[number]})
+    uses = f"\nMaterial: {agent.context}" if agent.context is not None else ""
+    system = f"\n{agent.system_text}" if agent.system_text else ""
+    return f"## {agent.name}{uses}{system}\n{prompt}"

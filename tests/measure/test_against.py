@@ -1,0 +1,95 @@
+"""A run against the same job done another way: measured, or not said."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalOperand=false
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import agent_magic as am
+from agent_magic.api import Run
+from agent_magic.errors import Rejected
+from agent_magic.record.ledger import MemoryLedger
+from agent_magic.record.prices import Prices, TokenPrice
+from tests.run.virtual import Reply, Scripted, drive
+
+PRICES = Prices({"m": TokenPrice(1_000_000.0, 1_000_000.0)})
+
+
+def plan_of(*names):
+    """Agents side by side, then one that joins them."""
+    joined = " ".join(f"{{{{ {name} }}}}" for name in names)
+    return am.Plan([*(am.Agent(name, f"p {name}", model="m") for name in names), am.Agent("end", joined, model="m")])
+
+
+def run_of(plan, policy=None, takes_s=2.0, tokens=(10, 5, 0, 0), **more):
+    """Run a plan on a virtual clock."""
+    return Run(drive(plan, lambda *_: Reply(takes_s, tokens=tokens), policy, prices=PRICES, **more)[0])
+
+
+def test_nothing_is_said_until_it_was_measured():
+    """Three columns, all unknown."""
+    row = run_of(plan_of("a", "b")).summary.iloc[0]
+    assert row[["speedup", "speedup_over", "cost_multiple"]].isna().all()
+
+
+def test_one_agent_gives_both_measures():
+    """Wall over wall, dollars over dollars: 6 of work in 4, 3 x 15 dollars for 30."""
+    plan = plan_of("a", "b")
+    run = run_of(plan)
+    assert run is run.against(run_of(plan.baseline(), takes_s=5.0, tokens=(20, 10, 0, 0)))
+    row = run.summary.iloc[0]
+    assert (1.25, "one agent", 1.5) == tuple(row[["speedup", "speedup_over", "cost_multiple"]])
+
+
+def test_a_sequential_run_is_the_better_measure_of_time():
+    """It replaces the single agent in `speedup`, and leaves `cost_multiple` to it."""
+    plan = plan_of("a", "b")
+    run = run_of(plan).against(run_of(plan, am.Policy(schedule="sequential")))
+    assert (1.5, "one after another") == tuple(run.summary.iloc[0][["speedup", "speedup_over"]])
+    assert math.isnan(run.summary["cost_multiple"][0])
+    run.against(run_of(plan.baseline(), takes_s=5.0, tokens=(20, 10, 0, 0)))
+    assert (1.5, "one after another", 1.5) == tuple(run.summary.iloc[0][["speedup", "speedup_over", "cost_multiple"]])
+
+
+def test_an_unknown_price_leaves_the_multiple_unknown():
+    """The seconds are known all the same."""
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y")])
+    run = Run(drive(plan, lambda *_: Reply(2.0, tokens=None))[0])
+    row = run.against(Run(drive(plan.baseline(), lambda *_: Reply(3.0))[0])).summary.iloc[0]
+    assert 1.5 == row["speedup"]
+    assert math.isnan(row["cost_multiple"])
+
+
+def test_what_is_no_measure_is_refused():
+    """Another job, both concurrent, a failure, answers from the ledger: each with what to do."""
+    plan = plan_of("a", "b")
+    run = run_of(plan)
+    with pytest.raises(am.AgentMagicError, match="another job"):
+        run.against(run_of(plan_of("a", "c")))
+    with pytest.raises(am.AgentMagicError, match="another job"):
+        run.against(run_of(plan_of("a", "c").baseline()))
+    with pytest.raises(am.AgentMagicError, match="compare"):
+        run.against(run_of(plan))
+    failed = Run(drive(plan.baseline(), lambda *_: Reply(1.0, Rejected("no", status=400)), prices=PRICES)[0])
+    with pytest.raises(am.AgentMagicError, match="0 of 1 agents"):
+        run.against(failed)
+    ledger, client = MemoryLedger(), Scripted(lambda *_: Reply(1.0))
+    served = [Run(drive(plan.baseline(), client, ledger=ledger, prices=PRICES)[0]) for _ in range(2)][1]
+    with pytest.raises(am.AgentMagicError, match="fresh"):
+        run.against(served)
+    assert {} == run.record.bases
+
+
+def test_a_run_from_the_ledger_has_no_speedup():
+    """Its own answers took no time."""
+    plan, ledger, client = plan_of("a"), MemoryLedger(), Scripted(lambda *_: Reply(1.0))
+    for _ in range(2):
+        run = Run(drive(plan, client, ledger=ledger, prices=PRICES)[0])
+    run.against(run_of(plan.baseline()))
+    assert math.isnan(run.summary["speedup"][0])
