@@ -6,6 +6,7 @@ with Terminal() as terminal:
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -23,9 +24,13 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07|\r")
 
 
 class Terminal:
-    """A terminal IPython of the Python that runs the tests, with a profile of its own."""
+    """A terminal IPython of the Python that runs the tests, with a profile of its own.
 
-    def __init__(self, **env: str) -> None:
+    Attributes:
+        written: Everything that came, control sequences and all.
+    """
+
+    def __init__(self, columns: int = 200, lines: int = 40, **env: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="terminal-")
         home = self._folder.name
         apart = {"HOME": home, "IPYTHONDIR": home, "PYTHONPATH": PATH, "TERM": "dumb"}
@@ -37,9 +42,11 @@ class Terminal:
             env={**free, **apart, **env},
             encoding="utf-8",
             timeout=PATIENCE_S,
-            dimensions=(40, 200),
+            dimensions=(lines, columns),
             cwd=home,
         )
+        self.written = io.StringIO()
+        self._process.logfile_read = self.written
         self.wait()
 
     def __enter__(self) -> Self:

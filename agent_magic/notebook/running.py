@@ -12,7 +12,7 @@ from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
 from agent_magic.run.replay import replay
 from agent_magic.show.live import LiveView
-from agent_magic.show.text import TerminalView
+from agent_magic.show.terminal import LineView, TableView, terminal_view
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -70,13 +70,15 @@ def _replay(session: Session, plan: Plan, cassette: Cassette, policy: Policy, *,
     if graphic:
         display_bundle(run.bundle())
     else:
-        TerminalView(run.record).finish(run.totals)
+        still = terminal_view(run.record)
+        still.show()
+        still.finish(run.totals)
     return run
 
 
 @contextlib.asynccontextmanager
 async def _shown(driver: Driver, run: Run, watch: Watch, *, graphic: bool) -> AsyncGenerator[None]:
-    view = watch.view() if graphic else TerminalView(driver.record)
+    view = watch.view() if graphic else terminal_view(driver.record)
     view.show()
     ticking = asyncio.create_task(_tick(driver, view, watch))
     try:
@@ -86,7 +88,7 @@ async def _shown(driver: Driver, run: Run, watch: Watch, *, graphic: bool) -> As
         view.finish(run.totals)
 
 
-async def _tick(driver: Driver, view: LiveView | TerminalView, watch: Watch) -> None:
+async def _tick(driver: Driver, view: LiveView | LineView | TableView, watch: Watch) -> None:
     while True:
         await asyncio.sleep(TICK_S)
         now_s = driver.now()

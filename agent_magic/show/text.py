@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.show.markup import single_line
@@ -11,16 +9,13 @@ from agent_magic.show.states import BADGES, DONE, STATES, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, ratio, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import TextIO
+    from collections.abc import Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import AgentResult, RunRecord
 
 _MOST_LINES = 60
 _MOST_NAMES = 8
-_LEAST_STEP_S = 0.25
-_CLEAR_LINE = "\r\x1b[K"
 
 
 class Numbers(Protocol):
@@ -173,48 +168,3 @@ def _shortened(lines: list[str]) -> list[str]:
         return lines
     keep = _MOST_LINES // 2
     return [*lines[:keep], f"    {UNKNOWN} {len(lines) - 2 * keep:,} more lines {UNKNOWN}", *lines[-keep:]]
-
-
-class TerminalView:
-    """Shows a run where there are only lines. It is used as `LiveView` is.
-
-    Args:
-        record: The run, which grows.
-        stream: Where the lines go; `None` is standard output.
-    """
-
-    def __init__(self, record: RunRecord, stream: TextIO | None = None) -> None:
-        self._record = record
-        self._stream = stream or sys.stdout
-        self._updates = self._stream.isatty()
-        self._stepped_s = float("-inf")
-
-    def show(self) -> None:
-        """Say what begins."""
-        plan = self._record.plan
-        line = f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
-        self._write(line if self._updates else f"{line}\n")
-
-    def tick(self, now_s: float, tails: Mapping[int, str] | None = None) -> None:  # noqa: ARG002 - as `LiveView`
-        """Bring the line up to date, at most four times a second."""
-        if not self._updates or now_s - self._stepped_s < _LEAST_STEP_S:
-            return
-        self._stepped_s = now_s
-        self._write(self._counts(now_s))
-
-    def finish(self, numbers: Numbers | None = None) -> None:
-        """Say how it ended."""
-        line = one_line(numbers) if numbers else self._counts(self._record.ended_s)
-        self._write(f"{line}\n", cut=False)
-
-    def _counts(self, now_s: float | None) -> str:
-        states = "".join(map(state_of, self._record.results))
-        return f"{single_line(self._record.plan.name)}: {counts_line(states)} · {seconds(now_s)}"
-
-    def _write(self, line: str, *, cut: bool = True) -> None:
-        if self._updates:
-            width = shutil.get_terminal_size().columns - 1
-            line = _CLEAR_LINE + (line[:width] if cut else line)
-        encoding = self._stream.encoding or "utf-8"
-        self._stream.write(line.encode(encoding, "replace").decode(encoding))
-        self._stream.flush()

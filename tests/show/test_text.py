@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +14,9 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.dot import dot_source
 from agent_magic.show.markup import escape, fit, fit_end, width_px
-from agent_magic.show.text import TerminalView, one_line, plan_text, run_text
+from agent_magic.show.text import one_line, plan_text, run_text
 from agent_magic.show.units import count, dollars, ratio, seconds
-from tests.show.story import business_plan, business_run, layered_plan, plan_of, record_of
+from tests.show.story import business_plan, business_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE
 
 
@@ -144,32 +143,3 @@ def test_a_declaration_card_says_what_is_to_be_known() -> None:
 def test_a_plan_picture_is_a_bundle() -> None:
     """The picture comes with its text."""
     assert {"image/svg+xml", "text/plain"} == set(plan_picture(business_plan(), {"summary": (10, 0.1)}))
-
-
-class Tty(io.StringIO):
-    def isatty(self) -> bool:  # noqa: D102
-        return True
-
-
-def test_a_log_gets_a_line_at_the_start_and_one_at_the_end() -> None:
-    """Where nothing can be overwritten, nothing is repeated."""
-    record, stream = business_run(), io.StringIO()
-    view = TerminalView(record, stream)
-    view.show()
-    for step in range(20):
-        view.tick(step / 2, {})
-    view.finish(summarize(record))
-    lines = stream.getvalue().splitlines()
-    assert ["business_plan: 9 agents in 4 layers", one_line(summarize(record))] == lines
-
-
-def test_a_terminal_has_one_line_that_is_kept_up_to_date() -> None:
-    """The line is overwritten, at most four times a second."""
-    record, stream = record_of(business_plan()), Tty()
-    view = TerminalView(record, stream)
-    view.show()
-    for step in range(11):
-        view.tick(step / 10, {})
-    view.finish()
-    assert 1 == stream.getvalue().count("\n")
-    assert 1 + 4 + 1 == stream.getvalue().count("\r")

@@ -1,0 +1,262 @@
+"""A run in a terminal: a table that is kept up to date, or two lines where nothing can be overwritten."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_magic.show.markup import single_line
+from agent_magic.show.scene import header_of, node_view
+from agent_magic.show.states import BADGES, DONE, state_of
+from agent_magic.show.text import counts_line, one_line, total_tokens_of
+from agent_magic.show.units import count, dollars, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TextIO, TypeAlias
+
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.text import Numbers
+
+    Tails: TypeAlias = Mapping[int, str]
+
+LEAST_STEP_S = 0.1
+MOST_SHARE = 0.05
+"""Drawing takes at most this share of the time; a slow terminal is drawn less often."""
+MOST_ROWS = 60
+"""The table that stays has at most this many agents."""
+_FRAME_H = 4  # the header, its bar, and room for the prompt
+_NAME_W = 32
+_WIDE, _MIDDLE = 72, 50
+
+SIGNS = {"p": "·", "q": "=", "r": "▶", "s": "✓", "l": "↺", "y": "»", "f": "✗", "k": "-", "c": "■", "m": "≡"}
+"""A sign per state, each one column wide and none told from another by its colour."""
+PLAIN_SIGNS = {"p": ".", "q": "=", "r": ">", "s": "+", "l": "o", "y": "@", "f": "X", "k": "-", "c": "#", "m": "~"}
+STYLES = {
+    "p": "dim", "q": "yellow", "r": "bold cyan", "s": "green", "l": "magenta", "y": "blue", "f": "bold red",
+    "k": "dim", "c": "dim", "m": "yellow",
+}  # fmt: skip
+_URGENCY = "frqcmpksly"
+"""Where not all agents fit, those that come first here are shown."""
+
+
+_PLAIN = DONE | {"r"}
+"""States whose names are written in the terminal's own colour."""
+
+
+class Row(NamedTuple):
+    """An agent in the table, its cells as they are written."""
+
+    state: str
+    name: str
+    took: str
+    tokens: str
+    cost: str
+    last: str
+
+
+class Group(NamedTuple):
+    """A layer in the table: its heading, and the agents of it that are shown."""
+
+    heading: str
+    rows: tuple[Row, ...]
+
+
+def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> list[Group]:
+    """Choose what the table shows: every agent by layer, or the most urgent ones where there are more than fit.
+
+    Args:
+        record: The run.
+        now_s: Seconds since it began.
+        tails: Per agent, the end of what arrives, or what holds it.
+        most: How many lines there are.
+    """
+    layers = record.plan.dag.layers()
+    states = [state_of(result) for result in record.results]
+    if len(states) + len(layers) <= most:
+        return [Group(f"layer {depth}", _rows(record, layer, now_s, tails)) for depth, layer in enumerate(layers)]
+    room = max(1, most - min(len(layers), most // 3) - 1)
+    chosen = set(sorted(range(len(states)), key=lambda agent: (_URGENCY.index(states[agent]), agent))[:room])
+    groups: list[Group] = []
+    for depth, layer in enumerate(layers):
+        shown = [agent for agent in layer if agent in chosen]
+        if shown and len(groups) < max(1, most // 3):
+            tally = counts_line("".join(states[agent] for agent in layer))
+            groups.append(Group(f"layer {depth}: {tally}", _rows(record, shown, now_s, tails)))
+    hidden = len(states) - sum(len(group.rows) for group in groups)
+    return [*groups, Group(f"and {plural(hidden, 'more agent')}", ())]
+
+
+def _rows(record: RunRecord, agents: Sequence[int], now_s: float, tails: Tails) -> tuple[Row, ...]:
+    return tuple(_row(record, agent, now_s, tails.get(agent, "")) for agent in agents)
+
+
+def _row(record: RunRecord, agent: int, now_s: float, tail: str) -> Row:
+    result = record.results[agent]
+    view = node_view(record, agent, now_s, tail=tail)
+    if result.finished_s is None:
+        took = seconds(max(0.0, now_s - result.attempts[-1].started_s)) if result.status == "running" else ""
+        again = f"attempt {len(result.attempts)}" if len(result.attempts) > 1 else ""
+        waits = "" if result.status == "running" else view.line
+        words = [waits, again, view.tail]
+        return Row(view.state, single_line(view.title), took, "", "", single_line(" · ".join(filter(None, words))))
+    worked = bool(result.attempts)
+    words = [result.source if result.source in BADGES else "", "" if worked else view.line, view.tail]
+    words += [plural(len(result.attempts), "attempt")] if len(result.attempts) > 1 else []
+    return Row(
+        view.state,
+        single_line(view.title),
+        seconds(result.work_s) if worked else "",
+        f"{count(total_tokens_of(result))} tok" if worked else "",
+        dollars(result.cost_usd) if worked else "",
+        single_line(" · ".join(filter(None, words))),
+    )
+
+
+class LineView:
+    """Shows a run where lines cannot be overwritten: one when it begins, one when it has ended.
+
+    Args:
+        record: The run, which grows.
+        stream: Where the lines go.
+    """
+
+    def __init__(self, record: RunRecord, stream: TextIO) -> None:
+        self._record, self._stream = record, stream
+
+    def show(self) -> None:
+        """Say what begins."""
+        plan = self._record.plan
+        self._write(f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}, running")
+
+    def tick(self, now_s: float, tails: Tails | None = None) -> None:
+        """Say nothing: a log has no use for it."""
+
+    def finish(self, numbers: Numbers | None = None) -> None:
+        """Say how it ended."""
+        self._write(one_line(numbers) if numbers else counts_line("".join(map(state_of, self._record.results))))
+
+    def _write(self, line: str) -> None:
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        self._stream.flush()
+
+
+class TableView:
+    """Shows a run as a table that is drawn over itself, and stays when the run has ended.
+
+    Args:
+        record: The run, which grows.
+        stream: A terminal.
+    """
+
+    def __init__(self, record: RunRecord, stream: TextIO) -> None:
+        rich = importlib.import_module("rich.console")
+        self._record = record
+        self._console: Any = rich.Console(
+            file=stream, highlight=False, markup=False, emoji=False, force_jupyter=False, soft_wrap=False
+        )
+        unicode = (self._console.encoding or "").lower().startswith("utf")
+        self._signs = SIGNS if unicode else PLAIN_SIGNS
+        self._live: Any = None
+        self._next_s = float("-inf")
+        self._tails: Tails = {}
+
+    def show(self) -> None:
+        """Draw the table for the first time."""
+        live = importlib.import_module("rich.live")
+        self._live = live.Live(
+            self._drawn(0.0, self._console.height - _FRAME_H), console=self._console, auto_refresh=False
+        )
+        self._live.start(refresh=True)
+        self._console.show_cursor(show=True)  # whatever ends the program, nothing is left to put back
+
+    def tick(self, now_s: float, tails: Tails | None = None) -> None:
+        """Draw it again, at most ten times a second, and less often on a slow terminal."""
+        self._tails = tails or {}
+        if self._live is None or now_s < self._next_s:
+            return
+        began = time.perf_counter()
+        self._live.update(self._drawn(now_s, self._console.height - _FRAME_H), refresh=True)
+        took = time.perf_counter() - began
+        self._next_s = now_s + max(LEAST_STEP_S * 0.9, took / MOST_SHARE)
+
+    def finish(self, numbers: Numbers | None = None) -> None:
+        """Leave the table as it is in the end, and the honest line under it."""
+        if self._live is None:
+            return
+        ended_s = self._record.ended_s
+        if ended_s is None:
+            ended_s = self._record.events[-1].at_s if self._record.events else 0.0
+        self._live.update(self._drawn(ended_s, MOST_ROWS, line=one_line(numbers) if numbers else ""))
+        self._live.stop()
+        self._live = None
+
+    def _drawn(self, now_s: float, most: int, *, line: str = "") -> Any:
+        """Draw the header and the table, or the table and the last line."""
+        Group_: Any = importlib.import_module("rich.console").Group  # noqa: N806 - a class of another's
+        table = self._table(groups_of(self._record, now_s, self._tails, most=max(3, most)))
+        if line:
+            return Group_(*table, importlib.import_module("rich.text").Text(line, style="bold"))
+        return Group_(*self._header(now_s), *table)
+
+    def _header(self, now_s: float) -> list[Any]:
+        header = header_of(self._record, now_s)
+        words = [single_line(self._record.plan.name) + ":", header.counts, "·", " · ".join(header.facts)]
+        full = max(8, min(60, self._console.width - 1))
+        parts = (("green", header.done), ("red", header.lost), ("cyan", header.running))
+        bar = self._text("")
+        left = full
+        for style, share in parts:
+            wide = min(left, round(full * share))
+            bar.append("━" * wide if self._signs is SIGNS else "=" * wide, style=style)
+            left -= wide
+        bar.append("─" * left if self._signs is SIGNS else "-" * left, style="dim")
+        return [self._text(" ".join(words), "bold"), bar]
+
+    def _table(self, groups: Sequence[Group]) -> list[Any]:
+        """Write a line per layer and per agent, the columns as wide as they need to be."""
+        rows = [row for group in groups for row in group.rows]
+        shown = (True, self._console.width >= _WIDE, self._console.width >= _MIDDLE)
+        widths = [max((len(row[place]) for row in rows), default=0) if one else 0 for place, one in enumerate(shown, 2)]
+        cells: Any = importlib.import_module("rich.cells")
+        longest = max((cells.cell_len(row.name) for row in rows), default=0)
+        name_w = min(longest, _NAME_W, max(8, self._console.width // 3))
+        lines: list[Any] = []
+        for group in groups:
+            lines.append(self._text(f"  {group.heading}", "dim"))
+            for row in group.rows:
+                name = (
+                    row.name if cells.cell_len(row.name) <= name_w else cells.set_cell_size(row.name, name_w - 1) + "…"
+                )
+                line = self._text("")
+                line.append(f"  {self._signs[row.state]} ", style=STYLES[row.state])
+                line.append(cells.set_cell_size(name, name_w), style="" if row.state in _PLAIN else STYLES[row.state])
+                for text, width in zip(row[2:5], widths, strict=True):
+                    line.append(f"  {text:>{width}}" if width else "")
+                line.append(f"  {row.last}".rstrip(), style="red" if row.state == "f" else "dim")
+                lines.append(line)
+        return lines
+
+    @staticmethod
+    def _text(text: str, style: str = "") -> Any:
+        return importlib.import_module("rich.text").Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:
+    """Make the view of a run for a terminal, or for whatever stands in its place.
+
+    Args:
+        record: The run, before it begins.
+        stream: Where it goes; `None` is standard output.
+    """
+    out = sys.stdout if stream is None else stream
+    return TableView(record, out) if _moves(out) else LineView(record, out)
+
+
+def _moves(stream: TextIO) -> bool:
+    """Tell whether what was written can be written over."""
+    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
