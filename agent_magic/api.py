@@ -22,7 +22,8 @@ from agent_magic.measure.past import runs_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
-from agent_magic.record.cassette import read_cassette, write_cassette
+from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette_writing import write_cassette
 from agent_magic.record.ledger import saved_usd
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.request import Request
@@ -31,7 +32,7 @@ from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
 from agent_magic.run.controls import Controls
 from agent_magic.run.driver import Driver
-from agent_magic.run.replay import replay
+from agent_magic.run.replay import Deck
 from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
@@ -113,8 +114,7 @@ class Plan(DeclaredPlan):
             CassetteError: The file is no cassette.
             ReplayMiss: The plan asks for something that was not recorded.
         """
-        cassette = read_cassette(Path(path))
-        return Run(replay(self, cassette, timeout_s=(policy or Policy()).timeout_s))
+        return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=(policy or Policy()).timeout_s))
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""

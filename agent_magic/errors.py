@@ -22,7 +22,7 @@ AgentMagicError
 │  └─ Late                the deadline passed                          .deadline_s
 ├─ CassetteError          a file is no cassette
 ├─ LedgerError            the ledger cannot be opened, read or written
-├─ ReplayMiss             a call was never recorded                    .agent .nearest .differences
+├─ ReplayMiss             a call was never recorded                    .agent .nearest .differences .others
 └─ RunFailed              raised only by `run.raise_for_failures()`    .failures
 ```
 
@@ -291,19 +291,55 @@ class ReplayMiss(AgentMagicError):
     Attributes:
         agent: The agent that asked.
         nearest: The recorded agent that comes nearest, or `None`.
-        differences: Per field that differs, what was recorded and what is asked.
+        differences: Per field that differs, what was recorded and what is asked. Prompts stay out of the message.
+        damaged: Whether a line about it is damaged.
+        others: How many more agents miss their recording, or wait for one that does.
     """
 
-    def __init__(self, agent: str, *, nearest: str | None, differences: Mapping[str, tuple[object, object]]) -> None:
+    def __init__(
+        self,
+        agent: str,
+        *,
+        nearest: str | None,
+        differences: Mapping[str, tuple[object, object]],
+        damaged: bool = False,
+        others: int = 0,
+    ) -> None:
         self.agent, self.nearest, self.differences = agent, nearest, dict(differences)
-        if nearest is None:
+        self.damaged, self.others = damaged, others
+        if damaged:
+            why = f"lines about {nearest or agent!r} are damaged or gone"
+        elif nearest is None:
             why = "the recording has nothing like it"
         else:
-            why = f"the nearest recorded call, of {nearest!r}, differs in {', '.join(self.differences) or 'nothing'}"
+            fields = ", ".join(_difference(name, *values) for name, values in self.differences.items())
+            why = f"the nearest recorded call, of {nearest!r}, differs in {fields or 'nothing, but was served already'}"
+        more = f" {others} more depend on it or miss too." if others else ""
         super().__init__(
-            f"Agent {agent!r} asks for what was never recorded: {why}. Undo the change, or run it with a key "
-            "(%agents connect api)."
+            f"Agent {agent!r} asks for what was never recorded: {why}.{more} Nothing was sent. Undo the change, buy "
+            "what is missing (%agents replay FILE --fill), or run it with a key (%agents connect api)."
         )
+
+    def beside(self, others: int) -> ReplayMiss:
+        """Return the same miss, with so many more beside it."""
+        return ReplayMiss(
+            self.agent, nearest=self.nearest, differences=self.differences, damaged=self.damaged, others=others
+        )
+
+
+def _difference(name: str, recorded: object, asked: object) -> str:
+    """Say how two values of a field differ. Of long texts, which may be private, only where."""
+    if not isinstance(recorded, str) or not isinstance(asked, str) or name in {"model", "effort"}:
+        return f"{name} ({_short(recorded)} recorded, {_short(asked)} asked)"
+    pairs = zip(recorded, asked, strict=False)
+    place = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(recorded), len(asked)))
+    return f"{name} (from character {place + 1:,} on; {len(recorded):,} recorded, {len(asked):,} asked)"
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{len(value):,} characters" if isinstance(value, str) and len(value) > 60 else repr(value)
 
 
 class RunFailed(AgentMagicError):

@@ -1,7 +1,8 @@
 """A run as pandas frames. Unknown is `NA`, never 0.
 
 Seconds and dollars are `float64` with `NaN`, tokens and counts the nullable `Int64`, names and words `string`,
-yes and no `bool`. Every frame carries `attrs["plan"]`, `attrs["source"]` and `attrs["simulated"]`.
+yes and no `bool`. Every frame carries `attrs["plan"]`, `attrs["source"]` and `attrs["simulated"]`,
+and one of a run that a cassette holds `attrs["provenance"]`.
 """
 
 from __future__ import annotations
@@ -238,4 +239,5 @@ def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str], record: RunRec
 
 
 def _provenance(record: RunRecord) -> dict[str, Any]:
-    return {"plan": record.plan.name, "source": summarize(record).source, "simulated": record.simulated}
+    known = {"plan": record.plan.name, "source": summarize(record).source, "simulated": record.simulated}
+    return {**known, "provenance": dict(record.provenance)} if record.provenance else known

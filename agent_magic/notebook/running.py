@@ -10,7 +10,6 @@ from agent_magic.api import Run, start
 from agent_magic.notebook.front_end import display_bundle
 from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
-from agent_magic.run.replay import replay
 from agent_magic.show.live import LiveView
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     from agent_magic.api import Plan
     from agent_magic.notebook.session import Session
-    from agent_magic.record.cassette import Cassette
     from agent_magic.run.driver import Driver
+    from agent_magic.run.replay import Deck
     from agent_magic.schedule.policy import Policy
 
 TICK_S = 0.1
@@ -42,8 +41,8 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
     plan.check_prompts()
-    if session.cassette is not None:
-        return _replay(session, plan, session.cassette, policy, graphic=graphic)
+    if session.deck is not None:
+        return _replay(session, plan, session.deck, policy, graphic=graphic)
     async with session.client.open():  # without a key this raises before anything is shown
         driver = start(
             plan,
@@ -64,8 +63,8 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
     return run
 
 
-def _replay(session: Session, plan: Plan, cassette: Cassette, policy: Policy, *, graphic: bool) -> Run:
-    run = Run(replay(plan, cassette, timeout_s=policy.timeout_s))
+def _replay(session: Session, plan: Plan, deck: Deck, policy: Policy, *, graphic: bool) -> Run:
+    run = Run(deck.play(plan, timeout_s=policy.timeout_s))
     session.settle(run)
     if graphic:
         display_bundle(run.bundle())

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
-    from agent_magic.record.cassette import Cassette
     from agent_magic.record.history import History
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
+    from agent_magic.run.replay import Deck
 
 WARMED = ("anthropic",)
 """Importing the SDK takes one to three seconds."""
@@ -36,7 +36,7 @@ class Session:
 
     Attributes:
         client: Who answers.
-        cassette: The recording that answers in its place, or `None`.
+        deck: The recording that answers in its place, or `None`.
         keeping: Where what is bought is kept.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
         last: The last run, one that was cut too; `None` before the first.
@@ -49,7 +49,7 @@ class Session:
         self._warmed = False
         self._simulator: child.Simulator | None = None
         self.client: Client = Claude()
-        self.cassette: Cassette | None = None
+        self.deck: Deck | None = None
         self.keeping = Keeping()
         self.pacer = Pacer()
         self.last: Run | None = None
@@ -138,10 +138,10 @@ class Session:
         self.disconnect()
         self.client = client
 
-    def insert(self, cassette: Cassette) -> None:
+    def insert(self, deck: Deck) -> None:
         """Let a recording answer."""
         self.disconnect()
-        self.cassette = cassette
+        self.deck = deck
 
     def disconnect(self) -> None:
         """Stop the stand-in API if it runs, take the recording out, and go back to the real one."""
@@ -151,15 +151,15 @@ class Session:
             self._simulator = None
         self.client = Claude()
         self.pacer = Pacer()
-        self.cassette = None
+        self.deck = None
 
     @property
     def connection(self) -> str:
         """Who answers, in words."""
         if self._simulator is not None:
             return "the stand-in API (answers are made up and labelled simulated)"
-        if self.cassette is not None:
-            return f"a recording of {self.cassette.recorded}"
+        if self.deck is not None:
+            return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded}"
         return self.client.endpoint
 
     def last_run(self) -> Run:

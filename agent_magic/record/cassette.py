@@ -1,109 +1,181 @@
-"""A cassette: a recorded run as a file to share. JSON lines, one call a line, plain data only.
+"""A cassette: recorded runs as a file to share. JSON lines, one call a line, plain data only.
 
 ```
-{"cassette": 1, "plan": "agents", "made_with": "agent-magic 0.1.0", "recorded": "2026-11-21T10:00:00+00:00"}
-{"call": 1, "agent": "python", "key": "…", "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
-{"agent": "python", "status": "succeeded", "ready_s": 0.0, "finished_s": 2.2, "error": null}
+{"cassette": 1, "made_with": {"agent-magic": "0.1.0", "anthropic": "2.11.0", …}, "runs": 1, …}
+{"run": 1, "plan": "agents", "recorded": "2026-11-21T10:00:00+00:00", "agents": 2, "calls": 2, "simulated": false, …}
+{"run": 1, "agent": "python", "status": "succeeded", "events": [{"event": "AgentReady", "at_s": 0.0}], …}
+{"run": 1, "agent": "python", "call": 1, "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
 ```
 
-No headers, no keys, no endpoint. Calls are matched by the fingerprint of what was asked, not by the agent's name.
+No headers, no keys, no endpoint. Each line holds everything it needs and a checksum of itself, so a damaged line costs
+itself only, and a line that somebody changed is found. Calls are matched by what was asked, not by the agent's name.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.errors import CassetteError
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.request import Request
+from agent_magic.record.codec import data_of, event_from_json, from_json, line_of
+from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    from agent_magic.record.attempt import Attempt
-    from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.record.answer import Source
+    from agent_magic.record.events import Event
 
 FORMAT = 1
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
+MOST_BYTES = 4 << 30
+"""A longer file is none of ours."""
+OF_NOBODY = 0
+"""Stands for the number of an agent, which a plan gives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One recorded request. Times in seconds since the recorded run began."""
+class Call(NamedTuple):
+    """One recorded request.
+
+    Attributes:
+        agent: The agent it was for.
+        number: 1 for the agent's first.
+        key: The fingerprint of what was asked, wherever it went.
+        ready_s: When the agent was ready; `None` where it never was.
+        started: How it began, with the request.
+        first_token_s: When its first token came, or `None`.
+        ended: How it ended; `None` where the run was over before.
+        then: What happened to the agent after it and before its next.
+    """
 
     agent: str
     number: int
     key: str
-    request: Request
-    granted_s: float
-    started_s: float
-    first_token_s: float | None
-    ended_s: float
-    held_by: str
-    backoff_s: float
-    answer: Answer | None
-    error: str | None
-    kind: str | None
-    partial: str
-    usage: Usage | None
-    price: Price
-    status_code: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """What became of a recorded agent."""
-
-    agent: str
-    status: str
     ready_s: float | None
-    finished_s: float
-    error: str | None
+    started: AttemptStarted
+    first_token_s: float | None
+    ended: AttemptEnded | None
+    then: tuple[Event, ...]
+
+    @property
+    def source(self) -> Source | None:
+        """Who had answered."""
+        return self.ended.source if self.ended else None
 
 
 @dataclass(frozen=True, slots=True)
-class Cassette:
-    """A recorded run.
+class RecordedAgent:
+    """What was recorded of one agent.
 
     Attributes:
-        recorded: When, in UTC.
+        name: Its name then.
+        calls: Its requests, in order.
+        events: What happened to it before the first of them; `None` where that line is damaged.
+        expected: How many calls it had made; `None` where that line is damaged.
+    """
+
+    name: str
+    calls: tuple[Call, ...]
+    events: tuple[Event, ...] | None
+    expected: int | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether no line about it is missing."""
+        numbers = [call.number for call in self.calls]
+        return numbers == list(range(1, len(numbers) + 1)) and len(numbers) == (
+            self.expected if self.expected is not None else len(numbers) if self._has_end else -1
+        )
+
+    @property
+    def _has_end(self) -> bool:
+        return bool(self.calls) and any(isinstance(event, AgentEnded) for event in self.calls[-1].then)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One recorded run.
+
+    Attributes:
+        plan: The name of the plan.
+        recorded: When it began, in UTC, as ISO 8601.
         simulated: Whether the stand-in API had answered.
-        damaged: Numbers of lines that could not be read. Each costs only itself.
+        ended_s: When it ended; `None` where nobody knows any more.
+        cut: Whether it had been stopped.
+        agents: The agents, in the order of the plan.
+        gaps: Whether agents are gone without a trace.
     """
 
     plan: str
     recorded: str
     simulated: bool
-    calls: tuple[Call, ...]
-    ends: tuple[End, ...]
-    damaged: tuple[int, ...] = ()
+    ended_s: float | None
+    cut: bool
+    agents: tuple[RecordedAgent, ...]
+    gaps: bool
 
 
-def write_cassette(record: RunRecord, path: Path) -> int:
-    """Write a run to a file, whole or not at all. Returns the number of calls.
+@dataclass(frozen=True, slots=True)
+class Cassette:
+    """What a file holds.
 
-    Raises:
-        OSError: The file cannot be written; an older one is as before.
+    Attributes:
+        name: The file's name.
+        sha256: The fingerprint of its bytes.
+        made_with: The versions of what wrote it, by package.
+        runs: The recorded runs.
+        damaged: Numbers of lines that could not be read, or were changed. Each costs only itself.
+        missing: How many lines are gone without a trace, as from a file that was cut.
     """
-    lines = [json.dumps(line, ensure_ascii=True, sort_keys=True) for line in _lines(record)]
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return sum('"call"' in line for line in lines)
+
+    name: str
+    sha256: str
+    made_with: Mapping[str, str]
+    runs: tuple[RecordedRun, ...]
+    damaged: tuple[int, ...] = ()
+    missing: int = 0
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """All recorded requests."""
+        return tuple(call for run in self.runs for agent in run.agents for call in agent.calls)
+
+    @property
+    def recorded(self) -> str:
+        """When the last run began."""
+        return max((run.recorded for run in self.runs), default="")
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the stand-in API had made some of its answers up."""
+        return any(run.simulated for run in self.runs)
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """The lines of one run, as they are found."""
+
+    head: dict[str, Any] = field(default_factory=dict[str, Any])
+    agents: dict[str, dict[str, Any] | None] = field(default_factory=dict[str, dict[str, Any] | None])
+    calls: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
+
+    def run(self) -> RecordedRun:
+        """Put them together."""
+        agents = tuple(_agent(name, line, self.calls.get(name, [])) for name, line in self.agents.items())
+        sources = {call.source for calls in self.calls.values() for call in calls}
+        ended_s: Any = self.head.get("ended_s")
+        return RecordedRun(
+            str(self.head.get("plan", "agents")),
+            str(self.head.get("recorded", "")),
+            bool(self.head.get("simulated")) or "simulated" in sources,
+            ended_s if isinstance(ended_s, float) else None,
+            bool(self.head.get("cut")),
+            agents,
+            gaps=_count(self.head, "agents") > len(agents),
+        )
 
 
 def read_cassette(path: Path) -> Cassette:
@@ -113,95 +185,117 @@ def read_cassette(path: Path) -> Cassette:
         CassetteError: It is no cassette, or of a later format.
     """
     try:
-        rows = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if path.stat().st_size > MOST_BYTES:
+            raise CassetteError(f"{path.name!r} is larger than {MOST_BYTES >> 30} GiB. Is it the right file?")
+        with path.open("rb") as file:
+            return _read(path.name, enumerate(file, 1))
     except OSError as error:
         raise CassetteError(f"{path.name!r} cannot be read: {error.strerror}. Check the name.") from None
-    head = _plain(rows[0]) if rows else None
-    if head is None or not isinstance(head.get("cassette"), int):
-        raise CassetteError(f"{path.name!r} is no cassette: its first line does not say so.")
-    if head["cassette"] > FORMAT:
-        raise CassetteError(f"{path.name!r} has format {head['cassette']}; this version reads up to {FORMAT}. Update.")
-    calls: list[Call] = []
-    ends: list[End] = []
-    damaged: list[int] = []
-    for number, row in enumerate(rows[1:], 2):
-        try:
-            data = _plain(row) or {}
-            if "call" in data:
-                calls.append(_call(data))
-            else:
-                ends.append(End(**data))
-        except (KeyError, TypeError, ValueError):
-            damaged.append(number)
-    return Cassette(
-        str(head.get("plan", "")),
-        str(head.get("recorded", "")),
-        bool(head.get("simulated")),
-        tuple(calls),
-        tuple(ends),
-        tuple(damaged),
-    )
 
 
-def _lines(record: RunRecord) -> Iterator[dict[str, Any]]:
-    yield {
-        "cassette": FORMAT,
-        "plan": record.plan.name,
-        "made_with": _made_with(),
-        "recorded": record.began_at.isoformat(timespec="seconds"),
-        "simulated": record.simulated,
-    }
-    for result in record.results:
-        yield from (_call_line(attempt) for attempt in result.attempts if attempt.ended_s is not None)
-        yield _end_line(result)
+def is_cassette(path: Path) -> bool:
+    """Tell whether a file says of itself that it is one."""
+    with path.open("rb") as file:
+        return isinstance(_head(file.readline(1 << 20)).get("cassette"), int)
 
 
-def _made_with() -> str:
+def checked(line: dict[str, Any]) -> dict[str, Any]:
+    """Return the line with the checksum of its content."""
+    return {**line, "check": _check(line)}
+
+
+def _check(line: dict[str, Any]) -> str:
+    return hashlib.sha256(line_of(line).encode()).hexdigest()[:16]
+
+
+def _head(row: bytes) -> dict[str, Any]:
     try:
-        return f"agent-magic {version('agent-magic')}"
-    except PackageNotFoundError:
-        return "agent-magic, not installed"
-
-
-def _call_line(attempt: Attempt) -> dict[str, Any]:
-    names = ("agent", "granted_s", "started_s", "first_token_s", "ended_s", "held_by", "backoff_s", "error", "kind")
-    return {
-        **{name: getattr(attempt, name) for name in (*names, "partial", "status_code")},
-        "call": attempt.number,
-        "key": attempt.request.key(ANYWHERE),
-        "request": attempt.request._asdict(),
-        "answer": asdict(attempt.answer) if attempt.answer else None,
-        "usage": asdict(attempt.usage) if attempt.usage else None,
-        "price": (attempt.price or Price(None, "unknown"))._asdict(),
-    }
-
-
-def _end_line(result: AgentResult) -> dict[str, Any]:
-    names = ("status", "ready_s", "finished_s", "error")
-    return {"agent": result.name, **{name: getattr(result, name) for name in names}}
-
-
-def _plain(line: str) -> dict[str, Any] | None:
-    try:
-        data: Any = json.loads(line)
+        return data_of(row.decode("utf-8", "replace"))
     except ValueError:
-        return None
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else None
+        return {}
 
 
-def _call(data: dict[str, Any]) -> Call:
-    """Read a call. Which class is made never depends on the data."""
-    answer: dict[str, Any] | None = data.pop("answer")
-    usage: dict[str, Any] | None = data.pop("usage")
-    request = Request(**data.pop("request"))
-    price = Price(**data.pop("price"))
-    number = data.pop("call")
-    rest: dict[str, Any] = {**data, "key": request.key(ANYWHERE)}
-    return Call(
-        number=number,
-        request=request,
-        answer=Answer(usage=Usage(**answer.pop("usage")), **answer) if answer else None,
-        usage=Usage(**usage) if usage else None,
-        price=price,
-        **rest,
+def _read(name: str, rows: Iterator[tuple[int, bytes]]) -> Cassette:
+    _, first = next(rows, (1, b""))
+    head, digest = _head(first), hashlib.sha256(first)
+    version = head.get("cassette")
+    if not isinstance(version, int):
+        raise CassetteError(f"{name!r} is no cassette: its first line does not say so.")
+    if version > FORMAT:
+        raise CassetteError(f"{name!r} has format {version}; this version reads up to {FORMAT}. Update agent-magic.")
+    runs: dict[int, _Gathering] = {}
+    damaged: list[int] = []
+    for number, row in rows:
+        digest.update(row)
+        if row.strip() and not _take(row, runs):
+            damaged.append(number)
+    expected = sum(_count(run.head, "agents") + _count(run.head, "calls") for run in runs.values())
+    found = sum(sum(map(bool, run.agents.values())) + sum(map(len, run.calls.values())) for run in runs.values())
+    lost = max(0, expected - found) + max(0, _count(head, "runs") - sum(bool(run.head) for run in runs.values()))
+    made_with: Any = head.get("made_with")
+    return Cassette(
+        name,
+        digest.hexdigest(),
+        cast("dict[str, str]", made_with) if isinstance(made_with, dict) else {},
+        tuple(runs[number].run() for number in sorted(runs)),
+        tuple(damaged),
+        max(0, lost - len(damaged)),
     )
+
+
+def _count(line: dict[str, Any], name: str) -> int:
+    value = line.get(name)
+    return value if type(value) is int else 0
+
+
+def _take(row: bytes, runs: dict[int, _Gathering]) -> bool:
+    """Take a line in; tell whether it could be read. Lines of kinds that are not known yet are left out."""
+    try:
+        line = data_of(row.decode())
+        check = line.pop("check", None)
+        number = line.get("run")
+        if check != _check(line) or type(number) is not int:
+            return False
+        if "call" in line:
+            call = _call(line)
+            run = runs.setdefault(number, _Gathering())
+            run.agents.setdefault(call.agent, None)
+            run.calls.setdefault(call.agent, []).append(call)
+        elif "agent" in line:
+            _events(line["events"])
+            runs.setdefault(number, _Gathering()).agents[str(line["agent"])] = line
+        elif "plan" in line:
+            runs.setdefault(number, _Gathering()).head = line
+    except (KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _call(line: dict[str, Any]) -> Call:
+    """Read a call. Which class is made never depends on the data."""
+    place = {"agent": OF_NOBODY, "number": line["call"]}
+    started = from_json(AttemptStarted, {**line, **place, "at_s": line["started_s"]})
+    ended = None
+    if line["ended_s"] is not None:
+        ended = from_json(AttemptEnded, {**line, **place, "at_s": line["ended_s"]})
+    return Call(
+        from_json(str, line["agent"]),
+        started.number,
+        started.request.key(ANYWHERE),  # never the one in the file: that could belong to another request
+        from_json(cast("type[float | None]", float | None), line["ready_s"]),
+        started,
+        from_json(cast("type[float | None]", float | None), line["first_token_s"]),
+        ended,
+        _events(line["then"]),
+    )
+
+
+def _events(data: list[dict[str, Any]]) -> tuple[Event, ...]:
+    return tuple(event_from_json({**one, "agent": OF_NOBODY}) for one in data)
+
+
+def _agent(name: str, line: dict[str, Any] | None, calls: list[Call]) -> RecordedAgent:
+    calls.sort(key=lambda call: call.number)
+    if line is None:
+        return RecordedAgent(name, tuple(calls), None, None)
+    return RecordedAgent(name, tuple(calls), _events(line["events"]), _count(line, "calls"))

@@ -181,6 +181,8 @@ class RunRecord:
         results: One `AgentResult` per agent, in plan order.
         replays_simulation: Whether it replays a run whose answers the stand-in API had made up.
         bases: What it is measured against, if anything.
+        replayed: Who had answered the replayed attempts, by agent and number of the attempt.
+        provenance: Which file it was replayed from, or kept in: file, sha256, date, versions.
     """
 
     def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
@@ -189,6 +191,8 @@ class RunRecord:
         self.origin = origin
         self.replays_simulation = False
         self.bases: dict[Kind, Base] = {}
+        self.replayed: dict[tuple[int, int], Source | None] = {}
+        self.provenance: dict[str, Any] = {}
         self.events: list[Event] = []
         self.results = [
             AgentResult(agent.name, layer, model)

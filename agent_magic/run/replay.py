@@ -1,134 +1,306 @@
 """Replay: a plan's run as a cassette recorded it. No network, no key, the recorded clock.
 
-Each agent's prompt is written anew from the recorded answers of its parents and looked up by what it asks. The times
+Each agent's prompt is written anew from the recorded answers of its parents and looked up by what it asks. The events
 are the recorded ones, so the frames, the timeline and the retries come out as they were. Nothing is run again.
 """
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.errors import ReplayMiss
+from agent_magic.errors import DeclarationError, ReplayMiss
 from agent_magic.record.cassette import ANYWHERE
-from agent_magic.record.events import (
-    AgentEnded,
-    AgentReady,
-    AttemptEnded,
-    AttemptStarted,
-    BackoffStarted,
-    Event,
-    FirstToken,
-    RunEnded,
-)
+from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
 from agent_magic.run.asking import ask, model_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.cassette import Call, Cassette, End
+    from agent_magic.record.cassette import Call, Cassette, RecordedAgent, RecordedRun
     from agent_magic.record.request import Request
+
+ASKED = ("model", "max_tokens", "effort", "system", "context", "prompt")
+"""The fields in which requests differ."""
+COMPARED = 2000
+"""How many characters of prompts are compared to find the nearest."""
+
+
+class Match:
+    """A plan laid beside one recorded run.
+
+    Attributes:
+        plan: The plan.
+        run: The recorded run.
+        record: What of the plan was found, folded agent by agent; not in the order of time.
+        misses: Why the others were not found, by agent, in the order of the plan's graph.
+        unknown: The agents that need the answer of one that was not found, so that nobody knows what they ask.
+    """
+
+    def __init__(self, plan: Plan, run: RecordedRun, *, timeout_s: float) -> None:
+        self.plan, self.run = plan, run
+        self.record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
+        self.record.replays_simulation = run.simulated
+        self.misses: dict[int, ReplayMiss] = {}
+        self.unknown: set[int] = set()
+        self.texts: dict[str, str] = {}
+        shelf = _Shelf(run, plan)
+        for agent in plan.dag.order:
+            self._find(agent, shelf, timeout_s)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The agents that were not found, and those that depend on them, in the order of the plan's graph."""
+        return tuple(agent for agent in self.plan.dag.order if agent in self.misses or agent in self.unknown)
+
+    @property
+    def ended_s(self) -> float:
+        """When the last thing that was found happened."""
+        return max((event.at_s for event in self.record.events), default=0.0)
+
+    def found(self) -> RunRecord:
+        """Return what was found as a run, in the order of time."""
+        record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
+        record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
+        for event in self.events():
+            record.add(event)
+        return record
+
+    def events(self) -> list[Event]:
+        """Return what was found in the order of time; what happened to one agent at one time stays in order."""
+        return sorted(self.record.events, key=lambda event: event.at_s)
+
+    def whole(self) -> RunRecord:
+        """Return the run as it was.
+
+        Raises:
+            ReplayMiss: An agent asks for something that was not recorded.
+        """
+        if self.misses:
+            first, *others = self.misses.values()
+            raise first.beside(len(others) + len(self.unknown))
+        record = self.found()
+        record.add(RunEnded(self._end_of_all() or self.ended_s, cut=self.run.cut))
+        return record
+
+    @property
+    def _models(self) -> Iterable[str]:
+        return map(model_of, self.plan.agents)
+
+    def _end_of_all(self) -> float | None:
+        """When the recorded run ended, if this is all of it."""
+        return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
+
+    def _find(self, agent: int, shelf: _Shelf, timeout_s: float) -> None:
+        declared, parents = self.plan.agents[agent], self.plan.dag.parents[agent]
+        if any(parent in self.misses or parent in self.unknown for parent in parents):
+            used = {self.plan.agents[parent].name for parent in parents} & set(declared.uses)
+            if used - self.texts.keys():
+                self.unknown.add(agent)
+                return
+        if any(self.plan.agents[parent].name not in self.texts for parent in parents):
+            found = shelf.silent(declared.name)  # it was never asked: an ancestor had failed
+            if found is None:
+                self.misses[agent] = shelf.lacks(declared.name)
+        else:
+            found = self._asking(agent, shelf, timeout_s)
+        if found is not None:
+            self._take(agent, found)
+
+    def _asking(self, agent: int, shelf: _Shelf, timeout_s: float) -> RecordedAgent | None:
+        name = self.plan.agents[agent].name
+        try:
+            request = ask(self.plan, agent, self.texts, timeout_s)
+        except DeclarationError:  # its prompt cannot be written with these answers: nothing was sent then either
+            found, miss = shelf.silent(name), shelf.lacks(name)
+        else:
+            found = shelf.answering(name, request)
+            miss = shelf.miss(name, request) if found is None else None
+        if found is None and miss is not None:
+            self.misses[agent] = miss
+        return found
+
+    def _take(self, agent: int, found: RecordedAgent) -> None:
+        """Fold what was recorded of an agent, and keep the text that its children use."""
+        for event in _events(agent, found):
+            self.record.add(event)
+        for call in found.calls:
+            self.record.replayed[agent, call.number] = call.source
+        result = self.record.results[agent]
+        if result.status in {"succeeded", "capped"} and result.answer is not None:
+            self.texts[result.name] = result.text
 
 
 def replay(plan: Plan, cassette: Cassette, *, timeout_s: float) -> RunRecord:
-    """Return the run that the cassette recorded of this plan.
+    """Return the run that a cassette recorded of this plan.
 
     Args:
-        plan: What was run. It may have been renamed, not changed.
+        plan: What was run. Its agents may have been renamed, not changed.
         cassette: The recording.
         timeout_s: The deadline of agents that name none.
 
     Raises:
         ReplayMiss: An agent asks for something that was not recorded.
     """
-    began = datetime.fromisoformat(cassette.recorded) if cassette.recorded else datetime.now(UTC)
-    record = RunRecord(plan, began_at=began, models=[model_of(agent) for agent in plan.agents], origin="cassette")
-    record.replays_simulation = cassette.simulated
-    shelf = _Shelf(cassette)
-    events: list[Event] = []
-    texts: dict[str, str] = {}
-    for agent in plan.dag.order:
-        calls, end = shelf.take(plan, agent, texts, timeout_s)
-        if calls and calls[-1].answer is not None and calls[-1].error is None:
-            texts[plan.agents[agent].name] = calls[-1].answer.text
-        events.extend(_events(agent, calls, end))
-    events.sort(key=lambda event: event.at_s)  # stable: what happened at one time stays in order
-    for event in events:
-        record.add(event)
-    record.add(RunEnded(max((event.at_s for event in events), default=0.0), cut=False))
-    return record
+    return Deck(cassette).play(plan, timeout_s=timeout_s)
+
+
+class Deck:
+    """Plays the recorded runs of a cassette, each in its turn.
+
+    Args:
+        cassette: What is in it.
+
+    Attributes:
+        served: The recorded runs that have been played.
+    """
+
+    def __init__(self, cassette: Cassette) -> None:
+        self.cassette = cassette
+        self.served: set[int] = set()
+
+    def play(self, plan: Plan, *, timeout_s: float) -> RunRecord:
+        """Return the next recorded run of this plan.
+
+        Raises:
+            ReplayMiss: There is none; the error is of the one that comes nearest.
+        """
+        match = self.find(plan, timeout_s=timeout_s)
+        record = match.whole()
+        record.provenance = self.provenance(match.run)
+        return record
+
+    def find(self, plan: Plan, *, timeout_s: float) -> Match:
+        """Lay the plan beside the recorded runs, and count the nearest as played.
+
+        One that has not been played goes first, and after the last it begins anew: a cell that runs twice gets what
+        its first run got, unless two runs of it were recorded.
+
+        Raises:
+            ReplayMiss: The cassette is empty.
+        """
+        best: tuple[tuple[int, bool, int], Match] | None = None
+        for number, run in enumerate(self.cassette.runs):
+            match = Match(plan, run, timeout_s=timeout_s)
+            rank = (len(match.missing), number in self.served, number)
+            if best is None or rank < best[0]:
+                best = rank, match
+            if rank[:2] == (0, False):
+                break
+        if best is None:
+            raise ReplayMiss(plan.names[0], nearest=None, differences={}, others=len(plan) - 1)
+        (_, again, number), match = best
+        if again:
+            self.served.clear()
+        self.served.add(number)
+        return match
+
+    def provenance(self, run: RecordedRun) -> dict[str, Any]:
+        """Say where a replayed run is from, as frames carry it in `attrs["provenance"]`."""
+        return {
+            "cassette": self.cassette.name,
+            "sha256": self.cassette.sha256,
+            "recorded": run.recorded,
+            "simulated": run.simulated,
+            "made_with": dict(self.cassette.made_with),
+        }
 
 
 class _Shelf:
-    """The calls of a cassette, by what they ask, each handed out once."""
+    """The agents of a recorded run, by what they ask, each handed out once."""
 
-    def __init__(self, cassette: Cassette) -> None:
-        self._calls = cassette.calls
-        self._ends = {end.agent: end for end in cassette.ends}
-        self._by_agent: dict[str, list[Call]] = {}
-        for call in cassette.calls:
-            self._by_agent.setdefault(call.agent, []).append(call)
+    def __init__(self, run: RecordedRun, plan: Plan) -> None:
+        self._agents = {agent.name: agent for agent in run.agents}
         self._by_key: dict[str, list[str]] = {}
-        for name, calls in self._by_agent.items():
-            self._by_key.setdefault(calls[0].key, []).append(name)
+        for agent in run.agents:
+            if agent.calls:
+                self._by_key.setdefault(agent.calls[0].key, []).append(agent.name)
+        self._wanted, self._gaps = set(plan.names), run.gaps
 
-    def take(self, plan: Plan, agent: int, texts: dict[str, str], timeout_s: float) -> tuple[list[Call], End]:
-        """Return the calls and the end of one agent.
+    def silent(self, name: str) -> RecordedAgent | None:
+        """Return an agent that was never asked."""
+        found = self._agents.get(name)
+        return found if found is not None and found.whole and not found.calls else None
 
-        Raises:
-            ReplayMiss: There are none.
-        """
-        declared = plan.agents[agent]
-        if any(plan.agents[parent].name not in texts for parent in plan.dag.parents[agent]):
-            end = self._ends.get(declared.name)
-            if end is not None:  # it was never asked: an ancestor had failed
-                return [], end
-        request = ask(plan, agent, texts, timeout_s)
+    def answering(self, name: str, request: Request) -> RecordedAgent | None:
+        """Return what was recorded of this request: of the agent of that name, or else of the next that asked it."""
         names = self._by_key.get(request.key(ANYWHERE), [])
-        if not names:
-            raise self._miss(declared.name, request)
-        name = declared.name if declared.name in names else names[0]
-        names.remove(name)
-        return self._by_agent[name], self._ends[name]
+        if name not in names and (never := self.silent(name)) is not None:
+            return never  # stopped before it was asked
+        for one in sorted(names, key=lambda other: (other != name, other in self._wanted)):
+            if self._agents[one].whole:
+                names.remove(one)
+                return self._agents[one]
+        return None
 
-    def _miss(self, agent: str, request: Request) -> ReplayMiss:
+    def lacks(self, name: str) -> ReplayMiss:
+        """Say that nothing whole was recorded of an agent that asks nothing."""
+        nearest = name if name in self._agents else None
+        return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
+
+    def miss(self, name: str, request: Request) -> ReplayMiss:
         """Name the nearest recording and what differs from it."""
-        near = self._by_agent.get(agent) or [call for call in self._calls if call.request.model == request.model]
-        if not near:
-            return ReplayMiss(agent, nearest=None, differences={})
-        asked, recorded = request.body(), near[0].request.body()
-        fields = sorted({*asked, *recorded})
-        differences = {
-            name: (recorded.get(name), asked.get(name)) for name in fields if recorded.get(name) != asked.get(name)
-        }
-        return ReplayMiss(agent, nearest=near[0].agent, differences=differences)
+        calls = [agent.calls[0] for agent in self._agents.values() if agent.calls]
+        own = [call for call in calls if call.agent == name]
+        if not own and self._broken(name):
+            return self.lacks(name)
+        near = own[0] if own else max(calls, key=lambda call: _likeness(call, request), default=None)
+        if near is None:
+            return ReplayMiss(name, nearest=None, differences={})
+        asked, recorded = request._asdict(), near.started.request._asdict()
+        differences = {field: (recorded[field], asked[field]) for field in ASKED if recorded[field] != asked[field]}
+        damaged = not differences and self._broken(near.agent)
+        return ReplayMiss(name, nearest=near.agent, differences=differences, damaged=damaged)
+
+    def _broken(self, name: str) -> bool:
+        """Tell whether lines about an agent are damaged or gone."""
+        return not self._agents[name].whole if name in self._agents else self._gaps
 
 
-def _events(agent: int, calls: list[Call], end: End) -> Iterator[Event]:
+def _likeness(call: Call, request: Request) -> float:
+    recorded = call.started.request
+    same = (recorded.model == request.model) + (recorded.system == request.system)
+    return (
+        same / 10 + difflib.SequenceMatcher(None, recorded.prompt[:COMPARED], request.prompt[:COMPARED]).quick_ratio()
+    )
+
+
+def _began(run: RecordedRun) -> datetime:
+    try:
+        return datetime.fromisoformat(run.recorded)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
     """Write the events of an agent as they were."""
-    if end.ready_s is not None:
-        yield AgentReady(end.ready_s, agent)
-    for before, call in zip([None, *calls], calls, strict=False):
-        if before is not None:
-            yield BackoffStarted(before.ended_s, agent, before.ended_s + call.backoff_s, before.error or "")
-        yield AttemptStarted(call.started_s, agent, call.number, call.granted_s, call.held_by, call.request)
+    before = found.events
+    if before is None:  # its line is damaged, and its calls are whole: they know when it was ready
+        ready_s = found.calls[0].ready_s
+        before = () if ready_s is None else (AgentReady(ready_s, agent),)
+    for event in before:
+        yield _of(agent, event)
+    for call in found.calls:
+        yield call.started._replace(agent=agent)
         if call.first_token_s is not None:
             yield FirstToken(call.first_token_s, agent, call.number)
-        yield AttemptEnded(
-            call.ended_s,
-            agent,
-            call.number,
-            answer=replace(call.answer, source="replay") if call.answer else None,
-            error=call.error,
-            kind=call.kind,
-            partial=call.partial,
-            usage=call.usage,
-            price=call.price,
-            source="replay",
-            status_code=call.status_code,
-        )
-    status: Any = end.status
-    yield AgentEnded(end.finished_s, agent, status, end.error)
+        if call.ended is not None:
+            yield _replayed(call.ended)._replace(agent=agent)
+        for event in call.then:
+            yield _of(agent, event)
+
+
+def _of(agent: int, event: Any) -> Event:
+    return event._replace(agent=agent)
+
+
+def _replayed(ended: AttemptEnded) -> AttemptEnded:
+    answer = replace(ended.answer, source="replay") if ended.answer else None
+    return ended._replace(answer=answer, source="replay")
+
+
+__all__ = ["Deck", "Match", "replay"]
