@@ -56,7 +56,7 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
         run = Run(driver.record)
         session.running.append(driver)
         try:
-            async with _shown(driver, run, Watch(driver, session.history), graphic=graphic):
+            async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):
                 await driver.drive()
         finally:
             session.settle(run)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.remaining import remaining
-from agent_magic.show.around import Around
-from agent_magic.show.live import LiveView, make_live_view
+from agent_magic.record.events import BackoffStarted
+from agent_magic.run.controls import Controls
+from agent_magic.show.around import Around, vitals_of
+from agent_magic.show.live import VERBS, LiveView, make_live_view
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_magic.record.history import History
     from agent_magic.run.driver import Driver
+    from agent_magic.schedule.pacer import Pacer
+    from agent_magic.show.around import Vitals
 
 HELD_BY = {
     "slot": "waits for a slot",
+    "paused": "paused",
     "barrier": "waits for its layer",
     "requests": "request limit",
     "input": "input limit",
@@ -25,6 +32,8 @@ HELD_BY = {
 }
 """What holds an agent, on its card."""
 MOST_SAID = 200
+FEEL_EVERY_S = 0.5
+"""How often the health of the service is looked at."""
 LOOK_EVERY_S = 1.0
 """How often the time that is left is worked out, for a thousand agents; for more as much later."""
 
@@ -35,13 +44,23 @@ class Watch:
     Args:
         driver: What runs.
         history: What earlier answers took.
+        pacer: What knows the rate limits; `None` where nobody does.
+        clock: Seconds on the pacer's clock.
     """
 
-    def __init__(self, driver: Driver, history: History) -> None:
-        self._driver, self._history = driver, history
+    def __init__(
+        self,
+        driver: Driver,
+        history: History,
+        pacer: Pacer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._driver, self._history, self._pacer, self._clock = driver, history, pacer, clock
+        self._health: Vitals | None = None
+        self._retries = self._seen = 0
         self._policy = driver.policy
         self._left_s: tuple[float, float] | None = None
-        self._looked_s = float("-inf")
+        self._looked_s = self._felt_s = float("-inf")
         self._every_s = LOOK_EVERY_S * max(1.0, len(driver.plan) / 1000)
 
     def said(self) -> dict[int, str]:
@@ -61,7 +80,16 @@ class Watch:
         if now_s - self._looked_s >= self._every_s:
             self._looked_s = now_s
             self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency)
-        return Around(policy.concurrency, policy.budget_usd, left_s=self._left_s)
+        if now_s - self._felt_s >= FEEL_EVERY_S:
+            self._felt_s = now_s
+            self._health = self._vitals()
+        return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s)
+
+    def _vitals(self) -> Vitals | None:
+        events = self._driver.record.events
+        self._retries += sum(isinstance(event, BackoffStarted) for event in events[self._seen :])
+        self._seen = len(events)
+        return vitals_of(self._pacer.health(self._clock()), self._retries) if self._pacer is not None else None
 
     def arriving(self, agent: int) -> str:
         """Return the text that has arrived of an answer under way."""
@@ -69,10 +97,11 @@ class Watch:
         return stream.text if stream is not None else ""
 
     def view(self) -> LiveView:
-        """Make the live view, with its buttons. Call it on the loop of the run."""
-        loop = asyncio.get_running_loop()
+        """Make the live view, with its buttons. A click can come on any thread."""
+        controls = Controls(self._driver)
 
-        def press(_verb: str, _agent: str | None) -> None:  # a click can come on another thread
-            loop.call_soon_threadsafe(self._driver.stop)
+        def press(verb: str, agent: str | None) -> None:
+            do = getattr(controls, verb)
+            do() if agent is None else do([agent])
 
-        return make_live_view(self._driver.record, press, self.arriving, summarize=summarize)
+        return make_live_view(self._driver.record, press, self.arriving, summarize=summarize, verbs=VERBS)

@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.show.markup import single_line
-from agent_magic.show.units import count, plural
+from agent_magic.show.units import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.schedule.pacer_health import Health
 
 KINDS = ("requests", "input", "output")
 NEAR, FULL = 0.8, 0.95
-WORDS = {"ok": "steady", "warn": "strained", "bad": "in trouble"}
 _MOST_REASON = 90
 
 
-class LimitUse(Protocol):
-    """How much of one rate limit is used."""
+class LimitUse(NamedTuple):
+    """How much of one rate limit is used.
 
-    @property
-    def kind(self) -> str: ...  # noqa: D102 - the words of `agent_magic.schedule.health`
-    @property
-    def model(self) -> str: ...  # noqa: D102
-    @property
-    def limit(self) -> float | None: ...  # noqa: D102
-    @property
-    def used(self) -> float | None: ...  # noqa: D102
-    @property
-    def learned(self) -> bool: ...  # noqa: D102
+    Attributes:
+        kind: One of `KINDS`.
+        model: The class of models that share it.
+        limit: Per minute; `None` where unknown.
+        used: Share, 1 is all of it; `None` where the limit is unknown.
+    """
+
+    kind: str
+    model: str
+    limit: float | None
+    used: float | None
 
 
-class Vitals(Protocol):
-    """The health of the service, as `agent_magic.schedule.health` works it out."""
+class Vitals(NamedTuple):
+    """How the service is.
 
-    @property
-    def limits(self) -> Sequence[LimitUse]: ...  # noqa: D102
-    @property
-    def refusals(self) -> int: ...  # noqa: D102
-    @property
-    def retries(self) -> int: ...  # noqa: D102
-    @property
-    def breakers(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def level(self) -> str: ...  # noqa: D102
-    @property
-    def reason(self) -> str: ...  # noqa: D102
+    Attributes:
+        limits: What is used of each limit.
+        refusals: How many requests were turned away with a 429.
+        retries: How many requests repeated a failed one.
+        troubles: What stands still because of the service, in words.
+    """
+
+    limits: tuple[LimitUse, ...] = ()
+    refusals: int = 0
+    retries: int = 0
+    troubles: tuple[str, ...] = ()
 
 
 class Around(NamedTuple):
@@ -69,18 +70,43 @@ class Around(NamedTuple):
 ALONE = Around()
 
 
+def vitals_of(classes: Mapping[str, Health], retries: int = 0, troubles: Sequence[str] = ()) -> Vitals:
+    """Gather what a pacer knows.
+
+    Args:
+        classes: Per model class, what it used of late; see `agent_magic.schedule.pacer_health`.
+        retries: How many requests repeated a failed one.
+        troubles: What stands still because of the service, in words.
+    """
+    limits = [
+        LimitUse(kind, name, gauge.limit, None if gauge.percent is None else gauge.percent / 100)
+        for name, one in classes.items()
+        for kind, gauge in zip(KINDS, (one.requests, one.input, one.output), strict=True)
+    ]
+    return Vitals(tuple(limits), sum(one.refusals for one in classes.values()), retries, tuple(troubles))
+
+
+def level_of(health: Vitals) -> tuple[str, str]:
+    """Return a level and a word: `bad` where the service keeps agents from going on, `warn`, or `ok`."""
+    if health.troubles:
+        return "bad", "in trouble"
+    if any(one.used is not None and one.used >= NEAR for one in health.limits):
+        return "warn", "near a limit"
+    return ("warn", "met a limit") if health.refusals else ("ok", "steady")
+
+
 def strip_of(health: Vitals | None) -> dict[str, Any] | None:
     """Say the health of the service: a meter per kind of limit, a word, and what it comes from."""
     if health is None:
         return None
-    notes = [plural(health.refusals, "429")] if health.refusals else []
+    level, word = level_of(health)
+    notes = [f"{health.refusals:,} × 429"] if health.refusals else []
     notes += [f"{health.retries:,} {'retry' if health.retries == 1 else 'retries'}"] if health.retries else []
-    reason = "; ".join(health.breakers) or ("" if health.level == "ok" else health.reason)
     return {
-        "level": health.level,
-        "word": WORDS[health.level],
+        "level": level,
+        "word": word,
         "notes": " · ".join(notes),
-        "reason": single_line(reason)[:_MOST_REASON],
+        "reason": single_line("; ".join(health.troubles))[:_MOST_REASON],
         "meters": [_meter(kind, [one for one in health.limits if one.kind == kind]) for kind in KINDS],
     }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.show.layout import lay_out
-from agent_magic.show.scene import scene_of
-from agent_magic.show.svg import MOST_CARDS, draw
+from agent_magic.show.scene import MOST_CARDS, scene_of
+from agent_magic.show.svg import draw
 from agent_magic.show.text import plan_text, run_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.record.events import AgentEnded, RunEnded
+from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.show.around import ALONE, strip_of
 from agent_magic.show.feed_cards import CardFeed
 from agent_magic.show.feed_groups import GroupFeed
@@ -16,11 +16,11 @@ from agent_magic.show.groups import Sheet
 from agent_magic.show.scene import counted_header, joined, moment_of
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.svg import fact_runs
-from agent_magic.show.text import facts, total_tokens_of
+from agent_magic.show.text import facts
 from agent_magic.show.units import count, dollars, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.record.results import RunRecord
     from agent_magic.show.around import Around
@@ -29,10 +29,37 @@ if TYPE_CHECKING:
 
     Summarize = Callable[[RunRecord, float], Numbers]
 
-SUMMARY_EVERY_S = 0.5  # for a thousand agents; for more as much later, for it costs as much more
+SUMMARY_EVERY_S = 0.5
+MOST_SUMMARIZED = 200  # over it the summary, which looks at every agent, would take too much of the kernel's time
 MOST_CHARS = 8_000
 AGAIN = 12
 """How many entries a step repeats, in turn: a view that opened late, or missed a message, is right after a while."""
+
+
+class Sum:
+    """What all attempts so far used.
+
+    Args:
+        sources: Sources that are known before any attempt ends.
+    """
+
+    def __init__(self, sources: Iterable[str] = ()) -> None:
+        self.sources: set[str | None] = set(sources)
+        self._tokens: int | None = None
+        self._cost_usd: float | None = None
+
+    def take(self, ended: AttemptEnded) -> None:
+        """Count an attempt that has ended."""
+        self.sources.add(ended.source)
+        usage = ended.usage
+        if usage is not None and usage.total_input_tokens is not None and usage.output_tokens is not None:
+            self._tokens = (self._tokens or 0) + usage.total_input_tokens + usage.output_tokens
+        if ended.price.cost_usd is not None:
+            self._cost_usd = (self._cost_usd or 0.0) + ended.price.cost_usd
+
+    def phrases(self) -> list[str]:
+        """Return tokens and dollars in words."""
+        return [f"{count(self._tokens)} tokens", dollars(self._cost_usd)]
 
 
 class Feed:
@@ -49,7 +76,8 @@ class Feed:
     """
 
     def __init__(self, record: RunRecord, placed: Layout | Sheet, summarize: Summarize | None = None) -> None:
-        self._record, self._summarize = record, summarize
+        self._record = record
+        self._summarize = summarize if len(record.plan) <= MOST_SUMMARIZED else None
         self._states = bytearray("".join(map(state_of, record.results)), "ascii")
         self._seen = 0
         self._moving: set[int] = set()
@@ -59,12 +87,9 @@ class Feed:
         self.full: dict[str, Any] = {key: {} for key in self._body.keyed}
         self._late: dict[str, dict[int, Any]] = {}
         self._again: list[tuple[str, str]] = []
-        self._tokens: dict[int, int] = {}
-        self._costs: dict[int, float] = {}
-        self._sources: set[str | None] = set()
+        self._sum = Sum({"simulated"} if record.replays_simulation else ())
         self._numbers: Numbers | None = None
         self._numbers_at = 0.0
-        self._numbers_every_s = SUMMARY_EVERY_S * max(1.0, len(record.plan) / 1000)
 
     @property
     def states(self) -> str:
@@ -96,7 +121,7 @@ class Feed:
         self._put_late(delta, all_=first or over)
         for key, value in self._body.values(now_s, ended=ended or first).items():
             self._set(delta, key, value)
-        self._set(delta, "head", self._head(fresh, now_s, around))
+        self._set(delta, "head", self._head(now_s, around))
         self._set(delta, "strip", strip_of(around.health))
         if not over:
             self._repeat(delta)
@@ -108,19 +133,24 @@ class Feed:
         return {key: {**value} if key in self._body.keyed else value for key, value in self.full.items()}
 
     def _changed(self) -> tuple[set[int], bool]:
-        """Return the agents with new events, with those that waited for one that has ended."""
+        """Return the agents with new events, and of cards those that waited for one that has ended."""
         news = self._record.events[self._seen :]
         self._seen += len(news)
         fresh: set[int] = set()
         ended = False
+        children = self._record.plan.dag.children
         for event in news:
-            if isinstance(event, RunEnded):
+            kind = type(event)
+            if kind is RunEnded:
                 ended = True
                 continue
-            fresh.add(event.agent)
-            if isinstance(event, AgentEnded):
+            fresh.add(event.agent)  # pyright: ignore[reportAttributeAccessIssue] - every other event has one
+            if kind is AttemptEnded:
+                self._sum.take(event)  # pyright: ignore[reportArgumentType]
+            elif kind is AgentEnded:
                 ended = True
-                fresh.update(self._record.plan.dag.children[event.agent])
+                if self._body.each:
+                    fresh.update(children[event.agent])  # pyright: ignore[reportAttributeAccessIssue]
         return fresh, ended
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
@@ -135,22 +165,16 @@ class Feed:
             if self._states[agent] != ord(state):
                 self._states[agent] = ord(state)
                 changed[agent] = state
+            if not self._body.each:
+                continue
             if result.status == "running" or result.waits_until_s is not None:
                 self._moving.add(agent)
             else:
                 self._moving.discard(agent)
         return changed
 
-    def _head(self, fresh: set[int], now_s: float, around: Around) -> dict[str, Any]:
-        for agent in fresh:
-            result = self._record.results[agent]
-            tokens, cost = total_tokens_of(result), result.cost_usd
-            self._sources.update((result.source, "simulated" if self._record.replays_simulation else None))
-            if tokens is not None:
-                self._tokens[agent] = tokens
-            if cost is not None:
-                self._costs[agent] = cost
-        source = joined(self._sources)
+    def _head(self, now_s: float, around: Around) -> dict[str, Any]:
+        source = joined(self._sum.sources)
         phrases = self._phrases(now_s, source)
         if around.budget_usd is not None:
             phrases = [_of_budget(phrase, around.budget_usd) for phrase in phrases]
@@ -168,10 +192,8 @@ class Feed:
 
     def _phrases(self, now_s: float, source: str) -> list[str]:
         if self._summarize is None or not self._record.events:
-            tokens = count(sum(self._tokens.values()) if self._tokens else None)
-            cost = dollars(sum(self._costs.values()) if self._costs else None)
-            return [f"{tokens} tokens", cost, *([source] if source else [])]
-        late = now_s - self._numbers_at >= self._numbers_every_s
+            return [*self._sum.phrases(), *([source] if source else [])]
+        late = now_s - self._numbers_at >= SUMMARY_EVERY_S
         if self._numbers is None or late or self._record.ended_s is not None:
             self._numbers, self._numbers_at = self._summarize(self._record, now_s), now_s
         return facts(self._numbers, source)

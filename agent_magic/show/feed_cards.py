@@ -24,10 +24,12 @@ class CardFeed:
 
     Attributes:
         keyed: The names of what it tells entry by entry.
+        each: Whether it tells anything of a single agent.
         rows: The row of each agent that has one in the timeline.
     """
 
     keyed = ("nodes", "bars", "flows")
+    each = True
 
     def __init__(self, record: RunRecord, layout: Layout) -> None:
         self._record, self._layout = record, layout

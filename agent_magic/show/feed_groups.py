@@ -23,9 +23,11 @@ class GroupFeed:
 
     Attributes:
         keyed: The names of what it tells entry by entry.
+        each: Whether it tells anything of a single agent.
     """
 
     keyed = ("groups",)
+    each = False
 
     def __init__(self, sheet: Sheet, states: str) -> None:
         self._sheet = sheet

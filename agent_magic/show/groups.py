@@ -81,7 +81,7 @@ def sheet_of(plan: Plan) -> Sheet:
     dag = build_dag([sorted(some - {here}) for here, some in enumerate(before)])
     if dag is None:  # layers only go up, and a group lies in its own: cannot be
         raise AssertionError("groups wait for each other")
-    return Sheet(groups, layout=place(dag, GROUP_H))
+    return Sheet(groups, layout=place(dag, GROUP_H, graphviz=False))
 
 
 def part_of(state: str) -> int:

@@ -94,15 +94,16 @@ def lay_out(plan: Plan) -> Layout:
     return place(plan.dag)
 
 
-def place(dag: Dag, card_h: float = CARD_H) -> Layout:
+def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
     """Place the nodes of a graph, which may be agents or groups of them.
 
     Args:
         dag: The graph.
         card_h: How tall a card is.
+        graphviz: Whether Graphviz may do it. Loading it takes half a second, once.
     """
     grid = _grid(dag.depth, card_h)
-    placed = _with_graphviz(dag, grid) if _fits_graphviz(dag) else None
+    placed = _with_graphviz(dag, grid) if graphviz and _fits_graphviz(dag) else None
     if placed is None:
         middles, ways = stack_layers(dag, card_h=card_h, gap=ROW_GAP)
         lines = {edge: _through(grid, dag, edge, way) for edge, way in ways.items()}

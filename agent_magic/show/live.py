@@ -123,7 +123,8 @@ def make_live_view(
     placed = sheet_of(plan) if layout is None else layout
     feed = Feed(record, placed, summarize)
     feed.step(0.0, {})
-    svg = draw(scene_of(plan, record, now_s=0.0), plan, layout, theme=None)
+    sheet = placed if isinstance(placed, Sheet) else None
+    svg = draw(scene_of(plan, record, now_s=0.0), plan, layout, theme=None, sheet=sheet)
     fixed = fixed_groups(record, placed) if isinstance(placed, Sheet) else fixed_parts(record, placed, feed)
     line = f"{plan.name}: {plural(len(plan), 'agent')}, running"
     fixed["verbs"] = list(verbs)

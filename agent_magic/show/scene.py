@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     # Per agent's name, expected tokens and dollars; `None` is unknown.
 
 
+MOST_CARDS = 200
+"""With more agents than this, agents are shown in groups and cells: of each only its state and its name are told."""
 FLOW_STEPS = (200, 800, 3200)
 """Output tokens from which an edge is drawn thicker."""
 
@@ -128,6 +130,10 @@ def scene_of(
         return Scene(title, planned_header(plan, estimates), nodes=nodes, path=tuple(way))
     moment = moment_of(record, now_s)
     tails = tails or {}
+    if len(plan) > MOST_CARDS:
+        few = tuple(NodeView(state_of(result), result.name) for result in record.results)
+        span = timeline_of(plan, record.results, until_s=moment, over=record.ended_s is not None)
+        return Scene(title, header_of(record, moment, numbers=numbers), nodes=few, timeline=span)
     nodes = tuple(
         node_view(record, agent, moment, tail=tails.get(agent, ""), estimates=estimates) for agent in range(len(plan))
     )

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agent_magic.show.scene import Header, NodeView, Scene
     from agent_magic.show.timeline import Bar, Timeline
 
-MOST_CARDS = 200
 MARGIN = 24.0
 HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
@@ -54,20 +53,22 @@ class Plot:
         return self.x + time_s / span_s * self.w
 
 
-def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "light") -> str:
+def draw(
+    scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "light", sheet: Sheet | None = None
+) -> str:
     """Draw a picture as SVG: well-formed, without scripts, links or anything from outside.
 
     Args:
         scene: What it says.
         plan: The plan it is of.
-        layout: Where its cards stand; `None` draws each agent as a small cell, for more than `MOST_CARDS`.
+        layout: Where its cards stand; `None` draws groups, and each agent as a small cell: for more than `MOST_CARDS`.
+        sheet: The groups of a plan without a layout, if they are known already.
         theme: Its colours. `None` leaves style, ground and whatever the live view draws itself out of it.
     """
     live = theme is None
     head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
     if layout is None:
-        sheet = sheet_of(plan)
-        width, graph, graph_h = _grouped(scene, plan, sheet, live=live)
+        width, graph, graph_h = _grouped(scene, plan, sheet or sheet_of(plan), live=live)
     else:
         width = picture_width(layout)
         graph, graph_h = _cards(scene, plan, layout), layout.height

@@ -300,11 +300,8 @@ class Header {
     this.stop.classList.add("am-stop");
     this.stop.setAttribute("aria-label", "Stop all agents");
     const line = html("div", { class: "am-line" }, [html("strong", { class: "am-title", title }, [title]), this.counts, this.time, this.left]);
-    this.element = html("div", { class: "am-head" }, [
-      html("div", { class: "am-main" }, [line, this.bar, this.facts]),
-      this.strip,
-      html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]),
-    ]);
+    const buttons = html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]);
+    this.element = html("div", { class: "am-head" }, [line, buttons, this.bar, this.facts, this.strip]);
   }
 
   /** @param {Head} head */
@@ -366,7 +363,7 @@ function tone(level) {
 
 /** @param {string} kind */
 function meter(kind) {
-  return html("div", { class: "am-meter" }, [html("span", {}, [kind, " ", html("b")]), html("i", {}, [html("i")])]);
+  return html("div", { class: "am-meter" }, [html("span", {}, [kind]), html("i", {}, [html("i")]), html("b")]);
 }
 
 // The panel that a click on an agent opens, beside its card.
