@@ -140,17 +140,16 @@ class Feed:
         ended = False
         children = self._record.plan.dag.children
         for event in news:
-            kind = type(event)
-            if kind is RunEnded:
+            if isinstance(event, RunEnded):
                 ended = True
                 continue
-            fresh.add(event.agent)  # pyright: ignore[reportAttributeAccessIssue] - every other event has one
-            if kind is AttemptEnded:
-                self._sum.take(event)  # pyright: ignore[reportArgumentType]
-            elif kind is AgentEnded:
+            fresh.add(event.agent)
+            if isinstance(event, AttemptEnded):
+                self._sum.take(event)
+            elif isinstance(event, AgentEnded):
                 ended = True
                 if self._body.each:
-                    fresh.update(children[event.agent])  # pyright: ignore[reportAttributeAccessIssue]
+                    fresh.update(children[event.agent])
         return fresh, ended
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
