@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         monthly,
         speedup_bounds,
         start,
+        tradeoff,
     )
     from agent_magic.errors import AgentMagicError
 
@@ -48,6 +49,7 @@ __all__ = [
     "monthly",
     "speedup_bounds",
     "start",
+    "tradeoff",
     "unload_ipython_extension",
 ]
 
@@ -64,6 +66,7 @@ _HOMES = {
     "TokenPrice": "agent_magic.api",
     "capacity": "agent_magic.api",
     "compare": "agent_magic.api",
+    "tradeoff": "agent_magic.api",
     "monthly": "agent_magic.api",
     "speedup_bounds": "agent_magic.api",
     "start": "agent_magic.api",

@@ -37,6 +37,7 @@ from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
+from agent_magic.show.charts.of_run import frame_tradeoff, run_limits, run_timeline, run_tradeoff, run_waterfall
 from agent_magic.show.text import one_line
 from agent_magic.show.units import dollars
 from agent_magic.show.values import Markdown
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.show.charts.chart import Chart
+    from agent_magic.show.theme import Theme
 
 LOG = logging.getLogger("agent_magic")
 __all__ = [
@@ -69,6 +72,7 @@ __all__ = [
     "monthly",
     "speedup_bounds",
     "start",
+    "tradeoff",
 ]
 
 
@@ -232,6 +236,22 @@ class Run:
         """Whether every agent succeeded."""
         return all(result.status == "succeeded" for result in self.record.results)
 
+    def timeline(self, *, theme: Theme = "light") -> Chart:
+        """Draw when each agent waited and worked: a bar per attempt, the critical path marked."""
+        return run_timeline(self.record, theme=theme)
+
+    def waterfall(self, *, theme: Theme = "light") -> Chart:
+        """Draw where the seconds and the dollars went, in steps that add up to the whole."""
+        return run_waterfall(self.record, theme=theme)
+
+    def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "light") -> Chart:
+        """Draw what was asked of the provider over time; `limits` such as `{"requests": 50}` per minute."""
+        return run_limits(self.record, limits, theme=theme)
+
+    def tradeoff(self, frame: pd.DataFrame, *, theme: Theme = "light") -> Chart:
+        """Draw what `run.whatif(...)` returned as cost against time, with the Pareto front and the run itself."""
+        return run_tradeoff(self.record, frame, theme=theme)
+
     def markdown(self, name: str) -> Markdown:
         """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web."""
         return Markdown(self[name].text)
@@ -257,6 +277,11 @@ class Run:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
+
+
+def tradeoff(frame: pd.DataFrame, *, theme: Theme = "light") -> Chart:
+    """Draw a frame of scenarios as cost against time, with the Pareto front."""
+    return frame_tradeoff(frame, theme=theme)
 
 
 def compare(a: Run, b: Run) -> pd.DataFrame:

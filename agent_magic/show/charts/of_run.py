@@ -1,0 +1,88 @@
+"""The charts of one run: what they are told is worked out here from its record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.measure.metrics import critical_path, summarize, total_cost
+from agent_magic.measure.spans import chain_of, spans_of
+from agent_magic.show.charts.chart import provenance
+from agent_magic.show.charts.limits import curves_of, limits_chart
+from agent_magic.show.charts.timeline import timeline_chart
+from agent_magic.show.charts.tradeoff import tradeoff_chart
+from agent_magic.show.charts.waterfall import dollar_steps, second_steps, waterfall_chart
+from agent_magic.show.markup import single_line
+from agent_magic.show.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.charts.chart import Chart
+    from agent_magic.show.theme import Theme
+
+
+def run_timeline(record: RunRecord, *, theme: Theme = "light") -> Chart:
+    """Draw when each agent of a run waited and worked, its critical path marked."""
+    plan = record.plan
+    order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer]
+    on_path = {plan.names[agent] for agent in critical_path(record)}
+    return timeline_chart(
+        spans_of(record),
+        order,
+        on_path=on_path if len(on_path) < len(order) else (),  # it says nothing where every agent is on it
+        title=f"{single_line(plan.name)}: timeline",
+        line=one_line(summarize(record)),
+        caption=provenance(simulated=record.simulated),
+        theme=theme,
+    )
+
+
+def run_waterfall(record: RunRecord, *, theme: Theme = "light") -> Chart:
+    """Draw where the seconds and the dollars of a run went."""
+    numbers = summarize(record)
+    chain = {record.results[agent].name for agent in chain_of(record)}
+    spans = [span for span in spans_of(record) if span.agent in chain]
+    costs = {result.name: result.cost_usd for result in record.results if result.attempts}
+    return waterfall_chart(
+        second_steps(spans, numbers.wall_s or 0.0),
+        dollar_steps(costs),
+        title=f"{single_line(record.plan.name)}: where the seconds and the dollars went",
+        line=one_line(numbers),
+        total_usd=total_cost(record.results),
+        unpriced=sum(cost is None for cost in costs.values()),
+        caption=provenance(simulated=record.simulated),
+        theme=theme,
+    )
+
+
+def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "light") -> Chart:
+    """Draw what a run asked of the provider over time, beside the limits that are known."""
+    return limits_chart(
+        curves_of(record, limits or {}),
+        until_s=max((event.at_s for event in record.events), default=0.0),
+        refused_s=[one.ended_s or 0.0 for one in record.attempts if one.status_code == 429],
+        title=f"{single_line(record.plan.name)}: limits over time",
+        line=one_line(summarize(record)),
+        caption=provenance(simulated=record.simulated),
+        theme=theme,
+    )
+
+
+def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "light") -> Chart:
+    """Draw a frame of scenarios as cost against time, the run itself among them."""
+    numbers = summarize(record)
+    known = numbers.cost_usd is not None and numbers.wall_s is not None
+    here = (numbers.cost_usd or 0.0, numbers.wall_s or 0.0) if known else None
+    return tradeoff_chart(frame, run=here, caption=frame_caption(frame), theme=theme)
+
+
+def frame_tradeoff(frame: Any, *, theme: Theme = "light") -> Chart:
+    """Draw a frame of scenarios as cost against time."""
+    return tradeoff_chart(frame, caption=frame_caption(frame), theme=theme)
+
+
+def frame_caption(frame: Any) -> str:
+    """Say where the numbers of a frame come from."""
+    foretold = "nothing was sent" if frame.attrs.get("source") == "forecast" else ""
+    return provenance(simulated=bool(frame.attrs.get("simulated")), forecast=foretold)

@@ -1,0 +1,339 @@
+"""Cost against time: every scenario a point, those that none beats in both joined to the Pareto front."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from agent_magic.errors import DeclarationError
+from agent_magic.show.charts.chart import MARGIN, WIDTH, Chart, Paper, spec_of, ticks
+from agent_magic.show.markup import fit, number, single_line, width_px
+from agent_magic.show.units import dollars, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.show.theme import Theme
+
+Box: TypeAlias = tuple[float, float, float, float]
+LARGE = 1500
+"""More points than this are thinned out: the front and an even choice of the rest."""
+_FIRST_NUMBER = "wall_s"
+_PLOT_H = 340.0
+_PLOT_W = WIDTH - 2 * MARGIN - 68
+_ROOM = 4.0
+_MOST_SPARED = 150
+_FAR = (-26.0, -42.0, -58.0, -74.0)
+
+
+class Point(NamedTuple):
+    """A scenario.
+
+    Attributes:
+        label: What sets it apart from the others, in words.
+        wall_s: How long it takes.
+        cost_usd: What it costs.
+        front: Whether no other is both cheaper and faster.
+        wall_range_s: The low and the high end, where they are known.
+        basis: What it stands on.
+    """
+
+    label: str
+    wall_s: float
+    cost_usd: float
+    front: bool = False
+    wall_range_s: tuple[float, float] | None = None
+    basis: str = ""
+
+
+def points_of(frame: Any) -> list[Point]:
+    """Read the scenarios of a frame that have a time and a price. The columns before `wall_s` say what was asked.
+
+    Raises:
+        DeclarationError: The frame has no times or no prices.
+    """
+    columns = [str(name) for name in frame.columns]
+    for name in (_FIRST_NUMBER, "cost_usd"):
+        if name not in columns:
+            raise DeclarationError(
+                f"The frame has no column {name!r}: {columns!r}.", hint="Give what run.whatif(...) returned."
+            )
+    asked = columns[: columns.index(_FIRST_NUMBER)]
+    rows: list[dict[str, Any]] = frame.to_dict("records")
+    varied = [name for name in asked if len({str(row[name]) for row in rows}) > 1]
+    found = [
+        Point(
+            " · ".join(_word(name, row[name]) for name in varied) or "as it was",
+            float(row[_FIRST_NUMBER]),
+            float(row["cost_usd"]),
+            wall_range_s=_range(row),
+            basis=str(row.get("basis", "")),
+        )
+        for row in rows
+        if _is_known(row[_FIRST_NUMBER]) and _is_known(row["cost_usd"])
+    ]
+    front = pareto([(one.cost_usd, one.wall_s) for one in found])
+    return [one._replace(front=number_ in front) for number_, one in enumerate(found)]
+
+
+def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
+    """Return the places of the pairs that no other beats in both; of equal ones the first."""
+    order = sorted(range(len(pairs)), key=lambda place: (*pairs[place], place))
+    best, front = math.inf, set[int]()
+    for place in order:
+        if pairs[place][1] < best:
+            best = pairs[place][1]
+            front.add(place)
+    return front
+
+
+def tradeoff_chart(
+    frame: Any, *, run: tuple[float, float] | None = None, caption: str = "", theme: Theme = "light"
+) -> Chart:
+    """Draw a frame of scenarios as cost against time.
+
+    Args:
+        frame: What `run.whatif(...)` returned.
+        run: Dollars and seconds of the run itself, where they are known.
+        caption: Where the numbers come from.
+        theme: Its colours.
+    """
+    points = points_of(frame)
+    left_out = len(frame) - len(points)
+    front = sorted((one for one in points if one.front), key=lambda one: one.cost_usd)
+    title = "Cost against time"
+    line = f"{plural(len(points), 'scenario')}, {len(front)} of them on the front: none is both cheaper and faster"
+    lost = f"{plural(left_out, 'scenario')} without a known price or time not shown" if left_out else ""
+    caption = " · ".join(filter(None, [caption, lost]))
+    shown = [one for number_, one in enumerate(points) if one.front or number_ % (len(points) // LARGE + 1) == 0]
+    if len(shown) < len(points):
+        caption = " · ".join(filter(None, [caption, f"{len(shown):,} of {len(points):,} points drawn"]))
+    svg = _svg(shown, front, run, (title, line, caption), theme)
+    text = _text(front, run, (title, line, caption))
+    return Chart(title, svg, _spec(shown, front, run, (title, line, caption), theme), text)
+
+
+def _svg(
+    points: Sequence[Point],
+    front: Sequence[Point],
+    run: tuple[float, float] | None,
+    words: tuple[str, str, str],
+    theme: Theme,
+) -> str:
+    paper = Paper(theme)
+    paper.head(words[0], words[1])
+    top = 92.0
+    across, up, place = _scales(points, run, top + _PLOT_H)
+    x, wide = place.left, _PLOT_W
+    for tick in up:
+        paper.line(f"M{number(x)} {number(place.y(tick))}H{number(x + wide)}")
+        paper.text(x - 8, place.y(tick) + 4, f"{tick:,.6g}", anchor="end")
+    for tick in across:
+        paper.text(place.x(tick), top + _PLOT_H + 18, _money(tick), anchor="middle")
+    paper.text(MARGIN, top - 12, "seconds")
+    paper.text(x + wide, top + _PLOT_H + 38, "dollars", anchor="end")
+    _draw_points(paper, points, front, place)
+    taken = _taken(points, place)
+    if run is not None:
+        _draw_run(paper, run, place, taken)
+    _draw_labels(paper, _placed(front, place, taken), place)
+    paper.caption(top + _PLOT_H + 58, words[2])
+    return paper.svg(top + _PLOT_H + (72 if words[2] else 52), f"{words[0]}: {words[1]}")
+
+
+class _Place(NamedTuple):
+    """Where dollars and seconds are on the paper."""
+
+    left: float
+    bottom: float
+    across: float
+    up: float
+
+    def x(self, cost: float) -> float:
+        return self.left + cost * self.across
+
+    def y(self, wall: float) -> float:
+        return self.bottom - wall * self.up
+
+
+def _scales(
+    points: Sequence[Point], run: tuple[float, float] | None, bottom: float
+) -> tuple[list[float], list[float], _Place]:
+    """Choose scales from 0 that hold every point."""
+    costs = [one.cost_usd for one in points] + ([run[0]] if run else [])
+    walls = [one.wall_s for one in points] + ([run[1]] if run else [])
+    across, up = ticks(max(costs, default=1.0) * 1.06, 6), ticks(max(walls, default=1.0) * 1.04, 6)
+    return across, up, _Place(MARGIN + 52, bottom, _PLOT_W / across[-1], _PLOT_H / up[-1])
+
+
+def _taken(points: Sequence[Point], place: _Place) -> list[Box]:
+    """Return where labels should not stand: on the front, and where there are few points on none of them."""
+    kept = [one for one in points if one.front or len(points) <= _MOST_SPARED]
+    return [(place.x(one.cost_usd) - 4, place.y(one.wall_s) - 4, 8.0, 8.0) for one in kept]
+
+
+def _draw_points(paper: Paper, points: Sequence[Point], front: Sequence[Point], place: _Place) -> None:
+    for one in points:
+        if not one.front:
+            paper.dot(place.x(one.cost_usd), place.y(one.wall_s), 3.2, ink="none", hollow=True, hint=_hint(one))
+    steps = [f"{number(place.x(one.cost_usd))} {number(place.y(one.wall_s))}" for one in front]
+    if len(front) > 1:
+        path = f"M{steps[0]}" + "".join(
+            f"H{number(place.x(one.cost_usd))}V{number(place.y(one.wall_s))}" for one in front[1:]
+        )
+        paper.line(path, ink="run", w=1.6)
+    for one in front:
+        if one.wall_range_s is not None and one.wall_range_s[1] > one.wall_range_s[0]:
+            low, high = one.wall_range_s
+            at = number(place.x(one.cost_usd))
+            paper.line(f"M{at} {number(place.y(low))}V{number(max(place.y(high), 60.0))}", ink="run", w=1.0)
+        paper.dot(place.x(one.cost_usd), place.y(one.wall_s), 4.6, ink="run", hint=_hint(one))
+
+
+def _draw_run(paper: Paper, run: tuple[float, float], place: _Place, taken: list[Box]) -> None:
+    at_x, at_y = place.x(run[0]), place.y(run[1])
+    diamond = f"M{number(at_x)} {number(at_y - 7)}l7 7l-7 7l-7 -7Z"
+    paper.line(diamond, ink="ink", w=1.8)
+    words = f"this run: {seconds(run[1])}, {dollars(run[0])}"
+    width = width_px(words, 11)
+    left = min(max(at_x - width / 2, place.left + 4), paper.width - MARGIN - width)
+    box = (left, at_y - 26, width, 13.0)
+    taken += [(at_x - 8, at_y - 8, 16.0, 16.0), box]
+    paper.text(left, at_y - 14, words, ink="ink", weight=650)
+
+
+class _Label(NamedTuple):
+    """A label of the front, and where it stands beside its point."""
+
+    point: Point
+    words: str
+    dx: float
+    dy: float
+
+
+def _placed(front: Sequence[Point], place: _Place, taken: list[Box]) -> list[_Label]:
+    """Find room for the labels of the front; where there is none, the point keeps its tooltip only."""
+    labels: list[_Label] = []
+    for one in front:
+        at_x, at_y = place.x(one.cost_usd), place.y(one.wall_s)
+        words = fit(single_line(one.label), 230, 11)
+        width = width_px(words, 11)
+        beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
+        for dx, dy in [*beside, *((dx, dy) for dy in _FAR for dx in (9.0, -width / 2, -9.0 - width))]:
+            box = (at_x + dx, at_y + dy - 10, width, 13.0)
+            inside = place.left <= box[0] and box[0] + width <= WIDTH - MARGIN + 8 and box[1] > 56
+            if inside and box[1] + 13 < place.bottom and not any(_touch(box, other) for other in taken):
+                taken.append(box)
+                labels.append(_Label(one, words, dx, dy))
+                break
+    return labels
+
+
+def _draw_labels(paper: Paper, labels: Sequence[_Label], place: _Place) -> None:
+    for point, words, dx, dy in labels:
+        at_x, at_y = place.x(point.cost_usd), place.y(point.wall_s)
+        if dy in _FAR:  # too far from its point to be read without a line
+            paper.line(f"M{number(at_x)} {number(at_y - 6)}V{number(at_y + dy + 5)}", ink="edge")
+        paper.text(at_x + dx, at_y + dy, words, ink="ink")
+
+
+def _touch(a: Box, b: Box) -> bool:
+    return a[0] < b[0] + b[2] + _ROOM and b[0] < a[0] + a[2] + _ROOM and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
+
+
+def _text(front: Sequence[Point], run: tuple[float, float] | None, words: tuple[str, str, str]) -> str:
+    lines = [words[0], words[1]]
+    lines += [
+        f"  {dollars(one.cost_usd):>10}  {seconds(one.wall_s):>12}  {single_line(one.label)}" for one in front[:20]
+    ]
+    lines += [f"  and {len(front) - 20} more"] if len(front) > 20 else []
+    lines += [f"  {dollars(run[0]):>10}  {seconds(run[1]):>12}  this run"] if run else []
+    return "\n".join([*lines, *([words[2]] if words[2] else [])])
+
+
+def _spec(
+    points: Sequence[Point],
+    front: Sequence[Point],
+    run: tuple[float, float] | None,
+    words: tuple[str, str, str],
+    theme: Theme,
+) -> dict[str, Any]:
+    inks = Paper(theme).inks
+    rows = [
+        {
+            "scenario": single_line(one.label),
+            "dollars": one.cost_usd,
+            "seconds": one.wall_s,
+            "front": one.front,
+            "basis": one.basis,
+        }
+        for one in points
+    ]
+    across, up, place = _scales(points, run, 92.0 + _PLOT_H)
+    money = {"format": "$~g", "grid": False}
+    x = {"field": "dollars", "type": "quantitative", "scale": {"domain": [0, across[-1]]}, "axis": money}
+    y = {"field": "seconds", "type": "quantitative", "scale": {"domain": [0, up[-1]]}}
+    tips = [{"field": one} for one in ("scenario", "dollars", "seconds", "basis")]
+    on, off = {"filter": "datum.front"}, {"filter": "!datum.front"}
+    layers: list[dict[str, Any]] = [
+        {
+            "transform": [off],
+            "mark": {"type": "point", "size": 36, "color": inks["none"]},
+            "encoding": {"x": x, "y": y, "tooltip": tips},
+        },
+        {
+            "transform": [on],
+            "mark": {"type": "line", "interpolate": "step-after", "color": inks["run"], "strokeWidth": 1.6},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "transform": [on],
+            "mark": {"type": "point", "filled": True, "size": 70, "color": inks["run"], "opacity": 1},
+            "encoding": {"x": x, "y": y, "tooltip": tips},
+        },
+    ]
+    taken = _taken([*points, *([Point("", run[1], run[0], front=True)] if run else [])], place)
+    for point, shown, dx, dy in _placed(front, place, taken):
+        label = {"type": "text", "align": "left", "dx": dx, "dy": dy - 4, "color": inks["ink"]}
+        values = [{"scenario": shown, "dollars": point.cost_usd, "seconds": point.wall_s}]
+        layers.append(
+            {"data": {"values": values}, "mark": label, "encoding": {"x": x, "y": y, "text": {"field": "scenario"}}}
+        )
+    if run is not None:
+        data = {"values": [{"scenario": "this run", "dollars": run[0], "seconds": run[1], "basis": "this run"}]}
+        mark = {"type": "point", "shape": "diamond", "size": 140, "color": inks["ink"], "strokeWidth": 1.8}
+        layers.append({"data": data, "mark": mark, "encoding": {"x": x, "y": y, "tooltip": tips}})
+    body = {"width": _PLOT_W, "height": _PLOT_H, "data": {"values": rows}, "layer": layers}
+    return spec_of(words[0], words[1], body, theme=theme, caption=words[2])
+
+
+def _hint(one: Point) -> str:
+    return f"{single_line(one.label)}: {seconds(one.wall_s)}, {dollars(one.cost_usd)}" + (
+        f", {one.basis}" if one.basis else ""
+    )
+
+
+def _word(name: str, value: object) -> str:
+    """Say one argument in few words."""
+    if name == "concurrency":
+        return f"{value} at once"
+    if name in {"cache", "batch"}:
+        text = {"True": "on", "False": "off"}.get(str(value), str(value))
+        return f"{name} {text}"
+    return str(value).replace("claude-", "")
+
+
+def _is_known(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):  # `None`, and pandas' `NA`
+        return False
+
+
+def _range(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = row.get("wall_low_s"), row.get("wall_high_s")
+    return (float(str(low)), float(str(high))) if _is_known(low) and _is_known(high) else None
+
+
+def _money(value: float) -> str:
+    return "$0" if not value else f"${value:.4g}"

@@ -1,0 +1,232 @@
+"""Charts: their sums are the frames' sums, their texts are texts, and they draw what they are told."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magic.api import Run, tradeoff
+from agent_magic.errors import DeclarationError
+from agent_magic.measure.metrics import summarize
+from agent_magic.measure.spans import chain_of, spans_of
+from agent_magic.show.charts.chart import MIME, ticks
+from agent_magic.show.charts.limits import REQUESTS, UNDER_WAY, WINDOW_S, curves_of, thinned, value_at
+from agent_magic.show.charts.timeline import FAILED, PHASES, binned
+from agent_magic.show.charts.tradeoff import pareto, points_of
+from agent_magic.show.charts.waterfall import dollar_steps, second_steps
+from tests.show.story import business_run, finished_run, layered_plan
+from tests.show.test_pictures import HOSTILE
+
+PHASE_COLUMNS = {"queued": "queued_s", "backoff": "backoff_s", "local": "local_s"}
+SIZES = st.tuples(st.integers(1, 60), st.integers(1, 12), st.integers(0, 10_000))
+
+
+def frame(rows: list[dict[str, Any]] | None = None) -> Any:
+    """Return a frame as `run.whatif` makes it."""
+    import pandas as pd
+
+    made = pd.DataFrame(
+        rows
+        or [
+            {
+                "model": "claude-haiku-5-5",
+                "concurrency": at_once,
+                "cache": cache,
+                "wall_s": 20 / at_once,
+                "cost_usd": cost,
+            }
+            for at_once in (1, 2, 4)
+            for cache, cost in ((True, 0.01 + at_once / 1000), (False, 0.02))
+        ]
+    )
+    made.attrs.update(source="forecast", simulated=True, plan="x")
+    return made
+
+
+def all_charts(run: Run) -> dict[str, Any]:
+    """Return every chart of a run."""
+    return {
+        "timeline": run.timeline(),
+        "waterfall": run.waterfall(),
+        "limits": run.limits_chart({"requests": 5, "requests under way": 3}),
+        "tradeoff": run.tradeoff(frame()),
+    }
+
+
+@given(SIZES)
+@settings(max_examples=30, deadline=None)
+def test_spans_add_up_to_the_frame(size: tuple[int, int, int]):
+    """Per agent the spans of a phase are the column of that phase, and all of them are `total_s`: to the last bit."""
+    record = finished_run(layered_plan(size[0], size[1], size[2]), size[2])
+    check_spans(record)
+
+
+def check_spans(record: Any) -> None:
+    """Compare the spans of a run with what its results say."""
+    sums: dict[str, dict[str, float]] = {result.name: {} for result in record.results}
+    for span in spans_of(record):
+        sums[span.agent][span.phase] = sums[span.agent].get(span.phase, 0.0) + span.length_s
+    for result in record.results:
+        found = sums[result.name]
+        for phase, column in PHASE_COLUMNS.items():
+            assert math.isclose(getattr(result, column), found.get(phase, 0.0), abs_tol=1e-9)
+        assert math.isclose(result.api_s, found.get("first", 0.0) + found.get("stream", 0.0), abs_tol=1e-9)
+        assert math.isclose(result.total_s, sum(found.values()), abs_tol=1e-9)
+
+
+def test_spans_of_retries_and_queues_add_up():
+    """A run with a queue, a failure and a backoff adds up as well."""
+    check_spans(business_run())
+
+
+@given(SIZES, st.integers(1, 200))
+@settings(max_examples=30, deadline=None)
+def test_bins_lose_no_second(size: tuple[int, int, int], count: int):
+    """Who did what at once, times how long, is the seconds of each phase."""
+    spans = spans_of(finished_run(layered_plan(size[0], size[1], size[2]), size[2]))
+    bins = binned(spans, count)
+    for phase in PHASES:
+        wanted = sum(span.length_s for span in spans if span.phase == phase)
+        assert math.isclose(wanted, sum(one.counts[phase] * (one.to_s - one.from_s) for one in bins), abs_tol=1e-6)
+
+
+@given(SIZES)
+@settings(max_examples=30, deadline=None)
+def test_the_steps_of_the_waterfall_are_the_wall_time_and_the_cost(size: tuple[int, int, int]):
+    """The steps add up to `wall_s` and `cost_usd`, and no step is negative."""
+    record = finished_run(layered_plan(size[0], size[1], size[2]), size[2])
+    numbers = summarize(record)
+    chain = {record.results[agent].name for agent in chain_of(record)}
+    steps = second_steps([span for span in spans_of(record) if span.agent in chain], numbers.wall_s or 0.0)
+    assert math.isclose(numbers.wall_s or 0.0, sum(step.amount for step in steps), abs_tol=1e-9)
+    assert min(step.amount for step in steps) > -1e-9
+    costs = {result.name: result.cost_usd for result in record.results}
+    known = math.fsum(cost for cost in costs.values() if cost is not None)
+    assert math.isclose(known, sum(step.amount for step in dollar_steps(costs)), abs_tol=1e-12)
+    assert len(dollar_steps(costs)) <= 10
+
+
+@given(SIZES, st.floats(0, 100))
+@settings(max_examples=30, deadline=None)
+def test_curves_count_what_was_sent(size: tuple[int, int, int], at_s: float):
+    """At any moment: the requests under way, and those sent within the last minute, counted by hand."""
+    record = finished_run(layered_plan(size[0], size[1], size[2]), size[2])
+    curves = {curve.name: curve for curve in curves_of(record, {})}
+    sent = [(one.started_s, one.ended_s or math.inf) for one in record.attempts]
+    assert sum(start <= at_s < end for start, end in sent) == value_at(curves[UNDER_WAY], at_s)
+    assert sum(at_s - WINDOW_S < start <= at_s for start, _ in sent) == value_at(curves[REQUESTS], at_s)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 50)), max_size=3000))
+@settings(max_examples=20, deadline=None)
+def test_thinning_keeps_the_peak(steps: list[tuple[float, float]]):
+    """However many steps are left out, the highest value is drawn."""
+    steps = sorted(steps)
+    kept = thinned(steps, 100.0)
+    assert len(kept) <= 401 or len(kept) == len(steps)
+    assert max((value for _, value in steps), default=0) == max((value for _, value in kept), default=0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60))
+def test_the_front_is_what_nothing_beats(pairs: list[tuple[int, int]]):
+    """A point is on the front if no other is at least as good in both and better in one; of equals the first."""
+    wanted = {
+        place
+        for place, (x, y) in enumerate(pairs)
+        if not any((a <= x and b <= y and (a, b) != (x, y)) or ((a, b) == (x, y) and other < place)
+                   for other, (a, b) in enumerate(pairs))
+    }  # fmt: skip
+    assert wanted == pareto([(float(x), float(y)) for x, y in pairs])
+
+
+@given(st.floats(1e-6, 1e7), st.integers(2, 8))
+def test_axes_start_at_zero_and_hold_everything(most: float, count: int):
+    """Ticks are evenly spaced from 0, the last is at least the most, and there are not many more than asked for."""
+    found = ticks(most, count)
+    assert 0 == found[0]
+    assert found[-1] >= most * (1 - 1e-9)
+    assert found[-2] < most
+    assert len(found) <= 2 * count + 3
+
+
+def test_a_chart_is_a_bundle():
+    """A notebook gets the interactive chart, the still picture and the text, all with the provenance in them."""
+    for name, chart in all_charts(Run(business_run())).items():
+        bundle = chart._repr_mimebundle_()
+        assert {MIME, "image/svg+xml", "text/plain"} == set(bundle)
+        assert bundle[MIME]["$schema"].endswith("/vega-lite/v5.json")
+        for shown in (json.dumps(bundle[MIME], ensure_ascii=False), bundle["image/svg+xml"], bundle["text/plain"]):
+            assert "simulated" in shown, name
+    assert "forecast: nothing was sent" in all_charts(Run(business_run()))["tradeoff"].text
+
+
+@pytest.mark.parametrize("payload", HOSTILE)
+def test_names_in_charts_are_texts(payload: str):
+    """No name becomes markup, a link or a script; the pictures stay well-formed."""
+    record = business_run()
+    for thing in (record.plan, record.plan.agents[0], record.results[0]):
+        object.__setattr__(thing, "name", payload)
+    given = frame()
+    given["model"] = [payload, *given["model"][1:]]
+    run = Run(record)
+    for chart in [*all_charts(run).values(), run.tradeoff(given), tradeoff(given)]:
+        tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(chart.svg).iter()}
+        assert tags <= {"svg", "rect", "text", "path", "circle", "title"}
+        assert "\x1b" not in chart.text
+        json.dumps(chart.spec, allow_nan=False)
+
+
+@pytest.mark.parametrize("agents", [100, 1000])
+def test_large_runs_stay_small(agents: int):
+    """A chart of 100 or 1,000 agents has at most 100 KB, and 1,000 agents are counted, not drawn one by one."""
+    run = Run(finished_run(layered_plan(agents, 25)))
+    for chart in all_charts(run).values():
+        assert len(chart.svg) < 100_000
+        assert len(json.dumps(chart.spec)) < 100_000
+    assert f"{agents:,} agents counted together" in run.timeline().text
+
+
+def test_the_timeline_marks_the_critical_path():
+    """Its agents are bold, and said so; where every agent is on it that says nothing."""
+    svg = Run(business_run()).timeline().svg
+    bold = [element.text for element in ET.fromstring(svg).iter() if element.get("font-weight") == "650"]
+    assert ["operations", "review_ops", "business_plan"] == [name for name in bold if name in business_run().plan.index]
+    alone = Run(finished_run(layered_plan(3, 1)))
+    assert "critical path" not in alone.timeline().svg
+
+
+def test_phases_can_be_told_without_colour():
+    """No two kinds of bar are alike in height and strength, but for a failed attempt, which has an edge of red."""
+    looks = [(look.height, look.opacity) for look in (*PHASES.values(), FAILED)]
+    assert len(looks) == len(set(looks))
+
+
+def test_the_front_is_labelled_by_what_differs():
+    """Labels name only what was varied, in few words."""
+    points = points_of(frame())
+    assert {"1 at once · cache on", "2 at once · cache on", "4 at once · cache on", "4 at once · cache off"} >= {
+        point.label for point in points if point.front
+    }
+
+
+def test_scenarios_without_a_price_are_counted():
+    """What cannot be drawn is said, and a frame that is none is an error that says what to give."""
+    rows = [{"model": "a", "wall_s": 1.0, "cost_usd": float("nan")}, {"model": "b", "wall_s": 2.0, "cost_usd": 0.1}]
+    chart = tradeoff(frame(rows))
+    assert "1 scenario without a known price or time not shown" in chart.text
+    with pytest.raises(DeclarationError, match=r"no column 'wall_s'.*run\.whatif"):
+        tradeoff(frame([{"a": 1}]))
+
+
+def test_vega_draws_every_chart():
+    """Vega-Lite accepts each specification and draws it."""
+    vl_convert: Any = pytest.importorskip("vl_convert")
+    for chart in [*all_charts(Run(business_run())).values(), Run(finished_run(layered_plan(200, 25))).timeline()]:
+        svg = vl_convert.vegalite_to_svg(chart.spec, vl_version="5.8")
+        assert chart.title in svg
