@@ -22,6 +22,7 @@ from agent_magic.measure.past import runs_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
+from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
 from agent_magic.record.ledger import saved_usd
@@ -32,6 +33,7 @@ from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
 from agent_magic.run.controls import Controls
 from agent_magic.run.driver import Driver
+from agent_magic.run.earlier import Earlier
 from agent_magic.run.replay import Deck
 from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
@@ -43,7 +45,7 @@ from agent_magic.show.units import dollars
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
     from anthropic import AsyncAnthropic
@@ -87,6 +89,8 @@ class Plan(DeclaredPlan):
         fresh: bool = False,
         ledger: AnyLedger | None = None,
         prices: Mapping[str, TokenPrice] | None = None,
+        resume: Run | None = None,
+        again: Iterable[str] | None = None,
     ) -> Run:
         """Run the plan.
 
@@ -99,12 +103,19 @@ class Plan(DeclaredPlan):
             fresh: Buy again what the ledger has.
             ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
+            resume: An earlier run to go on with: agents that succeeded in it and ask the same now keep their answer,
+                at no cost. Only what failed, was skipped or cancelled runs again, and what has changed since.
+            again: With `resume`: of the agents without an answer run only these, with what they wait for and what
+                waits for them; those of them that have one are asked anew.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
             DeclarationError: A prompt cannot be filled in; nothing was sent.
+            UnknownAgent: `again` names one that is not in the plan.
         """
-        driver = start(self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices)
+        driver = start(
+            self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices, resume=resume, again=again
+        )
         await driver.drive()
         for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
             if note:
@@ -305,7 +316,7 @@ class Ledger(DiskLedger):
         return Run(self.record_of(self.newest() if run is None else run))
 
 
-def start(
+def start(  # noqa: PLR0913 - the options of `Plan.run`
     plan: DeclaredPlan,
     policy: Policy | None = None,
     *,
@@ -314,6 +325,8 @@ def start(
     ledger: AnyLedger | None = None,
     prices: Mapping[str, TokenPrice] | Prices | None = None,
     pacer: Pacer | None = None,
+    resume: Run | None = None,
+    again: Iterable[str] | None = None,
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
 
@@ -322,15 +335,23 @@ def start(
     answering = as_client(client)
     if pacer is None and isinstance(answering, Claude):
         pacer = Pacer()
-    return Driver(
+    numbers = None if again is None else [plan.number(name) for name in again]
+    named = tuple(plan.agents[number].name for number in numbers or ())
+    earlier = None if resume is None else Earlier(resume.record, answering.endpoint, again=named, cut_too=bool(named))
+    driver = Driver(
         plan,
         policy or Policy(),
         answering,
         ledger=ledger,
+        earlier=earlier,
         fresh=fresh,
         prices=prices if isinstance(prices, Prices) else Prices(prices),
         pacer=pacer,
     )
+    if earlier is not None and numbers is not None:
+        around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}
+        driver.skip(earlier.left_out(plan.names, (plan.agents[number].name for number in around)))
+    return driver
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
@@ -342,13 +363,13 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
 
 
 def served_note(record: RunRecord) -> str:
-    """Say how many answers had been bought before; an empty string where none had."""
-    served = sum(result.source == "ledger" for result in record.results)
+    """Say how many answers were there before the run; an empty string where none was."""
+    served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
     if not served:
         return ""
     saved = saved_usd(record)
     worth = "" if saved is None else f", {dollars(saved)} saved"
-    return f"{served} of {len(record.results)} answers came from the ledger: $0{worth}. --fresh buys anew."
+    return f"{served} of {len(record.results)} answers came from the ledger or the run before: $0{worth}. --fresh buys anew."
 
 
 def ledger_notes(ledger: object) -> list[str]:

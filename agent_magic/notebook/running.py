@@ -6,18 +6,20 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from agent_magic.api import Run, start
-from agent_magic.notebook.front_end import display_bundle
+from agent_magic.api import Run, capped_note, served_note, start
+from agent_magic.notebook.front_end import display_bundle, is_kernel
 from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
 from agent_magic.show.live import LiveView
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from argparse import Namespace
+    from collections.abc import AsyncGenerator, Sequence
 
     from agent_magic.api import Plan
     from agent_magic.notebook.session import Session
+    from agent_magic.notebook.verb import Desk
     from agent_magic.run.driver import Driver
     from agent_magic.run.replay import Deck
     from agent_magic.schedule.policy import Policy
@@ -26,7 +28,16 @@ TICK_S = 0.1
 """The picture changes at most ten times a second."""
 
 
-async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, graphic: bool) -> Run:
+async def execute(
+    session: Session,
+    plan: Plan,
+    policy: Policy,
+    *,
+    fresh: bool,
+    graphic: bool,
+    resume: Run | None = None,
+    again: Sequence[str] | None = None,
+) -> Run:
     """Run a plan of the session and show it.
 
     Args:
@@ -35,6 +46,8 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
         policy: How.
         fresh: Buy again what the ledger has.
         graphic: Whether the front end can show a picture.
+        resume: The run to go on with; see `Plan.run`.
+        again: Which agents of it run again; `None` is all that did not succeed.
 
     Raises:
         AgentMagicError: Nothing was sent.
@@ -52,6 +65,8 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
             ledger=session.ledger,
             pacer=session.pacer,
             prices=Prices(tell=_note),
+            resume=resume,
+            again=again,
         )
         run = Run(driver.record)
         session.running.append(driver)
@@ -60,6 +75,20 @@ async def execute(session: Session, plan: Plan, policy: Policy, *, fresh: bool, 
                 await driver.drive()
         finally:
             session.settle(run)
+    return run
+
+
+async def run_and_tell(
+    desk: Desk, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
+) -> Run:
+    """Run a plan in a cell as its options say, and say what the picture does not."""
+    policy = desk.policy(given)
+    graphic = is_kernel(desk.shell)
+    run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
+    desk.session.just_shown = run
+    for note in (capped_note(run.record, policy), served_note(run.record), *desk.session.keeping.take_notes()):
+        if note:
+            _note(note)
     return run
 
 

@@ -180,6 +180,11 @@ class Session:
         done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]
         self.registry(run.plan.name).settle(done)
 
+    def unfinished(self, plan: Plan) -> Run | None:
+        """Return the last run if it was one of this plan and not all of it succeeded: the next one goes on with it."""
+        last = self.last
+        return last if last is not None and last.plan.name == plan.name and not last.ok else None
+
     def close(self) -> None:
         """Stop what runs."""
         if self.background is not None:

@@ -29,6 +29,9 @@ HELD_BY = {
     "output": "output limit",
     "budget": "waits for the budget",
     "leader": "waits for the cache",
+    "paused": "paused",
+    "breaker": "breaker open",
+    "key": "first request goes alone",
 }
 """What holds an agent, on its card."""
 MOST_SAID = 200

@@ -81,3 +81,7 @@ class Price(NamedTuple):
 
     cost_usd: float | None
     basis: str
+
+
+PAID_BEFORE = Price(0.0, "paid before")
+"""Of an answer that was there already: from the ledger, or taken over from an earlier run."""

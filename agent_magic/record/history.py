@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.record.answer import PAID_BEFORE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -85,6 +87,8 @@ def answers_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers that were measured in a run, refusals left out."""
     for attempt in record.attempts:
         if attempt.answer is None or attempt.error is not None or attempt.source not in MEASURED:
+            continue
+        if attempt.price == PAID_BEFORE:  # taken over from an earlier run, which measured it
             continue
         usage, api_s = attempt.answer.usage, attempt.api_s
         if api_s is not None:

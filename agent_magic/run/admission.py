@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Request
     from agent_magic.run.client import Stream
+    from agent_magic.run.known import Known
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
@@ -35,14 +36,23 @@ class Admission:
         texts: The answers so far, by agent.
         prices: What tokens cost.
         pacer: Keeps the provider's limits; `None` keeps none.
+        known: Answers that are there already and need no room; `None` has none.
 
     Attributes:
         gate: Whom the conductor asks; `None` where nothing limits the run.
     """
 
     def __init__(
-        self, plan: Plan, policy: Policy, texts: Mapping[str, str], *, prices: Prices, pacer: Pacer | None
+        self,
+        plan: Plan,
+        policy: Policy,
+        texts: Mapping[str, str],
+        *,
+        prices: Prices,
+        pacer: Pacer | None,
+        known: Known | None = None,
     ) -> None:
+        self._known = known
         self._plan, self._policy, self._texts, self._prices = plan, policy, texts, prices
         self._requests: dict[int, Request] = {}
         self._capped = policy.budget_usd is not None or policy.budget_tokens is not None
@@ -97,6 +107,8 @@ class Admission:
             request = self._requests.setdefault(agent, self.request(agent))
         except DeclarationError:  # its attempt will fail of the same, and be a result
             return Need(model_of(self._plan.agents[agent]), 0, 0, Worst(0.0, 0))
+        if self._known is not None and self._known.is_there(agent, request, look=self._capped):
+            return Need(request.model, 0, 0, Worst(0.0, 0), free=True)
         characters = len(request.prompt) + len(request.system or "") + len(request.context or "")
         worst = self._worst(request) if self._capped else Worst(0.0, 0)
         return Need(request.model, characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS, request.max_tokens, worst)

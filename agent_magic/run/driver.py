@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import CallError, Capped, Late, Refused
-from agent_magic.record.answer import NOTHING_USED, Price
+from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, Price
 from agent_magic.record.events import (
     TICKS_PER_S,
     AgentEnded,
@@ -28,6 +28,7 @@ from agent_magic.record.results import CAPPED, RunRecord
 from agent_magic.run.admission import Admission
 from agent_magic.run.asking import model_of
 from agent_magic.run.client import Stream
+from agent_magic.run.known import Known
 from agent_magic.run.leftover import one_line, source_of, usage_of
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger import Journal, Ledger
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
+    from agent_magic.run.earlier import Earlier
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
 LOOK_S = 0.1
 """How often to look whether somebody else has bought an answer."""
 FREE = Price(0.0, "not billed")
-FROM_LEDGER = Price(0.0, "paid before")
 
 
 class Driver:
@@ -58,6 +59,7 @@ class Driver:
         policy: How.
         client: Who answers.
         ledger: Answers bought before, served again at no cost; `None` buys everything.
+        earlier: The answers of an earlier run, taken over where an agent asks the same; `None` takes none.
         fresh: Buy again what the ledger has.
         prices: What tokens cost.
         pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
@@ -69,31 +71,33 @@ class Driver:
         loop: The event loop it runs on; `None` before `drive`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of `Plan.run`
         self,
         plan: Plan,
         policy: Policy,
         client: Client,
         *,
         ledger: Ledger | None = None,
+        earlier: Earlier | None = None,
         fresh: bool = False,
         prices: Prices | None = None,
         pacer: Pacer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.plan, self.policy, self._client = plan, policy, client
-        self._ledger, self._fresh, self._prices, self._clock = ledger, fresh, prices or Prices(), clock
+        self._ledger, self._prices, self._clock = ledger, prices or Prices(), clock
+        self._known: Known | None = None
+        if ledger is not None or earlier is not None:
+            self._known = Known(plan, client.endpoint, ledger, earlier, fresh=fresh)
         self._models = [model_of(agent) for agent in plan.agents]
         self._timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         self.streams: dict[int, Stream] = {}
         self._texts: dict[str, str] = {}
-        self._admission = Admission(plan, policy, self._texts, prices=self._prices, pacer=pacer)
+        self._admission = Admission(plan, policy, self._texts, prices=self._prices, pacer=pacer, known=self._known)
         gate = self._admission.gate
         self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, room=gate)
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._ordinals: dict[str, int] = {}
-        self._keys: dict[int, tuple[str, int]] = {}
         self._journal: Journal | None = None
         self._why_cancelled: dict[int, str] = {}
         self._unsent: dict[int, int] = {}  # launches of which no request came, by agent
@@ -241,10 +245,10 @@ class Driver:
             try:
                 request = self._admission.request(agent)
                 self.record.add(AttemptStarted(self.now(), agent, number, granted_s, launch.held_by, request))
-                if self._journal is None:
+                if self._known is None:
                     answer = await self._client.call(request, stream)
                 else:
-                    answer = await self._answer(agent, number, request, stream, self._journal)
+                    answer = await self._answer(agent, number, request, stream, self._known)
             finally:
                 del self.streams[agent], self._tasks[agent]
         except asyncio.CancelledError:
@@ -272,26 +276,25 @@ class Driver:
         """Take in that the first token of an answer came."""
         self.record.add(FirstToken(self.now(), stream.agent, stream.number))
 
-    async def _answer(self, agent: int, number: int, request: Request, stream: Stream, journal: Journal) -> Answer:
-        """Take the answer from the ledger, or buy it and store it. Nothing is awaited between those two."""
-        key, ordinal = self._keys.get(agent) or self._new_key(agent, request)
-        known = journal.ask(agent, number, key, ordinal, fresh=self._fresh)
-        while isinstance(known, Busy):
+    async def _answer(self, agent: int, number: int, request: Request, stream: Stream, known: Known) -> Answer:
+        """Take the answer that is there, or buy it and store it. Nothing is awaited between those two."""
+        journal, asked = self._journal, None if self._journal is None else known.key(agent, request)
+        kept: Answer | Busy | None = known.taken_over(agent, request)
+        if kept is not None:
+            return kept
+        if journal is None or asked is None:
+            return await self._client.call(request, stream)
+        fresh = known.is_fresh(agent)
+        kept = journal.ask(agent, number, *asked, fresh=fresh)
+        while isinstance(kept, Busy):
             await asyncio.sleep(LOOK_S)
-            known = journal.ask(agent, number, key, ordinal, fresh=self._fresh)
-        if known is not None:
-            return known
+            kept = journal.ask(agent, number, *asked, fresh=fresh)
+        if kept is not None:
+            return kept
         answer = stream.answer = await self._client.call(request, stream)
         journal.keep(agent, number, answer, self.now())
         await journal.on_disk()  # a stop here finds the answer in the stream
         return answer
-
-    def _new_key(self, agent: int, request: Request) -> tuple[str, int]:
-        key = request.key(self._client.endpoint)
-        ordinal = self._ordinals.get(key, 0)
-        self._ordinals[key] = ordinal + 1
-        self._keys[agent] = key, ordinal
-        return key, ordinal
 
     def _judge(self, answer: Answer) -> CallError | None:
         """Say what makes a complete reply a failure all the same."""
@@ -370,6 +373,6 @@ class Driver:
             self._journal.write()
 
     def _price(self, agent: int, answer: Answer | None, usage: Usage | None) -> Price:
-        if answer is not None and answer.source == "ledger":
-            return FROM_LEDGER
+        if answer is not None and self._known is not None and self._known.paid_before(agent, answer):
+            return PAID_BEFORE
         return FREE if usage is NOTHING_USED else self._prices.of(self._models[agent], usage)

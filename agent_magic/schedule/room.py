@@ -39,12 +39,14 @@ class Need:
         input_tokens: Its input, estimated.
         output_tokens: Its output, expected. The pacer learns what answers really have.
         worst: The most it can use.
+        free: Whether its answer is there already, so that nothing is sent.
     """
 
     model: str
     input_tokens: int
     output_tokens: int
     worst: Worst
+    free: bool = False
 
 
 class Room(Protocol):
@@ -97,9 +99,11 @@ class Gate:
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
         """Take room for the agent, or say what it waits for."""
+        need = self._need(agent)
+        if need.free:
+            return None
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
             return hold
-        need = self._need(agent)
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst)
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.notebook.verbs import cassettes, connection, declared, past, results, runs
+from agent_magic.notebook.verbs import cassettes, connection, declared, past, results, runs, steering
 from agent_magic.notebook.verbs.helping import help_verb
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ VERBS: dict[str, Verb] = {
     **past.VERBS,
     **results.VERBS,
     **cassettes.VERBS,
+    **steering.VERBS,
     **connection.VERBS,
 }
 """Every subcommand by its name."""

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.api import capped_note, served_note
 from agent_magic.notebook.front_end import is_kernel
 from agent_magic.notebook.planning import show_plan
-from agent_magic.notebook.running import execute
-from agent_magic.notebook.verb import Desk, Parser, Verb, add_names, add_nothing, add_plan
+from agent_magic.notebook.running import execute, run_and_tell
+from agent_magic.notebook.verb import Desk, Parser, Verb, add_nothing, add_plan
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -26,7 +25,8 @@ def _plan_options(parser: Parser) -> None:
     parser.add_argument("--on-missing", metavar="WORD", help="error or drop.")
 
 
-def _run_options(parser: Parser) -> None:
+def add_run_options(parser: Parser) -> None:
+    """Add the options of a run."""
     _plan_options(parser)
     parser.add_argument("--concurrency", type=int, metavar="N", help="The most requests under way at once.")
     parser.add_argument("--schedule", metavar="WORD", help="ready, layers or sequential.")
@@ -45,13 +45,8 @@ async def _plan(desk: Desk, given: Namespace) -> None:
 
 
 async def _run(desk: Desk, given: Namespace) -> Run:
-    plan, policy = desk.freeze(given), desk.policy(given)
-    run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=is_kernel(desk.shell))
-    desk.session.just_shown = run
-    for note in (capped_note(run.record, policy), served_note(run.record), *desk.session.keeping.take_notes()):
-        if note:
-            print(f"note: {note}")  # noqa: T201 - the user has to know
-    return run
+    plan = desk.freeze(given)
+    return await run_and_tell(desk, given, plan, None if given.fresh else desk.session.unfinished(plan))
 
 
 async def _start(desk: Desk, given: Namespace) -> None:
@@ -60,7 +55,9 @@ async def _start(desk: Desk, given: Namespace) -> None:
         raise UsageError("%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run.")
     if session.background is not None and not session.background.done():
         raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
-    work = execute(session, desk.freeze(given), desk.policy(given), fresh=given.fresh, graphic=True)
+    plan = desk.freeze(given)
+    resume = None if given.fresh else session.unfinished(plan)
+    work = execute(session, plan, desk.policy(given), fresh=given.fresh, graphic=True, resume=resume)
     session.background = asyncio.get_running_loop().create_task(work)
     session.background.add_done_callback(_report)
     await asyncio.sleep(0)
@@ -75,15 +72,6 @@ async def _wait(desk: Desk, _: Namespace) -> Run | None:
     finally:
         desk.session.background = None
     return desk.session.last
-
-
-def _stop(desk: Desk, given: Namespace) -> None:
-    if not desk.session.running:
-        raise UsageError("Nothing runs.")
-    for driver in list(desk.session.running):
-        names = [name for name in given.names if name in driver.plan.index]
-        if names or not given.names:
-            driver.stop(names or None)
 
 
 def _report(task: asyncio.Task[Run]) -> None:
@@ -102,7 +90,7 @@ VERBS = {
     ),
     "run": Verb(
         "Run the agents and show the graph while they run. Returns the run.",
-        _run_options,
+        add_run_options,
         _run,
         waits=True,
         examples=(
@@ -113,11 +101,10 @@ VERBS = {
     ),
     "start": Verb(
         "Run in the background; the next cells work meanwhile.",
-        _run_options,
+        add_run_options,
         _start,
         waits=True,
         examples=("%agents start --concurrency 4", "run = %agents wait", "%agents stop"),
     ),
     "wait": Verb("Wait for the run in the background. Returns the run.", add_nothing, _wait, waits=True),
-    "stop": Verb("Stop the run in the background, or these agents of it.", add_names, _stop),
 }

@@ -1,0 +1,104 @@
+"""`%agents retry`, `skip`, `pause`, `resume` in a real kernel, over real HTTP to the stand-in API."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from tests.kernels import Kernel
+
+pytestmark = pytest.mark.kernel
+
+MAGICS = "next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')"
+STATUSES = "print(dict(zip(run.agents.agent, run.agents.status)))"
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel with the extension, connected to a stand-in API."""
+    with Kernel() as started:
+        for code in ("%load_ext agent_magic\nimport asyncio", "%agents connect simulator --latency none"):
+            assert "ok" == started.do(code).status
+        yield started
+
+
+@pytest.fixture
+def calls(kernel):
+    """Count the requests since here."""
+    kernel.do("%agents clear")
+    url = kernel.do(f"print({MAGICS}.session.client.endpoint)").text.strip()
+
+    def count():
+        with urllib.request.urlopen(f"{url}/simulator/log", timeout=60) as reply:
+            return sum(entry["route"] == "/v1/messages" for entry in json.load(reply)["requests"])
+
+    before = count()
+    return lambda: count() - before
+
+
+def declare(kernel, **prompts):
+    """Declare agents."""
+    for name, prompt in prompts.items():
+        assert "ok" == kernel.do(f"%%agent {name}\n{prompt}").status
+
+
+def statuses(kernel):
+    """Status by agent of the last run."""
+    kernel.do("run = %agents last")
+    return kernel.do(STATUSES).text.strip()
+
+
+@pytest.mark.parametrize("command", ["run", "retry"])
+def test_a_run_with_failures_goes_on(kernel, calls, command):
+    """F25: `%agents run`, or `retry`, asks only what failed or was skipped; 0 repeated, simulated answers too."""
+    declare(kernel, a="one", b=f"two {command} [[status:400 times=1]] {{{{ a }}}}", c="three {{ b }}", d="four")
+    kernel.do("run = %agents run")
+    assert "{'a': 'succeeded', 'b': 'failed', 'c': 'skipped', 'd': 'succeeded'}" == statuses(kernel)
+    assert 3 == calls()
+    done = kernel.do(f"run = %agents {command}")
+    assert "2 of 4 answers came from the ledger or the run before" in done.text
+    assert "{'a': 'succeeded', 'b': 'succeeded', 'c': 'succeeded', 'd': 'succeeded'}" == statuses(kernel)
+    assert 5 == calls()
+    assert "True" in kernel.do("print(run.record.simulated)").text
+    assert "ok" == kernel.do("run = %agents run --fresh").status
+    assert 9 == calls()
+
+
+def test_an_edited_agent_runs_again_with_what_its_text_changes(kernel, calls):
+    """After a run with a failure: the edit and what follows from it, not the rest."""
+    declare(kernel, a="one", b="two {{ a }}", c="three [[status:400]]")
+    kernel.do("run = %agents run")
+    assert 3 == calls()
+    declare(kernel, c="three, mended")
+    kernel.do("run = %agents run")
+    assert 4 == calls()
+
+
+def test_steering_what_runs_in_the_background(kernel, calls):
+    """Pause holds what waits, skip leaves out, retry brings back, resume goes on; each from a cell of its own."""
+    hangs = "[[fault:hang]]"
+    declare(kernel, slow=f"slow {hangs}", bad="bad [[status:400 times=1]]", b="b {{ bad }}")
+    kernel.do("%agents start --concurrency 4")
+    driver = f"{MAGICS}.session.running[0]"
+    failed = f"while {driver}.record['bad'].status != 'failed': await asyncio.sleep(0)"
+    assert "ok" == kernel.do(failed).status
+    assert "Paused" in kernel.do("%agents pause").text
+    assert "ok" == kernel.do("%agents retry bad").status
+    assert "paused queued\n" == kernel.do(f"print({driver}.held_by(1), {driver}.record['bad'].status)").text
+    assert 2 == calls()
+    assert "ok" == kernel.do("%agents resume").status
+    assert "ok" == kernel.do("%agents skip slow").status
+    assert "ok" == kernel.do("run = %agents wait").status
+    assert "{'slow': 'skipped', 'bad': 'succeeded', 'b': 'succeeded'}" == statuses(kernel)
+    assert 4 == calls()
+    assert "skipped by the user" in kernel.do("%agents error slow").text
+
+
+@pytest.mark.parametrize("line", ["pause", "resume", "skip x", "stop"])
+def test_nothing_to_steer_says_so(kernel, line):
+    """An error in a line, which says what to do."""
+    done = kernel.do(f"%agents {line}")
+    assert "error" == done.status
+    assert "%agents start" in str(done)
