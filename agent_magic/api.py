@@ -369,7 +369,8 @@ def served_note(record: RunRecord) -> str:
         return ""
     saved = saved_usd(record)
     worth = "" if saved is None else f", {dollars(saved)} saved"
-    return f"{served} of {len(record.results)} answers came from the ledger or the run before: $0{worth}. --fresh buys anew."
+    of = f"{served} of {len(record.results)} answers"
+    return f"{of} came from the ledger or the run before: $0{worth}. --fresh buys anew."
 
 
 def ledger_notes(ledger: object) -> list[str]:

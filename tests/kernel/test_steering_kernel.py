@@ -28,7 +28,7 @@ def kernel():
 def calls(kernel):
     """Count the requests since here."""
     kernel.do("%agents clear")
-    url = kernel.do(f"print({MAGICS}.session.client.endpoint)").text.strip()
+    url = kernel.do(f"print({MAGICS}.session._simulator.url)").text.strip()
 
     def count():
         with urllib.request.urlopen(f"{url}/simulator/log", timeout=60) as reply:
