@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 HELD_BY = {
     "slot": "waits for a slot",
-    "paused": "paused",
     "barrier": "waits for its layer",
     "requests": "request limit",
     "input": "input limit",
