@@ -47,13 +47,15 @@ class TokenPrice:
 
     def cost_usd(self, usage: Usage) -> float:
         """Return the dollars of these tokens."""
+        plain = (usage.input_tokens or 0) * self.input + (usage.output_tokens or 0) * self.output
+        long = usage.cache_write_1h_tokens
+        if not (usage.cache_read_tokens or usage.cache_write_tokens or long):
+            return plain / MTOK
         read = self.input * 0.1 if self.cache_read is None else self.cache_read
         write = self.input * 1.25 if self.cache_write is None else self.cache_write
         write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
-        long = usage.cache_write_1h_tokens
         return (
-            (usage.input_tokens or 0) * self.input
-            + (usage.output_tokens or 0) * self.output
+            plain
             + (usage.cache_read_tokens or 0) * read
             + ((usage.cache_write_tokens or 0) - long) * write
             + long * write_1h
@@ -75,7 +77,7 @@ class Prices:
     def __init__(self, own: Mapping[str, TokenPrice] | None = None, tell: Callable[[str], None] | None = None) -> None:
         self._own = dict(own or {})
         self._tell = tell or _warn
-        self._warned: set[str] = set()
+        self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
         """Price the tokens of one attempt. Warns once per model without a price.
@@ -85,19 +87,26 @@ class Prices:
         """
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
+        price, longer, basis = self._found.get(model) or self._find(model)
+        if price is None:
+            return UNKNOWN
+        if longer:
+            total = usage.total_input_tokens or 0
+            for above, other in longer:
+                price = other if total > above else price
+        return Price(price.cost_usd(usage), basis)
+
+    def _find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
+        """Look a model up, once: its price, those of longer prompts, and where they are from."""
         if model in self._own:
-            return Price(self._own[model].cost_usd(usage), "given")
-        tariff = _tariff(model)
-        if tariff:
-            total, price = usage.total_input_tokens or 0, tariff[0][1]
-            for above, longer in tariff[1:]:
-                price = longer if total > above else price
-            return Price(price.cost_usd(usage), _basis())
-        if model not in self._warned:
-            self._warned.add(model)
-            message = f"No price is known for {model!r}: its costs are shown as unknown."
-            self._tell(message)
-        return UNKNOWN
+            found = self._own[model], (), "given"
+        elif tariff := _tariff(model):
+            found = tariff[0][1], tariff[1:], _basis()
+        else:
+            found = None, (), ""
+            self._tell(f"No price is known for {model!r}: its costs are shown as unknown.")
+        self._found[model] = found
+        return found
 
 
 def _warn(message: str) -> None:

@@ -78,10 +78,12 @@ class Admission:
         if self.gate is not None:
             self.gate.heard(agent, stream.headers, now)
 
-    def began(self, agent: int) -> None:
-        """Take in that an answer has begun: what it wrote to the cache can be read."""
-        if self.gate is not None:
-            self.gate.began(agent)
+    def began(self, agent: int) -> bool:
+        """Take in that an answer has begun: what it wrote to the cache can be read. Tell whether that makes room."""
+        if self.gate is None or self._prefixes is None:
+            return False
+        self.gate.began(agent)
+        return True
 
     def settle(
         self, agent: int, stream: Stream, usage: Usage | None, price: Price, error: BaseException | None, now: float

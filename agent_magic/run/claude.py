@@ -22,7 +22,8 @@ from weakref import WeakKeyDictionary
 
 from agent_magic.errors import NotConnected, Truncated, Unreadable
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.run.faults import as_call_errors, excerpt, note_response, raised_by_sdk
+from agent_magic.run.drain import drain
+from agent_magic.run.faults import AsCallErrors, excerpt, note_response, raised_by_sdk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Stream
 
 CONNECT_S = 10.0
+NOTHING_KNOWN = Usage()
 DRAIN_S = 0.25
 """How long to wait for the end of a connection whose answer is complete."""
 
@@ -119,7 +121,7 @@ class Claude:
             CallError: The attempt failed. Its `partial` holds the text that had arrived.
         """
         sdk = self._sdk()
-        with as_call_errors(stream, secrets=_secrets_of(sdk)):
+        with AsCallErrors(stream, secrets=_secrets_of(sdk)):
             events = await sdk.messages.create(**request.body(), stream=True, timeout=_timeout(request.timeout_s))
             try:
                 return await _collect(events, request, stream)
@@ -131,7 +133,7 @@ class Claude:
         body = request.body()
         del body["max_tokens"]
         sdk = self._sdk()
-        with as_call_errors(None, secrets=_secrets_of(sdk)):
+        with AsCallErrors(None, secrets=_secrets_of(sdk)):
             return (await sdk.messages.count_tokens(**body)).input_tokens
 
     def _sdk(self) -> AsyncAnthropic:
@@ -202,9 +204,7 @@ async def _read(events: AsyncStream[RawMessageStreamEvent], ending: _Ending, str
             if ending.see(event, stream):
                 break
         with suppress(TimeoutError):  # a connection whose end is read can serve the next request
-            async with asyncio.timeout(DRAIN_S):
-                async for _ in reading:
-                    pass
+            await drain(reading, DRAIN_S)
     except raised_by_sdk():
         if stream.answer is None:
             raise
@@ -221,8 +221,9 @@ class _Ending:
     def see(self, event: RawMessageStreamEvent, stream: Stream) -> bool:
         """Take an event of a stream in; tell whether it was the last."""
         if event.type == "content_block_delta":
-            if event.delta.type == "text_delta":
-                stream.add(event.delta.text)
+            delta = event.delta
+            if delta.type == "text_delta":
+                stream.add(delta.text)
             else:
                 stream.began()
         elif event.type == "message_start":
@@ -282,20 +283,17 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     """Read the token counts of an event. Counts are cumulative, and those left out keep their value."""
     if now is None:
         return before
-    before = before or Usage()
-    fields = _fields(now)
-    cached = fields.get("cache_creation")
+    before = before or NOTHING_KNOWN
+    known = _fields(now).get
+    cached = known("cache_creation")
     long = _fields(cached).get("ephemeral_1h_input_tokens") if cached is not None else None
-
-    def pick(name: str, old: int | None) -> int | None:
-        value = fields.get(name)
-        return value if isinstance(value, int) else old
-
+    taken, read = known("input_tokens"), known("cache_read_input_tokens")
+    written, made = known("cache_creation_input_tokens"), known("output_tokens")
     return Usage(
-        pick("input_tokens", before.input_tokens),
-        cache_read_tokens=pick("cache_read_input_tokens", before.cache_read_tokens),
-        cache_write_tokens=pick("cache_creation_input_tokens", before.cache_write_tokens),
-        output_tokens=pick("output_tokens", before.output_tokens),
+        taken if isinstance(taken, int) else before.input_tokens,
+        cache_read_tokens=read if isinstance(read, int) else before.cache_read_tokens,
+        cache_write_tokens=written if isinstance(written, int) else before.cache_write_tokens,
+        output_tokens=made if isinstance(made, int) else before.output_tokens,
         cache_write_1h_tokens=long if isinstance(long, int) else before.cache_write_1h_tokens,
     )
 

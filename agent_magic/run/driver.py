@@ -263,12 +263,12 @@ class Driver:
         if self._admission.gate is not None and self.streams.get(stream.agent) is stream:
             now = self.now()
             self._admission.heard(stream.agent, stream, now)
-            self._apply(self._conductor.room_changed(now), now)
+            if actions := self._conductor.room_changed(now):
+                self._apply(actions, now)
 
     def opened(self, stream: Stream) -> None:
         """Take in that an answer has begun."""
-        if self._admission.gate is not None:
-            self._admission.began(stream.agent)
+        if self._admission.began(stream.agent):
             now = self.now()
             self._apply(self._conductor.room_changed(now), now)
 
@@ -310,7 +310,7 @@ class Driver:
         now = self.now()
         if self._why_cancelled:
             self._why_cancelled.pop(agent, None)
-        if answer is not None:
+        if answer is not None and answer.stop_reason != "end_turn":
             error = self._judge(answer)
         self._add_end(now, agent, number, stream, answer, error)
         if error is not None:

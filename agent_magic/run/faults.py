@@ -11,7 +11,6 @@ import functools
 import math
 import os
 import re
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +19,7 @@ from agent_magic.declare.template import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from anthropic import APIStatusError
     from httpx2 import Response
@@ -59,34 +58,48 @@ SIMULATED_HEADER = "x-agent-magic-simulated"
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
-@contextmanager
-def as_call_errors(stream: Stream | None, *, secrets: Iterable[str | None] = ()) -> Generator[None]:
+class AsCallErrors:
     """Turn whatever the SDK or its transport raises inside into one of our `CallError`s.
 
     Args:
         stream: What had arrived goes into the error's `partial`.
         secrets: Texts that no message may show, should a server send them back.
     """
-    try:
-        yield
-    except CallError as error:
-        error.partial = error.partial or (stream.text if stream else "")
-        error.args = (hide(str(error), tuple(secret for secret in secrets if secret)),)
-        raise
-    except raised_by_sdk() as error:
-        response = getattr(error, "response", None)
-        if stream is not None and response is not None:
-            note_response(stream, response)
-        found = classify(error, tuple(secret for secret in secrets if secret))
-        found.partial = stream.text if stream else ""
-        raise found from None
+
+    __slots__ = ("_secrets", "_stream")
+
+    def __init__(self, stream: Stream | None, *, secrets: Iterable[str | None] = ()) -> None:
+        self._stream, self._secrets = stream, secrets
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        stream, secrets = self._stream, tuple(secret for secret in self._secrets if secret)
+        if isinstance(error, CallError):
+            error.partial = error.partial or (stream.text if stream else "")
+            error.args = (hide(str(error), secrets),)
+        elif isinstance(error, raised_by_sdk()):
+            response = getattr(error, "response", None)
+            if stream is not None and response is not None:
+                note_response(stream, response)
+            found = classify(error, secrets)
+            found.partial = stream.text if stream else ""
+            raise found from None
 
 
 def note_response(stream: Stream, response: Response) -> None:
-    """Keep what a reply's status and headers say."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
+    """Keep what a reply's status and headers say, in a dict: the transport's own takes a microsecond a look."""
+    headers = {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
     stream.simulated = SIMULATED_HEADER in headers
-    stream.replied(response.status_code, headers)  # a dict: the transport's own takes a microsecond a look
+    stream.replied(response.status_code, headers)
+
+
+@functools.lru_cache(maxsize=256)
+def _lowered(name: bytes) -> str:
+    return name.decode("latin-1").lower()
 
 
 @functools.lru_cache(maxsize=1)

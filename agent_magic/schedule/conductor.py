@@ -115,7 +115,7 @@ class Conductor:
 
     def room_changed(self, now: float) -> list[Action]:
         """Take in that there may be more room than before."""
-        return self._go_on(now)
+        return self._go_on(now) if self._running < self._slots and self._lines else []
 
     def succeeded(self, agent: int, now: float) -> list[Action]:
         """Take in that a running agent has its answer."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.errors import DeclarationError
 
@@ -21,6 +20,9 @@ Dimension = Literal["requests", "input", "output"]
 DIMENSIONS: Final[tuple[Dimension, ...]] = ("requests", "input", "output")
 PREFIX: Final = "anthropic-ratelimit-"
 HEADER_OF: Final[dict[Dimension, str]] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
+_NAMES: Final = tuple(
+    (f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining", f"{PREFIX}{name}-reset") for name in HEADER_OF.values()
+)
 MOST: Final = 1e12
 """A limit above this is a mistake of whoever wrote the header."""
 _DATE = re.compile(r"[-@]\d{8}$")
@@ -57,8 +59,7 @@ class Limits:
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What one response said of one limit.
 
     Attributes:
@@ -97,21 +98,23 @@ def read_headers(headers: Mapping[str, str]) -> tuple[Reading | None, Reading | 
     """
     date = headers.get("date")
     sent_s = _date_s(date) if date else None
-    requests, taken, made = (_reading(headers, HEADER_OF[dimension], sent_s) for dimension in DIMENSIONS)
-    return requests, taken, made
+    requests, taken, made = _NAMES
+    return _reading(headers, requests, sent_s), _reading(headers, taken, sent_s), _reading(headers, made, sent_s)
 
 
-def _reading(headers: Mapping[str, str], name: str, sent_s: float | None) -> Reading | None:
-    limit = _number(headers.get(f"{PREFIX}{name}-limit"))
+def _reading(headers: Mapping[str, str], names: tuple[str, str, str], sent_s: float | None) -> Reading | None:
+    limit = _number(headers.get(names[0]))
     if not limit:
         return None
-    remaining = _number(headers.get(f"{PREFIX}{name}-remaining"))
-    reset = headers.get(f"{PREFIX}{name}-reset")
+    remaining = _number(headers.get(names[1]))
+    reset = headers.get(names[2])
     reset_s = _reset_s(reset) if reset else None
     full_in_s = None if reset_s is None or sent_s is None else reset_s - sent_s
     if full_in_s is not None and not -1 <= full_in_s <= 3600:  # no bucket of a minute takes that long
         full_in_s = None
-    return Reading(limit, None if remaining is None else min(remaining, limit), full_in_s)
+    if remaining is not None and remaining > limit:
+        remaining = limit
+    return Reading(limit, remaining, full_in_s)
 
 
 def _number(text: str | None) -> float | None:
@@ -121,7 +124,7 @@ def _number(text: str | None) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and 0 <= number <= MOST else None
+    return number if 0 <= number <= MOST else None  # not a number is in no range
 
 
 @lru_cache(maxsize=64)

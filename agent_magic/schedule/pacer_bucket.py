@@ -197,7 +197,8 @@ class Bucket:
             self.level, self.at_s = reading.remaining - (self.spent - spent), now
             self._credit = self._most_credit()
             return
-        level, before = self.level_at(now), mark + self.shift
+        level, before = self.level + (now - self.at_s) * self._flow, mark + self.shift
+        level = min(level, self.low)
         least, most = (level, before) if level < before else (before, level)
         missing = least - reading.remaining - self._grain
         surplus = reading.remaining - self._grain - most

@@ -154,13 +154,18 @@ class Pool:
         """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
         if "retry-after" in headers:
             return
-        readings = read_headers(headers)
-        for bucket, reading, mark, spent in zip(self._buckets, readings, ticket.marks, ticket.spent, strict=True):
-            if reading is not None:
-                self._known = True
-                bucket.read(reading, mark, spent, now=now, sent_s=ticket.sent_s)
-        if readings[2] is not None:
-            self.output.aim(readings[2], now)
+        requests, taken, made = read_headers(headers)
+        marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s
+        if requests is not None:
+            self._known = True
+            self.requests.read(requests, marks[0], spent[0], now=now, sent_s=sent_s)
+        if taken is not None:
+            self._known = True
+            self.input.read(taken, marks[1], spent[1], now=now, sent_s=sent_s)
+        if made is not None:
+            self._known = True
+            self.output.bucket.read(made, marks[2], spent[2], now=now, sent_s=sent_s)
+            self.output.aim(made, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """Take in what a request has used; `None` if that is not known."""
