@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
+    from agent_magic.record.history import History
     from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.show.charts.chart import Chart
@@ -325,12 +326,13 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     ledger: AnyLedger | None = None,
     prices: Mapping[str, TokenPrice] | Prices | None = None,
     pacer: Pacer | None = None,
+    history: History | None = None,
     resume: Run | None = None,
     again: Iterable[str] | None = None,
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
 
-    Without a pacer requests to the API get one of their own.
+    Without a pacer requests to the API get one of their own. By a history the longest way to the end goes first.
     """
     answering = as_client(client)
     if pacer is None and isinstance(answering, Claude):
@@ -347,6 +349,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         fresh=fresh,
         prices=prices if isinstance(prices, Prices) else Prices(prices),
         pacer=pacer,
+        history=history,
     )
     if earlier is not None and numbers is not None:
         around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}

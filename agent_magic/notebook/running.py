@@ -64,6 +64,7 @@ async def execute(
             fresh=fresh,
             ledger=session.ledger,
             pacer=session.pacer,
+            history=session.history,
             prices=Prices(tell=_note),
             resume=resume,
             again=again,

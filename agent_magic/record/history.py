@@ -62,6 +62,11 @@ class History:
     def __iter__(self) -> Iterator[Past]:
         return iter(self._rows)
 
+    @property
+    def latest(self) -> Past | None:
+        """The latest answer; `None` where there is none."""
+        return self._rows[-1] if self._rows else None
+
     def add(self, row: Past) -> None:
         """Take an answer in."""
         self._rows.append(row)

@@ -32,6 +32,7 @@ from agent_magic.run.known import Known
 from agent_magic.run.leftover import one_line, source_of, usage_of
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
+from agent_magic.schedule.expected import expected_work_s
 from agent_magic.schedule.retry import failure_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Usage
+    from agent_magic.record.history import History
     from agent_magic.record.ledger import Journal, Ledger
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
@@ -63,6 +65,7 @@ class Driver:
         fresh: Buy again what the ledger has.
         prices: What tokens cost.
         pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
+        history: What earlier answers took: agents with more work before the end of the plan go first.
         clock: Monotonic seconds.
 
     Attributes:
@@ -82,6 +85,7 @@ class Driver:
         fresh: bool = False,
         prices: Prices | None = None,
         pacer: Pacer | None = None,
+        history: History | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.plan, self.policy, self._client = plan, policy, client
@@ -96,7 +100,8 @@ class Driver:
         self._texts: dict[str, str] = {}
         self._admission = Admission(plan, policy, self._texts, prices=self._prices, pacer=pacer, known=self._known)
         gate = self._admission.gate
-        self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, room=gate)
+        work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
+        self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, work_s=work_s, room=gate)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._journal: Journal | None = None
         self._why_cancelled: dict[int, str] = {}

@@ -18,6 +18,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Rejected, Truncated, Unreachable
 from agent_magic.record.answer import Usage
 from agent_magic.record.events import AgentEnded, AgentReopened, AttemptStarted, RunEnded
+from agent_magic.record.history import History
 from agent_magic.record.ledger import MemoryLedger
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.run.driver import Driver
@@ -67,6 +68,20 @@ def test_the_driver_takes_the_conductor_s_time(example, policy, wall):
     record, client = drive(plan, lambda prompt, _: Reply(example.work_s[int(prompt[1:])]), policy)
     assert wall == record.ended_s
     assert client.peak <= policy.concurrency
+
+
+def test_the_second_run_of_a_plan_starts_the_long_one_first():
+    """The first run goes by declared order; what it took decides who goes first in the next, and it ends sooner."""
+    plan = plan_of(short="s1", middle="s2", long="s6")
+    history = History()
+    walls, order = [], []
+    for _ in range(2):
+        record, client = drive(plan, lambda prompt, _: Reply(float(prompt[1])), Policy(2), history=history)
+        history.learn(record)
+        walls.append(record.ended_s)
+        order.append([request.prompt for request in client.asked])
+    assert [["s1", "s2", "s6"], ["s6", "s2", "s1"]] == order
+    assert [7.0, 6.0] == walls
 
 
 def test_answers_go_into_the_prompts_of_children():
