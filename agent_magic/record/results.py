@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Source, Status
     from agent_magic.record.base import Base, Kind
+    from agent_magic.record.terms import Terms
 
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -183,6 +184,7 @@ class RunRecord:
         bases: What it is measured against, if anything.
         replayed: Who had answered the replayed attempts, by agent and number of the attempt.
         provenance: Which file it was replayed from, or kept in: file, sha256, date, versions.
+        terms: What it ran under; `None` where nobody kept it.
     """
 
     def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
@@ -193,6 +195,7 @@ class RunRecord:
         self.bases: dict[Kind, Base] = {}
         self.replayed: dict[tuple[int, int], Source | None] = {}
         self.provenance: dict[str, Any] = {}
+        self.terms: Terms | None = None
         self.events: list[Event] = []
         self.results = [
             AgentResult(agent.name, layer, model)

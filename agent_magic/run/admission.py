@@ -8,8 +8,8 @@ from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.run.asking import ask, model_of
 from agent_magic.schedule.budget import Budget, Worst
-from agent_magic.schedule.prefix import Prefixes, paying_groups
-from agent_magic.schedule.room import Gate, Need
+from agent_magic.schedule.prefix import shared_prefixes
+from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from agent_magic.run.known import Known
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
-
-OVERHEAD_TOKENS = 16
-"""What the API adds to a message around its text, at most a few tokens."""
 
 
 class Admission:
@@ -58,7 +55,7 @@ class Admission:
         self._capped = policy.budget_usd is not None or policy.budget_tokens is not None
         budget = Budget(policy.budget_usd, policy.budget_tokens) if self._capped else None
         models = [model_of(agent) for agent in plan.agents]
-        self._prefixes = _prefixes(plan, models, policy)
+        self._prefixes = shared_prefixes(plan, models, policy.cache)
         limited = pacer is not None or budget is not None or self._prefixes is not None
         gate = Gate(models, self._need, pacer=pacer, budget=budget, prefixes=self._prefixes) if limited else None
         self.gate = gate
@@ -121,17 +118,6 @@ class Admission:
         size = len(text.encode(errors="replace")) + OVERHEAD_TOKENS
         usage = Usage(size, output_tokens=request.max_tokens)
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
-
-
-def _prefixes(plan: Plan, models: list[str], policy: Policy) -> Prefixes | None:
-    """Find the agents that share a context; `None` where none do, or the policy wants no cache."""
-    contexts = [agent.context for agent in plan.agents]
-    if policy.cache == "off" or not any(contexts):
-        return None
-    tokens = {
-        name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
-    }
-    return Prefixes(paying_groups(models, contexts, tokens, always=policy.cache == "on"))
 
 
 def limited_tokens(usage: Usage) -> int | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from random import getrandbits
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import CallError, Capped, Late, Refused
@@ -25,6 +27,7 @@ from agent_magic.record.ledger import Busy
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import CAPPED, RunRecord
+from agent_magic.record.terms import Terms
 from agent_magic.run.admission import Admission
 from agent_magic.run.asking import model_of
 from agent_magic.run.client import Stream
@@ -88,6 +91,8 @@ class Driver:
         history: History | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if policy.seed is None:  # kept with the record, so that a forecast draws the same jitter
+            policy = replace(policy, seed=getrandbits(32))
         self.plan, self.policy, self._client = plan, policy, client
         self._ledger, self._prices, self._clock = ledger, prices or Prices(), clock
         self._known: Known | None = None
@@ -98,6 +103,8 @@ class Driver:
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         self.streams: dict[int, Stream] = {}
         self._texts: dict[str, str] = {}
+        self.record.terms = Terms(asdict(policy), pacer is not None, pacer.ceilings() if pacer else {}, {})
+        self._pacer = pacer
         self._admission = Admission(plan, policy, self._texts, prices=self._prices, pacer=pacer, known=self._known)
         gate = self._admission.gate
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
@@ -196,6 +203,8 @@ class Driver:
             self.record.add(RunEnded(self.now(), cut=True))
         if self._journal is not None:
             self._journal.close()
+        if self._pacer is not None and self.record.terms is not None:
+            self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
 
     def _apply(self, actions: Sequence[Action], now: float) -> None:
         """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""

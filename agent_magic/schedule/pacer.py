@@ -38,6 +38,7 @@ from agent_magic.schedule.pacer_pool import Hold, Pool, Ticket
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agent_magic.record.terms import Ceilings
     from agent_magic.schedule.pacer_health import Health
 
 __all__ = ["Hold", "Pacer", "Ticket"]
@@ -123,6 +124,10 @@ class Pacer:
     def health(self, now: float) -> dict[str, Health]:
         """Say per model class how much of each limit was used over the last minute."""
         return {name: pool.health(name, now) for name, pool in self._classes.items()}
+
+    def ceilings(self) -> Ceilings:
+        """Return the limits that are known, by model class."""
+        return {name: found for name, pool in self._classes.items() if (found := pool.ceilings())}
 
     def _pool(self, model: str) -> Pool:
         name = class_of(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from agent_magic.record.terms import Ceiling
 from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
 from agent_magic.schedule.pacer_health import Gauge, Health, Meter
@@ -220,6 +221,11 @@ class Pool:
             for bucket, each in zip(self._buckets, used, strict=True)
         ]
         return Health(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
+
+    def ceilings(self) -> dict[str, Ceiling]:
+        """Return the limits that are known, and the most that was seen in each bucket."""
+        pairs = zip(DIMENSIONS, self._buckets, strict=True)
+        return {name: Ceiling(bucket.limit, bucket.low) for name, bucket in pairs if bucket.rate}
 
     def _wait_s(self, taken: float, made: float, now: float) -> tuple[float, Reason | None]:
         """Return how long a request has to wait, and for which limit; `None` if only the pace holds it."""

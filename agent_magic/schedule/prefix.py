@@ -13,10 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.schedule.pacer_pool import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.schedule.policy import CacheMode
 
 LIFE_S: Final = 300.0
 """How long an entry lives after its last use."""
@@ -152,3 +156,20 @@ def paying_groups(
         name if pays(model, context, name) else None
         for model, context, name in zip(models, contexts, names, strict=True)
     ]
+
+
+def shared_prefixes(plan: Plan, models: Sequence[str], cache: CacheMode) -> Prefixes | None:
+    """Find the agents that share a context; `None` where none do, or no cache is wanted.
+
+    Args:
+        plan: The plan.
+        models: Per agent, its model.
+        cache: See `agent_magic.schedule.policy.Policy`.
+    """
+    contexts = [agent.context for agent in plan.agents]
+    if cache == "off" or not any(contexts):
+        return None
+    tokens = {
+        name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
+    }
+    return Prefixes(paying_groups(models, contexts, tokens, always=cache == "on"))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agent_magic.schedule.prefix import Prefixes
 
 FOREVER = float("inf")
+OVERHEAD_TOKENS = 16
+"""What the API adds to a message around its text, at most a few tokens."""
 
 
 @dataclass(frozen=True, slots=True)

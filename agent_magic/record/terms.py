@@ -1,0 +1,40 @@
+"""What a run ran under, as plain data: what a forecast has to repeat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Ceiling(NamedTuple):
+    """One rate limit.
+
+    Attributes:
+        per_minute: How much may pass in a minute.
+        capacity: How much may pass at once after a pause, as far as is known.
+    """
+
+    per_minute: float
+    capacity: float
+
+
+Ceilings = dict[str, dict[str, Ceiling]]
+"""Rate limits by model class, then by what is limited: `requests`, `input`, `output`."""
+
+
+class Terms(NamedTuple):
+    """What a run ran under.
+
+    Attributes:
+        policy: The fields of its policy, the seed that was drawn among them.
+        paced: Whether a pacer kept it inside rate limits.
+        before: The limits that were known when it began.
+        after: Those that were known when it was over.
+    """
+
+    policy: Mapping[str, Any]
+    paced: bool
+    before: Ceilings
+    after: Ceilings

@@ -1,0 +1,32 @@
+"""What a run ran under is kept with its record."""
+
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.record.terms import Ceiling
+from agent_magic.schedule.limits import Limits
+from agent_magic.schedule.pacer import Pacer
+from agent_magic.schedule.policy import Policy
+from tests.run.virtual import MODEL, Reply, drive
+
+PLAN = Plan([Agent("a", "one"), Agent("b", "two {{ a }}")])
+
+
+def test_the_policy_is_kept_and_the_seed_that_was_drawn():
+    """A policy without a seed gets one, so that a forecast can draw the same jitter."""
+    record, _ = drive(PLAN, lambda *_: Reply(), Policy(3, schedule="layers"))
+    assert Policy(**record.terms.policy) == Policy(3, schedule="layers", seed=record.terms.policy["seed"])
+    assert isinstance(record.terms.policy["seed"], int)
+    assert not record.terms.paced
+
+
+def test_the_limits_that_were_known_are_kept():
+    """Those the user gave are known from the first request on, per model class and minute."""
+    record, _ = drive(PLAN, lambda *_: Reply(), pacer=Pacer({MODEL: Limits(requests=120)}))
+    assert record.terms.paced
+    assert {} == record.terms.before
+    assert {MODEL: {"requests": Ceiling(120, 2.0)}} == record.terms.after
