@@ -16,12 +16,14 @@ from agent_magic.errors import AgentMagicError, RunFailed
 from agent_magic.measure.against import measure_against
 from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
 from agent_magic.measure.compare import compare_frame
+from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.past import runs_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
+from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
@@ -40,6 +42,7 @@ from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.charts.of_run import frame_tradeoff, run_limits, run_timeline, run_tradeoff, run_waterfall
+from agent_magic.show.progress import Progress
 from agent_magic.show.text import one_line
 from agent_magic.show.units import dollars
 from agent_magic.show.values import Markdown
@@ -121,7 +124,7 @@ class Plan(DeclaredPlan):
         for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
             if note:
                 LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
-        return Run(driver.record)
+        return Run(driver.record, prices=driver.prices)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
         """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
@@ -166,10 +169,12 @@ class Run:
 
     Attributes:
         record: The events, and what they say of each agent.
+        history: Earlier answers, which forecasts stand on; `None` where there are none.
+        prices: What tokens cost in forecasts; `None` is the list.
     """
 
-    def __init__(self, record: RunRecord) -> None:
-        self.record = record
+    def __init__(self, record: RunRecord, *, history: History | None = None, prices: Prices | None = None) -> None:
+        self.record, self.history, self.prices = record, history, prices
 
     def __getitem__(self, name: str) -> AgentResult:
         """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
@@ -242,6 +247,43 @@ class Run:
     def slo(self, **targets: float | None) -> pd.DataFrame:
         """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
         return slo_frame(self.record, **targets)
+
+    def whatif(  # noqa: PLR0913 - nine things can change, and each has its name
+        self,
+        *,
+        model: Any = None,
+        concurrency: Any = None,
+        schedule: Any = None,
+        limits: Any = None,
+        cache: Any = None,
+        batch: Any = None,
+        effort: Any = None,
+        drop: Any = None,
+        prices: Any = None,
+        **misspelt: Any,
+    ) -> pd.DataFrame:
+        """Say what the run would have cost and taken: one row per combination; see `agent_magic.measure.whatif`.
+
+        Nothing is sent. Each argument is a value or a list of values; what is left out stays as it was. `model` and
+        `effort` take a mapping of agents too, `drop` an agent or a tuple of them, `limits` requests per minute,
+        `Limits(...)`, a mapping of models to them or `off`, `prices` a mapping of models to `TokenPrice`. `batch` is
+        half the price and an hour for each layer.
+
+        Raises:
+            DeclarationError: An argument or a value is not known, or misspelt.
+            UnknownAgent: An agent is not in the plan.
+        """
+        given = {name: value for name, value in locals().items() if name in ARGUMENTS}
+        with Progress("scenarios") as progress:
+            return whatif_frame(self.forecaster(), {**given, **misspelt}, tell=progress.tell)
+
+    def forecaster(self) -> Forecaster:
+        """Return what answers many what-ifs of this run quickly; see `agent_magic.measure.forecast`."""
+        return Forecaster(self.record, self.history, self.prices)
+
+    def forecast(self, policy: Policy | None = None, **changes: Any) -> Forecast:
+        """Forecast one policy and the same changes as in `whatif`, as a value with a bar per attempt."""
+        return forecast_one(self.forecaster(), policy, changes)
 
     @property
     def ok(self) -> bool:

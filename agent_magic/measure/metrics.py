@@ -83,7 +83,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     bound = _ratio(agent_s, critical_path_s) if timed else None
     efficiency = _ratio(mean, bound)
     judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
-    verdict = _verdict(agent_s, critical_path_s, wall_s) if judged else None
+    verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
     counts = _count(result.status for result in results)
     return Summary(
         plan=record.plan.name,
@@ -184,7 +184,8 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _verdict(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
+def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
+    """Say how concurrent a run was; see `Summary.verdict`. `None` where nothing was done."""
     if not wall_s or not agent_s:
         return None
     if wall_s >= NEAR_SUM * agent_s:

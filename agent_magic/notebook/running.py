@@ -69,7 +69,7 @@ async def execute(
             resume=resume,
             again=again,
         )
-        run = Run(driver.record)
+        run = Run(driver.record, history=session.history, prices=driver.prices)
         session.running.append(driver)
         try:
             async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):
@@ -94,7 +94,7 @@ async def run_and_tell(
 
 
 def _replay(session: Session, plan: Plan, deck: Deck, policy: Policy, *, graphic: bool) -> Run:
-    run = Run(deck.play(plan, timeout_s=policy.timeout_s))
+    run = Run(deck.play(plan, timeout_s=policy.timeout_s), history=session.history)
     session.settle(run)
     if graphic:
         display_bundle(run.bundle())

@@ -144,3 +144,18 @@ def _price_above(rates: list[Any], above: int) -> TokenPrice:
     return TokenPrice(
         found[0] or 0.0, found[1] or 0.0, cache_read=found[2], cache_write=found[3], cache_write_1h=found[4]
     )
+
+
+def has_list_price(model: str) -> bool:
+    """Tell whether a model has a list price. Some other spelling of a known name has none."""
+    return bool(_tariff(model)) and any(model == known or model.startswith(f"{known}-20") for known in listed_models())
+
+
+@functools.lru_cache(maxsize=1)
+def listed_models() -> tuple[str, ...]:
+    """Return the names of the models with a list price, without dates."""
+    from genai_prices.data import providers
+
+    return tuple(
+        model.id.removesuffix("-latest") for each in providers if each.id == "anthropic" for model in each.models
+    )

@@ -75,6 +75,7 @@ class Driver:
         record: What has happened so far. Complete when `drive` has returned or raised.
         streams: The answers that are arriving, by agent.
         loop: The event loop it runs on; `None` before `drive`.
+        prices: What tokens cost.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`
@@ -94,7 +95,7 @@ class Driver:
         if policy.seed is None:  # kept with the record, so that a forecast draws the same jitter
             policy = replace(policy, seed=getrandbits(32))
         self.plan, self.policy, self._client = plan, policy, client
-        self._ledger, self._prices, self._clock = ledger, prices or Prices(), clock
+        self._ledger, self.prices, self._clock = ledger, prices or Prices(), clock
         self._known: Known | None = None
         if ledger is not None or earlier is not None:
             self._known = Known(plan, client.endpoint, ledger, earlier, fresh=fresh)
@@ -105,7 +106,7 @@ class Driver:
         self._texts: dict[str, str] = {}
         self.record.terms = Terms(asdict(policy), pacer is not None, pacer.ceilings() if pacer else {}, {})
         self._pacer = pacer
-        self._admission = Admission(plan, policy, self._texts, prices=self._prices, pacer=pacer, known=self._known)
+        self._admission = Admission(plan, policy, self._texts, prices=self.prices, pacer=pacer, known=self._known)
         gate = self._admission.gate
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
         self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, work_s=work_s, room=gate)
@@ -135,7 +136,7 @@ class Driver:
         """
         self.plan.check_prompts()
         for model in set(self._models):
-            self._prices.of(model, NOTHING_USED)  # reads the price lists before the clock starts
+            self.prices.of(model, NOTHING_USED)  # reads the price lists before the clock starts
         async with self._client.open():
             self.loop = self._loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
@@ -389,4 +390,4 @@ class Driver:
     def _price(self, agent: int, answer: Answer | None, usage: Usage | None) -> Price:
         if answer is not None and self._known is not None and self._known.paid_before(agent, answer):
             return PAID_BEFORE
-        return FREE if usage is NOTHING_USED else self._prices.of(self._models[agent], usage)
+        return FREE if usage is NOTHING_USED else self.prices.of(self._models[agent], usage)

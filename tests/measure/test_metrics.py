@@ -11,7 +11,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import Overloaded
 from agent_magic.measure.estimate import ASSUMED_OUTPUT_TOKENS, expect
-from agent_magic.measure.metrics import _limited_by, _verdict, critical_path, slack_s, summarize, total_cost
+from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack_s, summarize, total_cost
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.record.request import Request
 from agent_magic.schedule.policy import Policy
@@ -56,13 +56,13 @@ def test_the_critical_path_of_a_run():
 )
 def test_the_thresholds_of_the_verdict(wall, verdict):
     """18 s of work on a path of 8 s: within 1.2 times the path, from 0.8 of the sum, or between."""
-    assert verdict == _verdict(18.0, 8.0, wall)
+    assert verdict == judge(18.0, 8.0, wall)
 
 
 @pytest.mark.parametrize("numbers", [(0.0, 0.0, 5.0), (1.0, 1.0, 0.0), (1.0, 1.0, None)])
 def test_without_work_or_time_there_is_no_verdict(numbers):
     """Nothing done, nothing said."""
-    assert _verdict(*numbers) is None
+    assert judge(*numbers) is None
 
 
 CAUSES = {

@@ -1,0 +1,365 @@
+"""What a run would have taken and cost under another policy: the conductor of the live run, on virtual time.
+
+Nothing is sent and nothing is drawn by lot that was not drawn before: the same question has the same answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.measure.forecast_provider import Provider
+from agent_magic.measure.forecast_sum import Totals, add_up
+from agent_magic.measure.forecast_terms import ceilings_for, known_to, policy_of
+from agent_magic.measure.forecast_work import SAME, Evidence, Work, Works
+from agent_magic.measure.forecast_world import World
+from agent_magic.record.answer import Usage
+from agent_magic.record.prices import Prices
+from agent_magic.schedule.budget import Budget, Worst
+from agent_magic.schedule.limits import class_of
+from agent_magic.schedule.pacer import Pacer
+from agent_magic.schedule.prefix import Prefixes, paying_groups
+from agent_magic.schedule.room import Gate, Need
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.measure.forecast_pace import Basis
+    from agent_magic.measure.forecast_world import Bar
+    from agent_magic.record.history import History
+    from agent_magic.record.results import RunRecord
+    from agent_magic.record.terms import Ceilings
+    from agent_magic.schedule.limits import Limits
+    from agent_magic.schedule.policy import Policy
+
+MEASURED_RANGE: Final = 0.05
+"""How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds in the median is less."""
+BATCH_S: Final = 3600.0
+"""How long a batch takes. Source: the vendor's page on batches: most finish in less than an hour."""
+BATCH_MOST_S: Final = 86400.0
+"""Source: the same page: a batch expires after 24 hours."""
+BATCH_PRICE: Final = 0.5
+"""Source: the same page: half price on everything."""
+PRIMED_S: Final = 120.0
+"""How long before the run the pacer is taken to have learned the limits it knew."""
+ANY: Final = "*"
+"""Stands for every model class that has no limits of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is asked of a forecast. What is left out stays as it was recorded.
+
+    Attributes:
+        policy: How to run; `None` is the recorded policy.
+        models: Per agent's number, its model.
+        efforts: Per agent's number, its effort.
+        dropped: The numbers of agents left out.
+        limits: Rate limits by model class, `*` for all others; an empty mapping is no limits at all.
+        batch: Whether everything goes through the Batch API, a batch per layer of what is ready.
+        prices: What tokens cost.
+    """
+
+    policy: Policy | None = None
+    models: Mapping[int, str] = field(default_factory=dict[int, str], kw_only=True)
+    efforts: Mapping[int, str | None] = field(default_factory=dict[int, "str | None"], kw_only=True)
+    dropped: frozenset[int] = field(default=frozenset(), kw_only=True)
+    limits: Mapping[str, Limits] | None = field(default=None, kw_only=True)
+    batch: bool = field(default=False, kw_only=True)
+    prices: Prices | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a run would have taken and cost. All in seconds, tokens and USD; `None` is unknown.
+
+    Attributes:
+        scenario: What was asked, its policy filled in.
+        bars: One per attempt, in the order they were sent.
+        status: Per agent, its last status.
+        totals: The sums of the bars.
+        basis: The weakest thing it stands on: `measured`, `ledger` (earlier answers) or `assumed`.
+        assumed: What it stands on, in words.
+        simulated: Whether the recorded answers were made up by the stand-in API.
+        wall_range_s: The low and the high end of the wall time.
+        cost_range_usd: The low and the high end of the cost.
+    """
+
+    scenario: Scenario
+    bars: tuple[Bar, ...]
+    status: Mapping[str, str]
+    totals: Totals
+    basis: Basis
+    assumed: str
+    simulated: bool
+    wall_range_s: tuple[float, float]
+    cost_range_usd: tuple[float, float] | None
+
+    @property
+    def wall_s(self) -> float:
+        """First ready to last finished."""
+        return self.totals.wall_s
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of all attempts."""
+        return self.totals.cost_usd
+
+
+End = Literal["low", "likely", "high"]
+Range = tuple[float, float]
+
+
+def forecast(
+    record: RunRecord,
+    policy: Policy | None = None,
+    *,
+    history: History | None = None,
+    scenario: Scenario | None = None,
+    ranges: bool = True,
+) -> Forecast:
+    """Forecast a recorded run under another policy.
+
+    Args:
+        record: The run, finished or cut.
+        policy: How to run; `None` is as it was recorded.
+        history: Earlier answers: how fast other models are, how long an agent's answers.
+        scenario: What else changes.
+        ranges: Whether to say the low and the high end too. Without, they are the likely values.
+    """
+    asked = scenario or Scenario()
+    if policy is not None:
+        asked = replace(asked, policy=policy)
+    return Forecaster(record, history).forecast(asked, ranges=ranges)
+
+
+class Forecaster:
+    """Answers many what-ifs of one record: what does not change between them is read once.
+
+    Args:
+        record: The run.
+        history: Earlier answers.
+        prices: What tokens cost, unless a scenario says otherwise.
+    """
+
+    def __init__(self, record: RunRecord, history: History | None = None, prices: Prices | None = None) -> None:
+        self.record, self.evidence = record, Evidence(record, history)
+        self.policy, self._policy_words = policy_of(record)
+        self._prices = prices or Prices()
+        self._costs: dict[tuple[object, ...], float | None] = {}
+        self._dags: dict[frozenset[int], Dag] = {}
+        plan = record.plan
+        self._contexts = [agent.context for agent in plan.agents]
+        self._context_tokens = {one.context: one.prefix for one in self.evidence.seen if one.context is not None}
+
+    def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
+        """Answer one what-if."""
+        policy = scenario.policy or self.policy
+        scenario = replace(scenario, policy=policy)
+        words = list(self._policy_words) if policy == self.policy else []
+        ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
+        works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, frozenset(ceilings))
+        basis = works.basis
+        if scenario.batch:
+            words.append("batches: half price, an hour for each layer (at most a day), no cache hits")
+            basis = "assumed"
+        else:
+            words += limit_words
+        words += works.words
+        if not scenario.batch and policy.cache != "off" and self._context_estimated(scenario):
+            words.append("the shared context's tokens are its share of the prompt by characters")
+        setting = _Setting(scenario, policy, ceilings, works)
+        world, totals = self._play(setting, "likely")
+        wall, cost = (totals.wall_s, totals.wall_s), _point(totals.cost_usd)
+        if ranges:
+            wall, cost = self._ranges(setting, totals)
+        return Forecast(
+            scenario,
+            tuple(sorted(world.bars, key=lambda bar: bar.started_s)),
+            dict(zip((work.name for work in works.agents if work is not None), world.status, strict=True)),
+            totals,
+            basis,
+            "; ".join(dict.fromkeys(words)),
+            self.evidence.simulated,
+            wall,
+            cost,
+        )
+
+    def _ranges(self, setting: _Setting, likely: Totals) -> tuple[Range, Range | None]:
+        """Return the low and the high end of wall time and cost."""
+        wall, cost = likely.wall_s, likely.cost_usd
+        if setting.scenario.batch:
+            live = self._play(replace(setting, scenario=replace(setting.scenario, batch=False)), "likely")[1]
+            wall_range = (min(live.wall_s, wall), wall * BATCH_MOST_S / BATCH_S)
+        else:
+            wall_range = (wall * (1 - MEASURED_RANGE), wall * (1 + MEASURED_RANGE))
+        if all(work is None or (work.time == SAME and work.output == SAME) for work in setting.works.agents):
+            return wall_range, _point(cost)
+        low, high = self._play(setting, "low")[1], self._play(setting, "high")[1]
+        if not setting.scenario.batch:
+            wall_range = (min(low.wall_s, wall_range[0]), max(high.wall_s, wall_range[1]))
+        if cost is None or low.cost_usd is None or high.cost_usd is None:
+            return wall_range, None
+        return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost))
+
+    def _play(self, setting: _Setting, end: End) -> tuple[World, Totals]:
+        """Turn the conductor through one scenario."""
+        scenario, policy = setting.scenario, setting.policy
+        kept = [agent for agent, work in enumerate(setting.works.agents) if work is not None]
+        works = [_scaled(work, end) for work in setting.works.agents if work is not None]
+        dag = self._dag(scenario.dropped)
+        agents = self.record.plan.agents
+        timeouts_s = [agents[agent].timeout_s or policy.timeout_s for agent in kept]
+        price = self._pricing(scenario)
+        gate: Gate | None = None
+        entries: Sequence[str | None] = [None] * len(works)
+        warm: list[str] = []
+        if scenario.batch:
+            works = [_batched(work) for work in works]
+            timeouts_s = [math.inf] * len(works)
+            policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None)
+        else:
+            groups = self._groups(kept, works, policy)
+            entries = groups or entries
+            warm = [name for name, work in zip(entries, works, strict=True) if name is not None and work.warm]
+            gate = self._gate(setting, works, groups, price)
+        world = World(
+            dag,
+            works,
+            policy,
+            timeouts_s,
+            gate=gate,
+            provider=Provider(setting.ceilings, warm),
+            entries=entries,
+            price=price,
+        ).run()
+        return world, add_up(dag, works, world)
+
+    def _groups(self, kept: Sequence[int], works: Sequence[Work], policy: Policy) -> list[str | None] | None:
+        """Name the shared context each agent asks to be cached; `None` where none is."""
+        contexts = [self._contexts[agent] for agent in kept]
+        if policy.cache == "off" or not any(contexts):
+            return None
+        tokens = {name: self._context_tokens.get(name, 0) for name in contexts if name is not None}
+        return paying_groups([work.model for work in works], contexts, tokens, always=policy.cache == "on")
+
+    def _gate(
+        self, setting: _Setting, works: Sequence[Work], groups: list[str | None] | None, price: _Pricing
+    ) -> Gate | None:
+        """Build the room of the run as the live run does."""
+        policy, record = setting.policy, self.record
+        capped = policy.budget_usd is not None or policy.budget_tokens is not None
+        paced = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
+        if not (capped or paced or groups is not None):
+            return None
+
+        def need(agent: int) -> Need:
+            work = works[agent]
+            worst = Worst(0.0, 0)
+            if capped:
+                most = Usage(work.size, output_tokens=work.max_tokens)
+                worst = Worst(price(work.model, most), work.size + work.max_tokens)
+            return Need(work.model, work.need, work.max_tokens, worst)
+
+        pacer = Pacer(seed=policy.seed) if paced else None
+        gate = Gate(
+            [work.model for work in works],
+            need,
+            pacer=pacer,
+            budget=Budget(policy.budget_usd, policy.budget_tokens) if capped else None,
+            prefixes=None if groups is None else Prefixes(groups),
+        )
+        if pacer is not None and setting.scenario.limits is None:
+            gate.began_s = PRIMED_S
+            known_to(pacer, record)
+        return gate
+
+    def _pricing(self, scenario: Scenario) -> _Pricing:
+        prices, factor = scenario.prices or self._prices, BATCH_PRICE if scenario.batch else 1.0
+        return _Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
+
+    def _dag(self, dropped: frozenset[int]) -> Dag:
+        """Return the graph without the dropped agents, renumbered: nobody waits for them."""
+        dag = self.record.plan.dag
+        if not dropped:
+            return dag
+        found = self._dags.get(dropped)
+        if found is None:
+            kept = [agent for agent in range(len(dag.parents)) if agent not in dropped]
+            number = {agent: place for place, agent in enumerate(kept)}
+            parents = [[number[one] for one in dag.parents[agent] if one in number] for agent in kept]
+            found = self._dags[dropped] = build_dag(parents) or dag
+        return found
+
+    def _pools(self, scenario: Scenario) -> set[str]:
+        seen = enumerate(self.evidence.seen)
+        return {class_of(scenario.models.get(agent, one.model)) for agent, one in seen}
+
+    def _context_estimated(self, scenario: Scenario) -> bool:
+        found = [one for agent, one in enumerate(self.evidence.seen) if agent not in scenario.dropped]
+        return any(one.context is not None and not one.prefix_counted for one in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A scenario with all that follows from it."""
+
+    scenario: Scenario
+    policy: Policy
+    ceilings: Ceilings
+    works: Works
+
+
+class _Pricing:
+    """Prices tokens, each sum once."""
+
+    def __init__(
+        self, prices: Prices, factor: float, costs: dict[tuple[object, ...], float | None], *, recorded: bool
+    ) -> None:
+        self._prices, self._factor, self._costs, self.recorded = prices, factor, costs, recorded
+
+    def __call__(self, model: str, usage: Usage) -> float | None:
+        key = (
+            id(self._prices),
+            self._factor,
+            model,
+            usage.input_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.output_tokens,
+        )
+        if key not in self._costs:
+            cost = self._prices.of(model, usage).cost_usd
+            self._costs[key] = None if cost is None else cost * self._factor
+        return self._costs[key]
+
+
+def _point(value: float | None) -> Range | None:
+    return None if value is None else (value, value)
+
+
+def _scaled(work: Work, end: End) -> Work:
+    """Return an agent's work at the low or the high end of its range."""
+    if end == "likely" or (work.time == SAME and work.output == SAME):
+        return work
+    side = 0 if end == "low" else 1
+    last = work.tries[-1]
+    first_s = None if last.first_s is None else last.first_s * work.time[side]
+    streamed_s = last.takes_s - (last.first_s or 0.0)
+    output = last.output_tokens
+    longer = work.output[side]
+    if output is not None:
+        output = min(round(output * longer), max(work.max_tokens, output))
+        longer = output / last.output_tokens if last.output_tokens else longer
+    takes_s = (first_s or 0.0) + streamed_s * longer * work.time[side]
+    return work._replace(
+        tries=(*work.tries[:-1], last._replace(first_s=first_s, takes_s=takes_s, output_tokens=output))
+    )
+
+
+def _batched(work: Work) -> Work:
+    """Return an agent's work in a batch: its last attempt, an hour long."""
+    last = work.tries[-1]
+    return work._replace(tries=(last._replace(local_s=0.0, first_s=None, takes_s=BATCH_S, usage=None, price=None),))

@@ -1,0 +1,161 @@
+"""How fast a model answers and how it counts: from earlier answers, or else from dated assumptions."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.record.history import Past
+
+Basis = Literal["measured", "ledger", "assumed"]
+"""What a number stands on: this run, earlier answers, or an assumption."""
+RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "assumed": 2}
+
+ENOUGH: Final = 5
+"""From so many answers on, their own spread is the range; with fewer an assumed one is."""
+LOW, HIGH = 0.1, 0.9
+UNSURE: Final = (0.5, 2.0)
+"""The range of a duration that is assumed: half to twice."""
+UNSURE_EFFORT: Final = (0.25, 4.0)
+"""The range of an answer's length at an effort nobody has tried."""
+LEAST_TOKENS: Final = 8
+"""The pace of a shorter answer says nothing."""
+
+
+class Timing(NamedTuple):
+    """How a model answers.
+
+    Attributes:
+        ttft_s: Seconds to the first token.
+        pace: Tokens per second after it.
+        answers: How many answers say so; 0 for an assumption.
+        low: What a duration may be of the likely one, at the fast end.
+        high: At the slow end.
+    """
+
+    ttft_s: float
+    pace: float
+    answers: int = 0
+    low: float = UNSURE[0]
+    high: float = UNSURE[1]
+
+
+ASSUMED: Final = {
+    "haiku": Timing(0.9, 105.0),
+    "sonnet": Timing(1.8, 63.0),
+    "opus": Timing(2.7, 45.0),
+}
+"""Seconds to the first token and tokens per second by family, where nothing was measured.
+
+Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 tokens/s, 1.80 s) and Opus 4.1 (45 tokens/s,
+2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: only the ratios between families are
+used where the recorded model was measured.
+"""
+TABLE: Final = "a table of November 2025"
+_NAME = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
+DENSER: Final = (4, 7)
+"""Models from this version on have a tokenizer that makes more tokens of a text."""
+DENSER_BY: Final = 1.3
+"""How many more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
+
+
+def family_of(model: str) -> str | None:
+    """Return the family of a model by its name, such as `haiku`; `None` where the name says none."""
+    found = _NAME.match(model)
+    return found["family"] if found else None
+
+
+def tokens_factor(old: str, new: str) -> float:
+    """Return how many tokens the new model makes of a text for each one of the old model."""
+    return _density(new) / _density(old)
+
+
+def _density(model: str) -> float:
+    found = _NAME.match(model)
+    if found is None:
+        return 1.0
+    return DENSER_BY if (int(found["major"]), int(found["minor"] or 0)) >= DENSER else 1.0
+
+
+def timing_of(rows: Sequence[Past]) -> Timing | None:
+    """Return how fast these answers came; `None` where they do not say.
+
+    The range of durations is the 10th to the 90th percentile of the pace from five answers on.
+    """
+    streamed = [
+        (row.ttft_s, row.output_tokens / (row.api_s - row.ttft_s))
+        for row in rows
+        if row.ttft_s is not None
+        and row.output_tokens is not None
+        and row.output_tokens >= LEAST_TOKENS
+        and row.api_s > row.ttft_s
+    ]
+    if not streamed:
+        return None
+    paces = sorted(pace for _, pace in streamed)
+    pace = median(paces)
+    low, high = UNSURE
+    if len(paces) >= ENOUGH:
+        low, high = pace / quantile(paces, HIGH), pace / quantile(paces, LOW)
+    return Timing(median(first for first, _ in streamed), pace, len(streamed), low, high)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return a quantile of sorted numbers, interpolated between neighbours."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+class Speeds:
+    """The timings of models.
+
+    Args:
+        rows: Answers that were measured.
+    """
+
+    def __init__(self, rows: Iterable[Past]) -> None:
+        by_model: dict[str, list[Past]] = {}
+        for row in rows:
+            by_model.setdefault(row.model, []).append(row)
+        self._known = {model: found for model, each in by_model.items() if (found := timing_of(each))}
+
+    def of(self, model: str) -> tuple[Timing, Basis, str]:
+        """Return the timing of a model, what it stands on, and that in words."""
+        known = self._known.get(model)
+        if known is not None:
+            answers = "1 earlier answer" if known.answers == 1 else f"{known.answers} earlier answers"
+            return known, "ledger", f"{model}: speed of {answers}"
+        family = family_of(model)
+        assumed = ASSUMED.get(family or "")
+        if assumed is not None:
+            return assumed, "assumed", f"{model}: speed of the {family} family in {TABLE}"
+        return (
+            ASSUMED["sonnet"],
+            "assumed",
+            f"{model}: nothing is known of its speed, assumed that of Sonnet in {TABLE}",
+        )
+
+    def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
+        """Say how the speed changes with the model.
+
+        Returns:
+            The factor of the time to the first token, that of the pace, the new timing, the basis, and words.
+        """
+        before, after = self._known.get(old), self._known.get(new)
+        if before is not None and after is not None:
+            answers = "1 earlier answer" if after.answers == 1 else f"{after.answers} earlier answers"
+            words = f"{new}: speed of {answers}"
+            first = after.ttft_s / before.ttft_s if before.ttft_s > 0 else 1.0
+            return first, after.pace / before.pace, after, "ledger", words
+        was, will = ASSUMED.get(family_of(old) or ""), ASSUMED.get(family_of(new) or "")
+        if was is None or will is None:
+            words = f"{new}: nothing is known of its speed, assumed as fast as {old}"
+            return 1.0, 1.0, Timing(0.0, 1.0), "assumed", words
+        words = f"{new}: speed relative to {old} by their families in {TABLE}"
+        return will.ttft_s / was.ttft_s, will.pace / was.pace, will, "assumed", words
