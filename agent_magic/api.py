@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 from pathlib import Path
@@ -12,7 +11,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
-from agent_magic.errors import AgentMagicError, RunFailed
+from agent_magic.errors import RunFailed
 from agent_magic.measure.against import measure_against
 from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
 from agent_magic.measure.compare import compare_frame
@@ -24,13 +23,12 @@ from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
-from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
-from agent_magic.record.ledger import saved_usd
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.request import Request
 from agent_magic.record.store import DiskLedger
+from agent_magic.run.chosen import as_client
 from agent_magic.run.claude import Claude
 from agent_magic.run.client import Client
 from agent_magic.run.controls import Controls
@@ -42,9 +40,9 @@ from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.charts.of_run import frame_tradeoff, run_limits, run_timeline, run_tradeoff, run_waterfall
+from agent_magic.show.notes import capped_note, ledger_notes
 from agent_magic.show.progress import Progress
 from agent_magic.show.text import one_line
-from agent_magic.show.units import dollars
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
@@ -397,43 +395,3 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}
         driver.skip(earlier.left_out(plan.names, (plan.agents[number].name for number in around)))
     return driver
-
-
-def capped_note(record: RunRecord, policy: Policy) -> str:
-    """Say which answers were cut and passed on all the same; an empty string where the policy wants no word of it."""
-    if policy.on_max_tokens != "warn" or not record.capped:
-        return ""
-    names = ", ".join(record.capped[:5]) + (" ..." if len(record.capped) > 5 else "")  # noqa: RUF100
-    return f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
-
-
-def served_note(record: RunRecord) -> str:
-    """Say how many answers were there before the run; an empty string where none was."""
-    served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
-    if not served:
-        return ""
-    saved = saved_usd(record)
-    worth = "" if saved is None else f", {dollars(saved)} saved"
-    of = f"{served} of {len(record.results)} answers"
-    return f"{of} came from the ledger or the run before: $0{worth}. --fresh buys anew."
-
-
-def ledger_notes(ledger: object) -> list[str]:
-    """Take what a ledger has to say, once: a damaged file, a full disk, calls that were under way at a kill."""
-    notes: list[str] = getattr(ledger, "notes", [])
-    taken = list(notes)
-    notes.clear()
-    return taken
-
-
-def as_client(client: Client | AsyncAnthropic | None) -> Client:
-    """Take the SDK's own client too."""
-    if client is None:
-        return Claude()
-    if hasattr(client, "call"):
-        return client  # pyright: ignore[reportReturnType]
-    create = getattr(getattr(client, "messages", None), "create", None)
-    if create is None or not inspect.iscoroutinefunction(inspect.unwrap(create)):
-        message = f"client={type(client).__name__!r} cannot answer. Give a Claude(), or an AsyncAnthropic of your own."
-        raise AgentMagicError(message)
-    return Claude(client)  # pyright: ignore[reportArgumentType]

@@ -14,8 +14,8 @@ import pytest
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
 import agent_magic as am
-from agent_magic.api import as_client
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
+from agent_magic.run.chosen import as_client
 from agent_magic.simulator import child
 from tests.declare.examples import E2
 from tests.run.virtual import Reply, Scripted, drive

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from agent_magic.api import Run, capped_note, served_note, start
+from agent_magic.api import Run, start
 from agent_magic.notebook.front_end import display_bundle, is_kernel
 from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
 from agent_magic.show.live import LiveView
+from agent_magic.show.notes import capped_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 
 if TYPE_CHECKING:

@@ -16,13 +16,14 @@ from email.utils import format_datetime
 import pytest
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-from agent_magic.api import as_client, start
+from agent_magic.api import start
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import NotConnected, Rejected
 from agent_magic.record.answer import Usage
 from agent_magic.record.ledger import MemoryLedger
 from agent_magic.record.request import Request
+from agent_magic.run.chosen import as_client
 from agent_magic.run.claude import Claude
 from agent_magic.run.driver import Driver
 from agent_magic.run.faults import retry_after_s

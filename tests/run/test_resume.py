@@ -10,10 +10,11 @@ import asyncio
 
 import pytest
 
-from agent_magic.api import Agent, Plan, Policy, Run, served_note, start
+from agent_magic.api import Agent, Plan, Policy, Run, start
 from agent_magic.errors import Rejected, UnknownAgent
 from agent_magic.record.history import History
 from agent_magic.record.ledger import MemoryLedger
+from agent_magic.show.notes import served_note
 from tests.run.virtual import Reply, Scripted, run_virtually
 
 

@@ -1,0 +1,40 @@
+"""What has to be said of a run in words, one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.ledger import saved_usd
+from agent_magic.show.units import dollars
+
+if TYPE_CHECKING:
+    from agent_magic.record.results import RunRecord
+    from agent_magic.schedule.policy import Policy
+
+
+def capped_note(record: RunRecord, policy: Policy) -> str:
+    """Say which answers were cut and passed on all the same; an empty string where the policy wants no word of it."""
+    if policy.on_max_tokens != "warn" or not record.capped:
+        return ""
+    names = ", ".join(record.capped[:5]) + (" ..." if len(record.capped) > 5 else "")  # noqa: RUF100
+    return f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
+
+
+def served_note(record: RunRecord) -> str:
+    """Say how many answers were there before the run; an empty string where none was."""
+    served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
+    if not served:
+        return ""
+    saved = saved_usd(record)
+    worth = "" if saved is None else f", {dollars(saved)} saved"
+    of = f"{served} of {len(record.results)} answers"
+    return f"{of} came from the ledger or the run before: $0{worth}. --fresh buys anew."
+
+
+def ledger_notes(ledger: object) -> list[str]:
+    """Take what a ledger has to say, once: a damaged file, a full disk, calls that were under way at a kill."""
+    notes: list[str] = getattr(ledger, "notes", [])
+    taken = list(notes)
+    notes.clear()
+    return taken
