@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 60
 REPO = Path(__file__).resolve().parent.parent
 TOKEN = "t"
+APPS = {"lab": ("jupyterlab", "LabApp"), "notebook": ("notebook", "JupyterNotebookApp")}
+"""The module that starts a front end, and the class of its settings."""
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -57,6 +59,7 @@ class Lab:
 
     Attributes:
         url: Its address, without a path.
+        app: `lab`, or `notebook` for Jupyter Notebook 7.
         errors: What was logged as an error, or thrown, in the page.
         outside: Addresses outside this machine that the page asked for.
     """
@@ -64,12 +67,16 @@ class Lab:
     url: str
     page: Page
     root: Path
+    app: str = "lab"
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
     def open(self, notebook: str, *, kernel: bool = True) -> None:
         """Open a notebook and wait until it is shown, and until its kernel is idle."""
-        self.page.goto(f"{self.url}/lab/tree/{notebook}?token={TOKEN}&reset")
+        place = (
+            f"lab/tree/{notebook}?token={TOKEN}&reset" if self.app == "lab" else f"notebooks/{notebook}?token={TOKEN}"
+        )
+        self.page.goto(f"{self.url}/{place}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=PATIENCE_S * 1000)
         if kernel:
             self.wait_idle()
@@ -115,19 +122,24 @@ class Lab:
 
 
 @contextlib.contextmanager
-def lab(root: Path, chromium: str, *, size: tuple[int, int] = (1300, 1000)) -> Iterator[Lab]:
+def lab(root: Path, chromium: str, *, size: tuple[int, int] = (1300, 1000), app: str = "lab") -> Iterator[Lab]:
     """Start JupyterLab on a folder, and a page in Chromium.
 
     Args:
         root: The folder it serves.
         chromium: The path of the browser.
         size: Width and height of the page.
+        app: `lab`, or `notebook` for Jupyter Notebook 7.
     """
-    with tempfile.TemporaryDirectory(prefix="lab-") as home, _server(root, Path(home)) as url, sync_playwright() as pw:
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-") as home,
+        _server(root, Path(home), app) as url,
+        sync_playwright() as pw,
+    ):
         browser = pw.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
         try:
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
-            made = Lab(url, page, root)
+            made = Lab(url, page, root, app)
             _watch(made)
             yield made
         finally:
@@ -168,7 +180,7 @@ def _watch(made: Lab) -> None:
 
 
 @contextlib.contextmanager
-def _server(root: Path, home: Path) -> Iterator[str]:
+def _server(root: Path, home: Path, app: str) -> Iterator[str]:
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
     options = [
@@ -179,12 +191,12 @@ def _server(root: Path, home: Path) -> Iterator[str]:
         f"--IdentityProvider.token={TOKEN}",
         f"--ServerApp.root_dir={root}",
         "--ServerApp.port_retries=0",
-        "--LabApp.expose_app_in_browser=True",
+        f"--{APPS[app][1]}.expose_app_in_browser=True",
     ]
     log = home / "lab.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *options],
+            [sys.executable, "-m", APPS[app][0], *options],
             env=_environment(home),
             stdout=stream,
             stderr=subprocess.STDOUT,

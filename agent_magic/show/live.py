@@ -126,7 +126,7 @@ def make_live_view(
     sheet = placed if isinstance(placed, Sheet) else None
     svg = draw(scene_of(plan, record, now_s=0.0), plan, layout, theme=None, sheet=sheet)
     fixed = fixed_groups(record, placed) if isinstance(placed, Sheet) else fixed_parts(record, placed, feed)
-    line = f"{plan.name}: {plural(len(plan), 'agent')}, running"
+    line = f"{single_line(plan.name)}: {plural(len(plan), 'agent')}, running"
     fixed["verbs"] = list(verbs)
     widget = _widget_class()(svg=svg, states=feed.states, fixed=fixed, feed=feed, line=line)
 

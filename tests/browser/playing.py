@@ -1,0 +1,52 @@
+"""Notebooks that the browser tests open: real runs against the stand-in API, and runs played from made-up events."""
+
+from __future__ import annotations
+
+REAL = """%load_ext agent_magic
+%agents connect simulator --seed 3
+from agent_magic.api import Agent"""
+
+SLOW = "[[tokens:60]] [[pace:25]]"
+
+DECLARE = f"""ip = get_ipython()
+def declare(name, prompt):
+    ip.run_cell_magic("agent", name, prompt)
+declare("weather", "Look at the weather. {SLOW}")
+declare("costs", "Add the costs up. [[status:500 times=3]] {SLOW}")
+declare("route", "Find a route for {{{{ weather }}}} {SLOW}")
+declare("bill", "Write a bill for {{{{ costs }}}} {SLOW}")
+declare("hotel", "Find a hotel on {{{{ route }}}} {SLOW}")
+declare("trip", "Plan: {{{{ hotel }}}} {SLOW}")"""
+"""Six agents of about three seconds each; `costs` fails three times, which is all its attempts, and then would work."""
+
+RUN = "run = %agents run --concurrency 3 --budget 2"
+TELL = 'print("statuses", {one.name: one.status for one in run.record.results})'
+
+PLAYER = """import asyncio, json, time
+from agent_magic.measure.metrics import summarize
+from agent_magic.show.around import Around, LimitUse, Vitals
+from agent_magic.show.live import VERBS, make_live_view
+from tests.show.story import *
+stop, pressed = asyncio.Event(), []
+def press(verb, agent):
+    pressed.append((verb, agent))
+    if verb == "stop":
+        stop.set()
+VITALS = Vitals((LimitUse("requests", "haiku", 4000.0, 0.41), LimitUse("input", "haiku", 1e6, 0.86),
+                 LimitUse("output", "haiku", 2e5, 0.23)), 2, 5)
+async def play(record, events, until_s=5.1, tails=None, arriving=None):
+    view = make_live_view(record, press, arriving, summarize=summarize, verbs=VERBS)
+    view.show()
+    began, events = time.monotonic(), list(events)
+    while not stop.is_set():
+        now = min(until_s, time.monotonic() - began)
+        while events and events[0].at_s <= now:
+            record.add(events.pop(0))
+        view.tick(time.monotonic() - began, tails or {}, Around(3, 0.5, False, VITALS, (4.0, 6.0)))
+        await asyncio.sleep(0.1)
+    for event in events:
+        record.add(event)
+    view.finish(summarize(record))
+    print("finished")"""
+
+STORY = "await play(record_of(business_plan()), business_events())"

@@ -1,0 +1,59 @@
+"""The live view by the rules of axe-core, in both themes, with a panel and a group open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.browser.playing import PLAYER, STORY
+from tests.browser.test_live_view import said, start
+from tests.lab import Lab
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+GROUPS = "plan = layered_plan(300, 60)\nawait play(record_of(plan), finished_run(plan).events, until_s=6.0)"
+
+
+def violations(jupyter: Lab) -> list[str]:
+    """Let axe-core look at the live view."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    options: Any = {"runOnly": {"type": "tag", "values": RULES}}
+    answer = axe.run(jupyter.page, context=".am-live", options=options).response
+    assert len(answer["passes"]) > 10  # it has looked
+    nodes = [(one["id"], node) for one in answer["violations"] for node in one["nodes"]]
+    return [f"{rule}: {node['html'][:200]} {node.get('failureSummary', '')}" for rule, node in nodes]
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_cards_and_their_panel_have_no_violation(jupyter: Lab, book: str, theme: str) -> None:
+    """No violation while a run goes on and a panel is open; and every card has a name."""
+    page = start(jupyter, book, PLAYER, STORY)
+    jupyter.theme(theme)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    assert [] == violations(jupyter)
+    page.locator(".am-live .n").nth(0).click()
+    page.locator(".am-detail table").wait_for()
+    assert [] == violations(jupyter)
+    names = page.locator(".am-live .n").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
+    assert names[0] == "market_size · succeeded · 2.1 s · 812 tok · $0.0021 · sim"
+    assert " of 9 agents done" in (page.locator(".am-status[role=status]").text_content() or "")
+    page.keyboard.press("Escape")
+    page.locator(".am-stop").click()
+    said(page, "finished")
+
+
+def test_groups_and_their_agents_have_no_violation(jupyter: Lab, book: str) -> None:
+    """A group opens by keyboard; arrow keys go from agent to agent; no violation."""
+    page = start(jupyter, book, PLAYER, GROUPS)
+    page.locator(".am-live .gr").first.focus()
+    page.keyboard.press("Enter")
+    page.locator(".am-drawer").wait_for()
+    page.keyboard.press("ArrowRight")
+    assert (page.locator(".am-named").text_content() or "").startswith("agent_1: ")
+    assert [] == violations(jupyter)
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="Agent agent_1").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".am-stop").click()
+    said(page, "finished")

@@ -1,0 +1,102 @@
+"""Thirty hostile texts in every place that takes one: nothing runs, nothing is fetched, no picture breaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.playing import PLAYER
+from tests.browser.test_live_view import said, start
+from tests.lab import Lab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+BAD = "window.harmed=(window.harmed||0)+1"
+TAGS = "script, iframe, object, embed, base, form, video, link"
+AWAY = "http://example.invalid/x"
+PAYLOADS = [
+    f"<script>{BAD}</script>",
+    f"</script><script>{BAD}</script>",
+    f"<img src=x onerror='{BAD}'>",
+    f'"><img src=x onerror="{BAD}">',
+    f"<svg onload='{BAD}'></svg>",
+    f"</svg><script>{BAD}</script>",
+    f"</text></g></svg><img src=x onerror={BAD}>",
+    f"<svg><script>{BAD}</script></svg>",
+    f"<svg><foreignObject><iframe srcdoc='<script>parent.{BAD}</script>'></iframe></foreignObject></svg>",
+    f"<svg><animate onbegin='{BAD}' attributeName=x dur=1s></svg>",
+    f"<svg><use href='data:image/svg+xml,<svg onload={BAD}>'/></svg>",
+    f"<svg><image href='{AWAY}'/></svg>",
+    f"<style>@import '{AWAY}'; * {{background:url({AWAY})}}</style>",
+    f"</style><style>body{{background:url({AWAY})}}</style>",
+    f"<link rel=stylesheet href={AWAY}>",
+    f"<iframe src='javascript:parent.{BAD}'></iframe>",
+    f"<a href='javascript:{BAD}'>click</a>",
+    f"[click](javascript:{BAD})",
+    f"![pixel]({AWAY})",
+    f"<object data={AWAY}></object><embed src={AWAY}>",
+    f"<base href={AWAY}>",
+    f"<meta http-equiv=refresh content='0;url={AWAY}'>",
+    f"<form action={AWAY}><input autofocus onfocus='{BAD}'></form>",
+    f"<details open ontoggle='{BAD}'>x</details>",
+    f"<video src={AWAY} onerror='{BAD}'></video>",
+    f"]]><script>{BAD}</script><![CDATA[",
+    f"<?xml-stylesheet href='{AWAY}'?><!DOCTYPE x [<!ENTITY e SYSTEM '{AWAY}'>]>&e;",
+    f"&lt;script&gt;{BAD}&lt;/script&gt; &#60;script&#62;",
+    f"${{{BAD}}} {{{{{BAD}}}}} $$\\href{{javascript:{BAD}}}{{x}}$$",
+    f"\u202e<img src=x onerror={BAD}>\u2028\x1b]8;;{AWAY}\x07\x00\ud800",
+]
+HOSTILE = f"""PAYLOADS = {PAYLOADS!r}
+from dataclasses import replace
+from agent_magic.record.answer import Answer, Price, Usage
+from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted
+from agent_magic.api import Run
+TITLE = " ".join(PAYLOADS)
+plan = plan_of({{f"agent_{{n}}": () for n in range(len(PAYLOADS))}}, TITLE)
+record = RunRecord(plan, began_at=datetime(2026, 1, 2, tzinfo=UTC), models=PAYLOADS)
+events = []
+for n, text in enumerate(PAYLOADS):
+    request = Request(text, text * 3, 800, text, text)
+    answer = Answer(text * 3, "end_turn", usage=Usage(4, output_tokens=4), model=text, source="simulated")
+    broken_ = n % 3 == 0
+    events += [AgentReady(0.0, n), AttemptStarted(0.0, n, 1, 0.0, text if n % 2 else "", request)]
+    if n % 3 < 2:
+        events.append(AttemptEnded(0.3, n, 1, None if broken_ else answer, text if broken_ else None,
+            text if broken_ else None, text, Usage(4, output_tokens=4), Price(0.1, text), "simulated", 200))
+        events.append(AgentEnded(0.3, n, "failed" if broken_ else "succeeded", text if broken_ else None))
+tails = dict(enumerate(PAYLOADS))
+VITALS = Vitals((LimitUse("requests", TITLE, 4000.0, 0.41),), 2, 5, tuple(PAYLOADS))"""
+PLAY = "await play(record, sorted(events, key=lambda one: one.at_s), 2.0, tails, lambda agent: PAYLOADS[agent])"
+SHOWN = "display(Run(record)); display(plan); Run(record)['agent_1']"
+
+
+def unharmed(page: Page) -> None:
+    """No text has run, and every picture is whole."""
+    assert page.evaluate("window.harmed ?? 0") == 0
+    assert (
+        0 == page.locator(".jp-OutputArea-output :is(script, iframe, object, embed, base, form, video, link)").count()
+    )
+    broken = "all => all.filter((one) => !(one.complete && one.naturalWidth > 0)).length"
+    assert 0 == page.locator(".jp-OutputArea-output img").evaluate_all(broken)
+
+
+def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
+    """Titles, models, prompts, answers, errors, tails and reasons: live, in the panel, still, and as values."""
+    assert 30 == len(PAYLOADS)
+    page = start(jupyter, book, PLAYER, HOSTILE, PLAY, SHOWN, "print('shown')")
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 10")
+    unharmed(page)
+    for agent in range(len(PAYLOADS)):
+        page.locator(".am-live .n").nth(agent).dispatch_event("click")
+        page.locator(f".am-detail[aria-label='Agent agent_{agent}'] pre").first.wait_for()
+    unharmed(page)
+    page.locator(".am-stop").click()
+    said(page, "shown")
+    page.locator(".jp-OutputArea-output img[src^='data:image/svg']").nth(1).wait_for()
+    unharmed(page)
+    assert [] == jupyter.outside
+    assert [] == jupyter.errors

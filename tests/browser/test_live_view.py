@@ -1,0 +1,159 @@
+"""The live view of a real run in a real JupyterLab: pressed, seen in both themes, kept, opened again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.playing import DECLARE, PLAYER, REAL, RUN, STORY, TELL
+from tests.lab import Lab, write_notebook
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+GROUNDS = {"JupyterLab Light": "rgb(255, 255, 255)", "JupyterLab Dark": "rgb(17, 20, 24)"}
+
+# Which cards are changed in a second and a half, and by how much the view grows.
+TOUCHED = """() => new Promise((done) => {
+    const view = document.querySelector('.am-live'), seen = new Set();
+    const cardOf = (node) => (node.closest ? node : node.parentElement)?.closest('.n')?.dataset.agent;
+    const watch = new MutationObserver((all) => all.forEach((one) => seen.add(cardOf(one.target))));
+    watch.observe(view, {subtree: true, attributes: true, childList: true, characterData: true});
+    const tall = view.getBoundingClientRect().height;
+    setTimeout(() => {
+        watch.disconnect();
+        done([[...seen].filter(Boolean).sort(), view.getBoundingClientRect().height - tall]);
+    }, 1500);
+})"""
+
+
+def start(jupyter: Lab, book: str, *cells: str) -> Page:
+    """Write a notebook, open it and run its cells."""
+    write_notebook(jupyter.root / book, cells)
+    jupyter.open(book)
+    jupyter.run_all()
+    jupyter.page.wait_for_selector(".am-live .n.s-r, .am-live .gr.s-r")
+    return jupyter.page
+
+
+def card(page: Page, name: str) -> Locator:
+    """Find the card of an agent by what a screen reader says."""
+    return page.locator(f'.am-live .n[aria-label^="{name} ·"]')
+
+
+def in_state(page: Page, name: str, state: str) -> None:
+    """Wait until an agent is in a state."""
+    page.wait_for_selector(f'.am-live .n.s-{state}[aria-label^="{name} ·"]', timeout=60_000)
+
+
+def said(page: Page, text: str) -> str:
+    """Wait for a printed line and return it."""
+    line = page.locator(".jp-OutputArea-output pre", has_text=text)
+    line.wait_for(timeout=60_000)
+    return line.text_content() or ""
+
+
+def one_still_picture(jupyter: Lab) -> None:
+    """Exactly one picture is shown, it fits its place, and nothing of the widget is left."""
+    picture = jupyter.page.locator(".jp-OutputArea-output img[src^='data:image/svg']")
+    picture.wait_for()
+    assert 1 == picture.count()
+    assert 0 == jupyter.page.locator(".am-live, .am-button").count()
+    assert 0 == jupyter.page.get_by_text("Error displaying widget").count()
+    assert 0 == jupyter.page.get_by_text("model not found").count()
+    assert picture.evaluate("one => one.offsetWidth <= one.parentElement.clientWidth + 1 && one.naturalWidth > 0")
+
+
+def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None:
+    """Pause holds new agents, Resume lets them go, Retry mends a failed one, Skip leaves one out; then it is still."""
+    page = start(jupyter, book, REAL, DECLARE, RUN, TELL)
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_selector(".am-live .am-paused")
+    page.wait_for_function("() => !document.querySelector('.am-live .n.s-r')", timeout=60_000)
+    assert 1 == page.locator(".am-live .am-counts", has_text="1 of 6 done").count()
+    page.get_by_role("button", name="Resume").click()
+    in_state(page, "costs", "f")
+    in_state(page, "bill", "k")
+    card(page, "costs").click()
+    rows = page.locator(".am-detail tbody tr")
+    page.locator(".am-detail tbody tr th", has_text="3 failed").wait_for()
+    assert 6 == rows.count()  # three attempts, each with its error under it
+    page.get_by_role("button", name="Retry costs").click()
+    page.wait_for_selector('.am-live .n:not(.s-f)[aria-label^="costs ·"]')
+    page.get_by_role("button", name="Close").click()
+    card(page, "trip").click()
+    page.get_by_role("button", name="Skip trip").click()
+    in_state(page, "trip", "k")
+    statuses = said(page, "statuses")
+    assert 5 == statuses.count("'succeeded'")
+    assert "'trip': 'skipped'" in statuses
+    one_still_picture(jupyter)
+    assert [] == jupyter.errors == jupyter.outside
+
+
+def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book: str) -> None:
+    """Stop by click; the saved file has one picture and one text, and shows it when opened with no kernel."""
+    page = start(jupyter, book, REAL, DECLARE, RUN)
+    page.wait_for_selector(".am-live .am-meter b:not(:empty)")
+    assert 3 == page.locator(".am-live .am-meter").count()
+    for theme, ground in GROUNDS.items():
+        jupyter.theme(theme)
+        assert ground == page.locator(".am-live").evaluate("one => getComputedStyle(one).backgroundColor")
+    page.get_by_role("button", name="Stop all agents").click()
+    one_still_picture(jupyter)
+    jupyter.wait_idle()
+    jupyter.save()
+    assert [] == jupyter.errors
+    page.goto("about:blank")
+    jupyter.end_kernels()
+    jupyter.open(book, kernel=False)
+    one_still_picture(jupyter)
+    assert [] == jupyter.outside
+    outputs = [out for cell in json.loads((jupyter.root / book).read_text())["cells"] for out in cell["outputs"]]
+    kept = [set(output["data"]) for output in outputs if "image/svg+xml" in output.get("data", {})]
+    assert [{"image/svg+xml", "text/plain"}] == kept
+
+
+def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
+    """Tab, arrows, Enter, Escape: open a card, press its button, come back, stop the run. Keys stay with the view."""
+    page = start(jupyter, book, PLAYER, STORY, "print(pressed)")
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    page.locator(".am-stop").focus()
+    page.keyboard.press("Tab")
+    assert "0" == page.evaluate("document.activeElement.getAttribute('data-agent')")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    assert "7" == page.evaluate("document.activeElement.getAttribute('data-agent')")
+    assert "2.6px" == page.locator(".n:focus .c").evaluate("one => getComputedStyle(one).strokeWidth")
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="Agent review_ops").wait_for()
+    page.get_by_role("button", name="Skip review_ops").wait_for()
+    page.keyboard.press("Tab")
+    assert "skip" == page.evaluate("document.activeElement.dataset.verb")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert "7" == page.evaluate("document.activeElement.getAttribute('data-agent')")
+    assert 0 == page.locator(".am-detail:visible").count()
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.classList.contains('am-stop')")
+    page.keyboard.press("Enter")
+    assert "[('skip', 'review_ops'), ('stop', None)]" == said(page, "('stop', None)").strip()
+
+
+def test_nothing_moves_where_motion_is_not_wanted(jupyter: Lab, book: str) -> None:
+    """`prefers-reduced-motion` stops what breathes; the numbers go on. Only what changes is changed in the page."""
+    page = start(jupyter, book, PLAYER, STORY)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    going = page.locator(".am-live .g.go").first
+    assert "am-breathe" == going.evaluate("one => getComputedStyle(one).animationName")
+    page.emulate_media(reduced_motion="reduce")
+    assert "none" == going.evaluate("one => getComputedStyle(one).animationName")
+    page.emulate_media(reduced_motion="no-preference")
+    page.wait_for_timeout(500)
+    touched = page.evaluate(TOUCHED)
+    assert [["3", "5", "6"], 0] == touched  # the agents under way, and no jump
+    page.locator(".am-stop").click()
+    said(page, "finished")
