@@ -38,7 +38,8 @@ class Summary:
         cost_usd: Dollars; `None` where the price of an answer is unknown.
         cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are
             estimated, else empty.
-        source: Where all results came from, `mixed`, or `None` where nobody answered.
+        source: Where all results came from, `mixed`, or `None` where nobody answered; with ` + simulated` where made-up
+            answers were served from the ledger.
     """
 
     plan: str
@@ -107,7 +108,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         skipped=counts.get("skipped", 0),
         cancelled=counts.get("cancelled", 0) + counts.get("capped", 0),
         running=counts.get("running", 0),
-        source=_source(results),
+        source=_source(record),
         cut=record.cut,
     )
 
@@ -216,6 +217,7 @@ def _count(words: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _source(results: Sequence[AgentResult]) -> str | None:
-    sources = {result.source for result in results if result.source}
-    return sources.pop() if len(sources) == 1 else "mixed" if sources else None
+def _source(record: RunRecord) -> str | None:
+    sources = {result.source for result in record.results if result.source}
+    word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
+    return f"{word} + simulated" if "ledger" in sources and record.simulated else word

@@ -54,7 +54,7 @@ class DiskLedger:
     """
 
     def __init__(self, path: str | Path = MEMORY, *, reuse_simulated: bool = False) -> None:
-        self.path = None if str(path) == MEMORY else Path(path).expanduser()
+        self.path = None if str(path) == MEMORY else Path(path).expanduser().absolute()
         self.reuse_simulated = reuse_simulated
         self.owner = str(Owner.me())
         self.notes: list[str] = []

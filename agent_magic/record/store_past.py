@@ -57,7 +57,7 @@ def past_runs(file: StoreFile) -> list[PastRun]:
     rows = file.read(
         "SELECT r.id, r.began_at, r.plan_name, r.state, r.agents, r.succeeded, r.wall_s, r.owner, "
         "sum(c.state != 'planned' AND coalesce(c.source, '') != 'ledger'), sum(c.source = 'ledger'), "
-        "sum(c.state = 'unknown'), sum(CASE WHEN c.source != 'ledger' THEN coalesce(c.input_tokens, 0) + "
+        "sum(c.state IN ('unknown', 'started')), sum(CASE WHEN c.source != 'ledger' THEN coalesce(c.input_tokens, 0) + "
         "coalesce(c.output_tokens, 0) END), sum(CASE WHEN c.source != 'ledger' THEN c.cost_usd END), "
         "sum(c.saved_usd), max(c.source = 'simulated'), "
         "count(DISTINCT CASE WHEN c.state = 'finished' AND c.stop_reason != 'refusal' THEN c.agent END) "
@@ -80,7 +80,7 @@ def _past_run(row: Row) -> PastRun:
         answered if succeeded is None else succeeded,
         calls or 0,
         served or 0,
-        unknown or 0,
+        (unknown or 0) if state == "lost" else 0,
         wall_s,
         tokens,
         cost,

@@ -59,16 +59,26 @@ def _ledger(desk: Desk, given: Namespace) -> None:
 
 def _size(ledger: Ledger, _: Namespace) -> str:
     size = ledger.size()
-    where = "in memory, until this kernel ends" if ledger.path is None else str(ledger.path)
+    where = "in memory, until this kernel ends" if ledger.path is None else _near(ledger.path)
+    spent = "nothing spent" if size.cost_usd is None else f"{dollars(size.cost_usd)} spent"
+    saved = "" if size.saved_usd is None else f", {dollars(size.saved_usd)} saved by serving answers again"
     lines = [
         f"ledger: {where}, {size.bytes / 1e6:,.1f} MB",
         f"{plural(size.answers, 'answer')} ({size.simulated:,} simulated) of {plural(size.runs, 'run')}",
-        f"{dollars(size.cost_usd)} spent, {dollars(size.saved_usd)} saved by serving answers again",
+        f"{spent}{saved}",
     ]
     lines += [f"{plural(size.unknown, 'call')} in flight when a kernel ended: may have been billed"] * bool(
         size.unknown
     )
     return "\n".join(lines)
+
+
+def _near(path: Path) -> str:
+    """Write a path as it is seen from the working directory, or from the user's home."""
+    for base, mark in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return f"{mark}{path.relative_to(base)}"
+    return str(path)
 
 
 def _verify(ledger: Ledger, _: Namespace) -> str:

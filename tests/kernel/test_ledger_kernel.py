@@ -1,0 +1,107 @@
+"""The ledger in real kernels: on without being asked, there after a restart, and reported after a kill."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+
+from tests.kernels import Kernel
+
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+BEGIN = """%load_ext agent_magic
+%agents connect simulator --latency fast
+for name in ("a", "b", "c"):
+    get_ipython().run_cell_magic("agent", name, f"[[tokens:20]] question {name}")"""
+REUSE = "%load_ext agent_magic\n%config AgentMagics.reuse_simulated = True"
+
+
+@pytest.fixture
+def env(tmp_path):
+    """A data folder that outlives the kernels, and nobody who says where the ledger is."""
+    return {"XDG_DATA_HOME": str(tmp_path), "AGENT_MAGIC_LEDGER": ""}
+
+
+def ok(reply):
+    """The text of a cell that went well."""
+    assert "ok" == reply.status, reply.text
+    return reply.text
+
+
+def test_a_restarted_kernel_buys_nothing_again(env, tmp_path):
+    """F04: the second kernel serves all of it from the file, says what that saved, and opens the first one's run."""
+    with Kernel(**env) as kernel:
+        ok(kernel.do(REUSE))
+        ok(kernel.do(BEGIN))
+        ok(kernel.do("run = %agents run"))
+        texts = ok(kernel.do("print(list(run.texts))"))
+    assert [tmp_path / "agent-magic" / "ledger.sqlite3"] == sorted((tmp_path / "agent-magic").glob("*.sqlite3"))
+    assert 0o600 == (tmp_path / "agent-magic" / "ledger.sqlite3").stat().st_mode & 0o777
+    with Kernel(**env) as kernel:
+        ok(kernel.do(REUSE))
+        ok(kernel.do(BEGIN))
+        said = ok(kernel.do("run = %agents run"))
+        assert re.search(r"3 of 3 answers came from the ledger: \$0, \$0\.\d+ saved", said)
+        assert texts == ok(kernel.do("print(list(run.texts))"))
+        assert "{'ledger'} 0.0" in ok(kernel.do("print(set(run.agents['source']), run.totals.cost_usd)"))
+        assert "[2, 1] [0, 3]" in ok(
+            kernel.do("runs = %agents runs\nprint(runs['run'].tolist(), runs['calls'].tolist())")
+        )
+        ok(kernel.do("old = %agents open 1"))
+        assert "True" in ok(kernel.do("print(set(old.agents['source']) == {'simulated'} and len(old.attempts) == 3)"))
+        assert "3 answers of 2 runs are whole" in ok(kernel.do("%agents ledger verify"))
+        assert "3 answers (3 simulated) of 2 runs" in ok(kernel.do("%agents ledger"))
+        assert "came from the ledger" not in ok(kernel.do("run = %agents run --fresh"))
+
+
+def test_made_up_answers_are_not_served_by_default(env):
+    """A kernel after another asks the stand-in again."""
+    for _ in range(2):
+        with Kernel(**env) as kernel:
+            ok(kernel.do(BEGIN.replace("fast", "none")))
+            said = ok(kernel.do("run = %agents run"))
+            assert "came from the ledger" not in said
+            assert "{'simulated'}" in ok(kernel.do("print(set(run.agents['source']))"))
+
+
+def test_a_killed_kernel_is_told_of(env):
+    """F03, G3: the next kernel says how many calls were in flight, and has what had finished."""
+    with Kernel(**env) as kernel:
+        ok(kernel.do(REUSE))
+        ok(kernel.do(BEGIN))
+        ok(kernel.do("%%agent slow\n[[ttft:60]] never comes"))
+        pid = int(ok(kernel.do("import os; print(os.getpid())")))
+        ok(kernel.do("%agents start"))
+        ok(
+            kernel.do(
+                "import asyncio\n"
+                "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
+                "while sum(one.status == 'succeeded' for one in magics.session.running[0].record.results) < 3:\n"
+                "    await asyncio.sleep(0.01)"
+            )
+        )
+        os.kill(pid, signal.SIGKILL)
+    with Kernel(**env) as kernel:
+        ok(kernel.do(REUSE))
+        assert re.search(r"lost\s+4\s+3\s+4", ok(kernel.do("%agents runs")))
+        ok(kernel.do(BEGIN))
+        said = ok(kernel.do("run = %agents run"))
+        assert "3 of 3 answers came from the ledger" in said
+        assert "1 call was in flight when the kernel of run 1" in said
+        assert "in flight" not in ok(kernel.do("run = %agents run"))
+
+
+@pytest.mark.parametrize("choice", ["off", ":memory:"])
+def test_no_file_where_none_is_wanted(env, tmp_path, choice):
+    """`off` keeps nothing, `:memory:` keeps it for the session; neither leaves a file."""
+    with Kernel(**{**env, "AGENT_MAGIC_LEDGER": choice}) as kernel:
+        ok(kernel.do(REUSE))
+        ok(kernel.do(BEGIN))
+        ok(kernel.do("run = %agents run"))
+        again = ok(kernel.do("run = %agents run"))
+        assert (choice == ":memory:") == ("came from the ledger" in again)
+        if choice == "off":
+            assert "There is no ledger: it is off" in kernel.do("%agents runs").text
+    assert [] == list(tmp_path.iterdir())

@@ -1,0 +1,130 @@
+"""The ledger of a session, and its subcommands."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from IPython.core.error import UsageError
+
+from agent_magic.api import served_note
+from agent_magic.errors import LedgerError
+from agent_magic.notebook.keeping import Keeping
+from agent_magic.notebook.session import Session
+from agent_magic.notebook.verbs.past import VERBS
+from tests.record.conformance import always, answer, plan_of
+from tests.run.virtual import drive
+
+
+@pytest.fixture
+def session():
+    """A session that is closed at the end."""
+    made = Session()
+    yield made
+    made.close()
+
+
+def do(session, verb, **given):
+    """Run a subcommand."""
+    options = {"what": "size", "file": None, "days": None, "simulated": False, "run": None, **given}
+    return VERBS[verb].do(SimpleNamespace(session=session), SimpleNamespace(**options))
+
+
+def test_runs_come_back(session):
+    """`runs` lists them, `open` makes one the last run."""
+    drive(plan_of(a="x"), always(), ledger=session.ledger)
+    second, _ = drive(plan_of(a="y"), always(), ledger=session.ledger)
+    assert [2, 1] == list(do(session, "runs")["run"])
+    assert 1 == do(session, "open", run=1).record.plan.agents[0].prompt.count("x")
+    run = do(session, "open")
+    assert run is session.last
+    assert second.events == run.record.events
+    with pytest.raises(LedgerError, match="no run 9"):
+        do(session, "open", run=9)
+
+
+def test_care(session, capsys, tmp_path):
+    """What it holds, checked, written out, thinned out; each says what it did."""
+    drive(plan_of(a="x"), always(tokens=(1000, 1000, 0, 0)), ledger=session.ledger)
+    drive(plan_of(a="x"), always(), ledger=session.ledger)
+    do(session, "ledger")
+    said = capsys.readouterr().out
+    assert "in memory, until this kernel ends" in said
+    assert "1 answer (0 simulated) of 2 runs" in said
+    assert "spent, $" in said
+    do(session, "ledger", what="verify")
+    assert "1 answer of 2 runs are whole. The file is sound." in capsys.readouterr().out
+    do(session, "ledger", what="export", file=str(tmp_path / "x.jsonl"))
+    assert "1 answer written" in capsys.readouterr().out
+    do(session, "ledger", what="salvage")
+    assert "0 answers taken over" in capsys.readouterr().out
+    do(session, "ledger", what="prune", days=0.0)
+    assert "1 answer forgotten" in capsys.readouterr().out
+    assert 0 == len(session.ledger)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"what": "prnue"}, "Did you mean 'prune'"),
+        ({"what": "prune"}, "--days N, --simulated"),
+        ({"what": "export"}, "name of a file"),
+        ({"what": "export", "file": "/nowhere/at/all"}, "Choose another place"),
+    ],
+    ids=str,
+)
+def test_mistakes(session, given, message):
+    """Each says what to do."""
+    with pytest.raises(UsageError, match=message):
+        do(session, "ledger", **given)
+
+
+def test_a_session_without_a_ledger(session):
+    """`off` keeps nothing, and the subcommands say so."""
+    session.keeping.choice = "off"
+    assert session.ledger is None
+    assert 0 == len(session.history)
+    with pytest.raises(UsageError, match="it is off"):
+        do(session, "runs")
+
+
+def test_history_begins_with_what_the_ledger_knows(tmp_path):
+    """A new session knows what earlier answers took."""
+    first, second = Keeping(), Keeping()
+    first.choice = second.choice = str(tmp_path / "l.sqlite3")
+    first.ledger.file.is_logged = False
+    drive(plan_of(a="x"), always(first_s=0.5, takes_s=2.0), ledger=first.ledger)
+    first.close()
+    assert [("a", 2.0)] == [(one.agent, one.api_s) for one in second.history]
+    second.close()
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    """The session goes on in memory, and says so once; a file of a later version is an error."""
+    keeping = Keeping()
+    (tmp_path / "file").write_text("")
+    keeping.choice = str(tmp_path / "file" / "ledger.sqlite3")
+    keeping.ledger.keep("k", 0, answer())
+    assert 1 == len(keeping.ledger)
+    assert keeping.ledger.path is None
+    notes = keeping.take_notes()
+    assert 1 == len(notes)
+    assert "kept in memory, until this kernel ends" in notes[0]
+    assert [] == keeping.take_notes()
+    keeping.choice = str(tmp_path / "notes.txt")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(LedgerError, match="no ledger"):
+        assert keeping.ledger
+
+
+def test_what_was_saved_is_said():
+    """Dollars where they are known; nothing where nothing was served."""
+    session = Session()
+    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 0, 0, 0)), ledger=session.ledger)
+    assert "" == served_note(record)
+    again, _ = drive(plan_of(a="x"), always(), ledger=session.ledger)
+    assert "1 of 1 answers came from the ledger: $0, $0.5000 saved. --fresh buys anew." == served_note(again)
+    session.close()

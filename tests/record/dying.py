@@ -1,0 +1,298 @@
+"""Children that are killed, or interrupted, while they run a plan; forked from a process that has loaded everything.
+
+    python -m tests.record.dying kill URL LEDGER TRIALS SEED
+    python -m tests.record.dying interrupt URL LEDGER TRIALS SEED
+    python -m tests.record.dying together URL LEDGER AGENTS SECONDS
+    python -m tests.record.dying limited URL LEDGER AGENTS 0
+
+Prints one JSON object. Each trial begins a new plan on the same ledger when the last one is done, so that every trial
+hits a run in some state.
+"""
+
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import agent_magic as am
+from agent_magic.run.interrupt import interruptible
+from agent_magic.schedule.policy import Policy
+
+AGENTS = 12
+LONGEST_S = 0.45
+CONCURRENCY = 6
+
+
+def plan_of(generation):
+    """Two layers of calls that take some hundredths of a second each."""
+    first = [
+        am.Agent(f"a{one}", f"[[ttft:0.02]] [[tokens:12]] [[pace:300]] plan {generation} question {one}")
+        for one in range(AGENTS)
+    ]
+    second = [
+        am.Agent(f"b{one}", f"[[ttft:0.01]] [[tokens:8]] [[pace:300]] plan {generation} of {one}: {{{{ a{one} }}}}")
+        for one in range(AGENTS)
+    ]
+    return am.Plan([*first, *second])
+
+
+async def run_once(url, path, generation, shown=None):
+    """Run the plan of a generation; what was bought before comes from the ledger.
+
+    Args:
+        url: The server.
+        path: The ledger.
+        generation: Which plan.
+        shown: A file descriptor that is told each answer as soon as anybody can see it.
+    """
+    ledger = am.Ledger(path, reuse_simulated=True)
+    client = am.Claude(base_url=url, credential="x")
+    driver = am.start(plan_of(generation), Policy(concurrency=CONCURRENCY), client=client, ledger=ledger)
+    telling = asyncio.create_task(tell(driver.record, generation, shown)) if shown is not None else None
+    try:
+        await driver.drive()
+    finally:
+        if telling is not None:
+            telling.cancel()
+            say(driver.record, generation, shown, set())
+        ledger.close()
+    return driver.record
+
+
+async def tell(record, generation, shown):
+    """Say at once what has succeeded."""
+    said = set()
+    while True:
+        say(record, generation, shown, said)
+        await asyncio.sleep(0.001)
+
+
+def say(record, generation, shown, said):
+    """Say what has succeeded since."""
+    for result in record.results:
+        if result.status == "succeeded" and result.name not in said:
+            said.add(result.name)
+            os.write(shown, f"{generation} {result.name}\n".encode())
+
+
+def requests_of(url):
+    """What reached the server."""
+    with urllib.request.urlopen(f"{url}/simulator/log") as reply:
+        return [one for one in json.load(reply)["requests"] if one["route"] == "/v1/messages"]
+
+
+def asked(url):
+    """Count the requests of each agent of each generation."""
+    found = {}
+    for one in requests_of(url):
+        generation, kind, number = re.search(r"plan (\d+) (question|of) (\d+)", one["prompt"]).groups()
+        name = f"{generation} {'a' if kind == 'question' else 'b'}{number}"
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+class Child:
+    """A forked process, and what it has said."""
+
+    def __init__(self, work):
+        self._reader, writer = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(self._reader)
+            status = 1
+            try:
+                status = work(writer)
+            finally:
+                os._exit(status)
+        os.close(writer)
+
+    def end(self):
+        """Wait for it; return its status and the lines it said."""
+        _, status = os.waitpid(self.pid, 0)
+        said = b"".join(iter(lambda: os.read(self._reader, 65536), b""))
+        os.close(self._reader)
+        return os.waitstatus_to_exitcode(status), said.decode().splitlines()
+
+
+class Watch:
+    """How often everything had been asked for when it was shown."""
+
+    def __init__(self, url):
+        self._url = url
+        self._shown = {}
+
+    def add(self, names):
+        """Take in what was shown."""
+        now = asked(self._url)
+        for name in names:
+            self._shown.setdefault(name, now.get(name, 0))
+
+    def asked_again(self):
+        """Count what was asked for again although it had been shown."""
+        now = asked(self._url)
+        return sum(now[name] - times for name, times in self._shown.items())
+
+    def __len__(self):
+        return len(self._shown)
+
+
+def finish(url, path, generations):
+    """Run every plan to its end."""
+    for generation in range(generations):
+        status, _ = Child(lambda _, now=generation: asyncio.run(run_once(url, path, now)) and 0).end()
+        assert status == 0
+
+
+def killed(url, path, trials, rng):
+    """Kill children at random instants. A generation that came to its end makes room for the next."""
+    generation = kills = 0
+    watch = Watch(url)
+    while kills < trials:
+        child = Child(lambda shown, now=generation: asyncio.run(run_once(url, path, now, shown)) and 0)
+        time.sleep(rng.uniform(0.0, LONGEST_S))
+        os.kill(child.pid, signal.SIGKILL)
+        status, shown = child.end()
+        assert status in {0, -signal.SIGKILL}, f"a child ended with {status}"
+        watch.add(shown)
+        kills += status == -signal.SIGKILL
+        generation += status == 0
+    finish(url, path, generation + 1)
+    return {"kills": kills, "generations": generation + 1, "shown": len(watch), "again": watch.asked_again()}
+
+
+def interrupted(url, path, trials, rng):
+    """Interrupt children at random instants; each lives on for a moment, in which nothing may be sent."""
+    generation = cut = late = 0
+    watch = Watch(url)
+
+    async def work(shown, now):
+        try:
+            os.write(shown, b"ready\n")
+            await interruptible(run_once(url, path, now, shown))
+        except KeyboardInterrupt:
+            before = len(requests_of(url))
+            await asyncio.sleep(0.05)
+            os.write(shown, f"late {len(requests_of(url)) - before}\n".encode())
+            return 7
+        return 0
+
+    for _ in range(trials):
+        child = Child(lambda shown, now=generation: asyncio.run(work(shown, now)))
+        time.sleep(rng.uniform(0.02, LONGEST_S))
+        os.kill(child.pid, signal.SIGINT)
+        status, said = child.end()
+        assert status in {0, 1, 7, -signal.SIGINT}, f"a child ended with {status}"
+        watch.add([line for line in said if line[0].isdigit()])
+        late += sum(int(line.split()[1]) for line in said if line.startswith("late"))
+        cut += status == 7
+        generation += status == 0
+    finish(url, path, generation + 1)
+    return {"cut": cut, "late": late, "generations": generation + 1, "shown": len(watch), "again": watch.asked_again()}
+
+
+def counts(url, path):
+    """Count what was asked, what more than once, and what the ledger says."""
+    times = asked(url)
+    ledger = am.Ledger(path, reuse_simulated=True)
+    ledger.lost_runs()
+    runs = ledger.past_runs()
+    check = ledger.verify()
+    return {
+        "requests": sum(times.values()),
+        "repeated": sum(count - 1 for count in times.values()),
+        "answers": len(ledger),
+        "unknown": sum(one.unknown for one in runs),
+        "lost": sum(one.state == "lost" for one in runs),
+        "ok": check.ok,
+        "notes": ledger.notes,
+    }
+
+
+def flat(agents, seconds):
+    """A plan of so many calls, each of which takes so long."""
+    return am.Plan([am.Agent(f"a{one}", f"[[ttft:{seconds}]] [[tokens:5]] question {one}") for one in range(agents)])
+
+
+def together(url, path, agents, seconds):
+    """Run a plan beside another process that does the same."""
+    ledger = am.Ledger(path, reuse_simulated=True)
+    driver = am.start(flat(agents, seconds), Policy(10), client=am.Claude(base_url=url, credential="x"), ledger=ledger)
+    asyncio.run(driver.drive())
+    results = driver.record.results
+    return {
+        "succeeded": sum(one.status == "succeeded" for one in results),
+        "bought": sum(one.source == "simulated" for one in results),
+        "notes": ledger.notes,
+        "unknown": sum(one.unknown for one in ledger.past_runs()) + sum(one.unknown for one in ledger.lost_runs()),
+    }
+
+
+def size_of_largest(path):
+    """The larger of a ledger's file and its log."""
+    return max(Path(f"{path}{end}").stat().st_size for end in ("", "-wal"))
+
+
+def limited(url, path, agents):
+    """Run a plan whose ledger cannot grow from some moment on."""
+    import resource
+
+    ledger = am.Ledger(path, reuse_simulated=True)
+    client = am.Claude(base_url=url, credential="x")
+    driver = am.start(flat(agents, 0.02), Policy(CONCURRENCY), client=client, ledger=ledger)
+    found = {}
+
+    async def watched():
+        running = asyncio.create_task(driver.drive())
+        while len(found) < 1:
+            done = sum(one.status == "succeeded" for one in driver.record.results)
+            if done >= agents // 3:
+                found["before"] = done
+                resource.setrlimit(resource.RLIMIT_FSIZE, (size_of_largest(path), resource.RLIM_INFINITY))
+            await asyncio.sleep(0.001)
+        await running
+
+    asyncio.run(watched())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    statuses = [one.status for one in driver.record.results]
+    return {
+        **found,
+        "succeeded": statuses.count("succeeded"),
+        "failed": statuses.count("failed"),
+        "stored": ledger.file.read("SELECT count(*) FROM answers")[0][0],
+        "ok": ledger.verify().ok,
+        "notes": ledger.notes,
+    }
+
+
+def main():
+    """Do what the line says."""
+    what, url, path, number, last = sys.argv[1:]
+    if what in {"together", "limited"}:
+        more = (float(last),) if what == "together" else ()
+        print(json.dumps(globals()[what](url, path, int(number), *more)))
+        return
+    trials, seed = number, last
+    import anthropic  # noqa: F401 - loaded once, for all children
+
+    asyncio.run(run_once(url, f"{path}.warm", 0))
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/simulator/reset", method="POST")):
+        pass
+    do = killed if what == "kill" else interrupted
+    began = time.monotonic()
+    found = do(url, path, int(trials), random.Random(int(seed)))
+    print(json.dumps({**found, **counts(url, path), "seconds": round(time.monotonic() - began, 1)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Real processes that are killed, interrupted, or share one ledger, against the stand-in over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_magic.simulator import start
+from tests.record.dying import AGENTS, requests_of
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the children are forked, to begin at once"),
+]
+TRIALS = {"kill": 200, "interrupt": 1000} if os.environ.get("AGENT_MAGIC_NIGHTLY") else {"kill": 25, "interrupt": 40}
+"""`AGENT_MAGIC_NIGHTLY=1` runs all of them: nine minutes."""
+
+
+@pytest.fixture
+def simulator():
+    """A stand-in without limits."""
+    with start(latency="fast", unlimited=True) as running:
+        yield running
+
+
+def run(*words, timeout_s=1500.0):
+    """Run the program with the children, and read what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.record.dying", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=ROOT,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_killed_at_random_instants(simulator, tmp_path):
+    """F03: what anybody could see is never asked for again; what is asked for again is counted; the file is whole."""
+    found = run("kill", simulator.url, tmp_path / "l.sqlite3", TRIALS["kill"], 1)
+    assert TRIALS["kill"] == found["kills"]
+    assert found["shown"] > AGENTS
+    assert 0 == found["again"]
+    assert found["answers"] == 2 * AGENTS * found["generations"]
+    assert found["repeated"] <= found["unknown"]
+    assert found["lost"] > 0
+    assert (True, []) == (found["ok"], found["notes"])
+
+
+def test_interrupted_at_random_instants(simulator, tmp_path):
+    """F01: what anybody could see is never asked for again, and nothing is sent after the interrupt is over."""
+    found = run("interrupt", simulator.url, tmp_path / "l.sqlite3", TRIALS["interrupt"], 1)
+    assert found["cut"] > TRIALS["interrupt"] // 4
+    assert (0, 0) == (found["again"], found["late"])
+    assert found["answers"] == 2 * AGENTS * found["generations"]
+    assert (True, []) == (found["ok"], found["notes"])
+
+
+def test_two_processes_buy_each_answer_once(simulator, tmp_path):
+    """F16: two processes run one plan at one time on one ledger: one call for each agent, and both have all answers."""
+    words = [sys.executable, "-m", "tests.record.dying", "together", simulator.url, str(tmp_path / "l"), "100", "0"]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
+    said = [json.loads(one.communicate(timeout=120)[0]) for one in both]
+    assert [0, 0] == [one.returncode for one in both]
+    assert [100, 100] == [one["succeeded"] for one in said]
+    assert 100 == sum(one["bought"] for one in said)
+    prompts = [one["prompt_hash"] for one in requests_of(simulator.url)]
+    assert 100 == len(prompts) == len(set(prompts))
+
+
+def test_the_lease_of_the_dead_is_taken_over(simulator, tmp_path):
+    """F16: a process waits for another that buys the same, and buys it itself as soon as that one is killed."""
+    words = [sys.executable, "-m", "tests.record.dying", "together", simulator.url, str(tmp_path / "l"), "4", "9"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, cwd=ROOT) as first:
+        while len(requests_of(simulator.url)) < 4:
+            assert first.poll() is None
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as second:
+            with pytest.raises(subprocess.TimeoutExpired):
+                second.wait(4)
+            assert 4 == len(requests_of(simulator.url)), "it waits"
+            first.kill()
+            said = json.loads(second.communicate(timeout=60)[0])
+    assert (4, 4) == (said["succeeded"], said["bought"])
+    assert 8 == len(requests_of(simulator.url))
+    assert 4 == said["unknown"]
+
+
+def test_a_file_that_may_not_grow(simulator, tmp_path):
+    """F15: a process whose files may not grow any more keeps what came in, and buys nothing more."""
+    words = [sys.executable, "-m", "tests.record.dying", "limited", simulator.url, str(tmp_path / "l"), "60", "0"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    assert 0 == done.returncode, done.stderr
+    said = json.loads(done.stdout)
+    asked = len(requests_of(simulator.url))
+    assert said["before"] < asked < 60
+    assert asked == said["succeeded"]
+    assert asked - said["stored"] <= 6, "no more than were under way"
+    assert 60 - asked == said["failed"]
+    assert said["ok"]
