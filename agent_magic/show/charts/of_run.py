@@ -9,7 +9,7 @@ from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.limits import curves_of, limits_chart
 from agent_magic.show.charts.timeline import timeline_chart
-from agent_magic.show.charts.tradeoff import tradeoff_chart
+from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps, waterfall_chart
 from agent_magic.show.markup import single_line
 from agent_magic.show.text import one_line
@@ -73,8 +73,8 @@ def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "light") -> Ch
     """Draw a frame of scenarios as cost against time, the run itself among them."""
     numbers = summarize(record)
     known = numbers.cost_usd is not None and numbers.wall_s is not None
-    here = (numbers.cost_usd or 0.0, numbers.wall_s or 0.0) if known else None
-    return tradeoff_chart(frame, run=here, caption=frame_caption(frame), theme=theme)
+    marks = [Mark("this run", numbers.cost_usd or 0.0, numbers.wall_s or 0.0)] if known else []
+    return tradeoff_chart(frame, marks=marks, caption=frame_caption(frame), theme=theme)
 
 
 def frame_tradeoff(frame: Any, *, theme: Theme = "light") -> Chart:

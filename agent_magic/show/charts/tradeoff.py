@@ -46,6 +46,27 @@ class Point(NamedTuple):
     basis: str = ""
 
 
+class Mark(NamedTuple):
+    """A point of its own beside the scenarios, such as the run itself.
+
+    Attributes:
+        label: What it is.
+        cost_usd: Dollars.
+        wall_s: Seconds.
+        strong: Whether it is the one to look at.
+    """
+
+    label: str
+    cost_usd: float
+    wall_s: float
+    strong: bool = False
+
+    @property
+    def words(self) -> str:
+        """Its label with its numbers."""
+        return f"{self.label}: {seconds(self.wall_s)}, {dollars(self.cost_usd)}"
+
+
 def points_of(frame: Any) -> list[Point]:
     """Read the scenarios of a frame that have a time and a price. The columns before `wall_s` say what was asked.
 
@@ -87,14 +108,12 @@ def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
     return front
 
 
-def tradeoff_chart(
-    frame: Any, *, run: tuple[float, float] | None = None, caption: str = "", theme: Theme = "light"
-) -> Chart:
+def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "", theme: Theme = "light") -> Chart:
     """Draw a frame of scenarios as cost against time.
 
     Args:
         frame: What `run.whatif(...)` returned.
-        run: Dollars and seconds of the run itself, where they are known.
+        marks: Points beside the scenarios, such as the run itself.
         caption: Where the numbers come from.
         theme: Its colours.
     """
@@ -108,22 +127,22 @@ def tradeoff_chart(
     shown = [one for number_, one in enumerate(points) if one.front or number_ % (len(points) // LARGE + 1) == 0]
     if len(shown) < len(points):
         caption = " · ".join(filter(None, [caption, f"{len(shown):,} of {len(points):,} points drawn"]))
-    svg = _svg(shown, front, run, (title, line, caption), theme)
-    text = _text(front, run, (title, line, caption))
-    return Chart(title, svg, _spec(shown, front, run, (title, line, caption), theme), text)
+    svg = _svg(shown, front, marks, (title, line, caption), theme)
+    text = _text(front, marks, (title, line, caption))
+    return Chart(title, svg, _spec(shown, front, marks, (title, line, caption), theme), text)
 
 
 def _svg(
     points: Sequence[Point],
     front: Sequence[Point],
-    run: tuple[float, float] | None,
+    marks: Sequence[Mark],
     words: tuple[str, str, str],
     theme: Theme,
 ) -> str:
     paper = Paper(theme)
     paper.head(words[0], words[1])
     top = 92.0
-    across, up, place = _scales(points, run, top + _PLOT_H)
+    across, up, place = _scales(points, marks, top + _PLOT_H)
     x, wide = place.left, _PLOT_W
     for tick in up:
         paper.line(f"M{number(x)} {number(place.y(tick))}H{number(x + wide)}")
@@ -134,8 +153,8 @@ def _svg(
     paper.text(x + wide, top + _PLOT_H + 38, "dollars", anchor="end")
     _draw_points(paper, points, front, place)
     taken = _taken(points, place)
-    if run is not None:
-        _draw_run(paper, run, place, taken)
+    for mark in marks:
+        _draw_mark(paper, mark, place, taken)
     _draw_labels(paper, _placed(front, place, taken), place)
     paper.caption(top + _PLOT_H + 58, words[2])
     return paper.svg(top + _PLOT_H + (72 if words[2] else 52), f"{words[0]}: {words[1]}")
@@ -156,12 +175,10 @@ class _Place(NamedTuple):
         return self.bottom - wall * self.up
 
 
-def _scales(
-    points: Sequence[Point], run: tuple[float, float] | None, bottom: float
-) -> tuple[list[float], list[float], _Place]:
+def _scales(points: Sequence[Point], marks: Sequence[Mark], bottom: float) -> tuple[list[float], list[float], _Place]:
     """Choose scales from 0 that hold every point."""
-    costs = [one.cost_usd for one in points] + ([run[0]] if run else [])
-    walls = [one.wall_s for one in points] + ([run[1]] if run else [])
+    costs = [one.cost_usd for one in (*points, *marks)]
+    walls = [one.wall_s for one in (*points, *marks)]
     across, up = ticks(max(costs, default=1.0) * 1.06, 6), ticks(max(walls, default=1.0) * 1.04, 6)
     return across, up, _Place(MARGIN + 52, bottom, _PLOT_W / across[-1], _PLOT_H / up[-1])
 
@@ -190,16 +207,21 @@ def _draw_points(paper: Paper, points: Sequence[Point], front: Sequence[Point], 
         paper.dot(place.x(one.cost_usd), place.y(one.wall_s), 4.6, ink="run", hint=_hint(one))
 
 
-def _draw_run(paper: Paper, run: tuple[float, float], place: _Place, taken: list[Box]) -> None:
-    at_x, at_y = place.x(run[0]), place.y(run[1])
+def _draw_mark(paper: Paper, mark: Mark, place: _Place, taken: list[Box]) -> None:
+    """Draw a diamond, filled where it is the one to look at, and its words above or below it."""
+    at_x, at_y = place.x(mark.cost_usd), place.y(mark.wall_s)
     diamond = f"M{number(at_x)} {number(at_y - 7)}l7 7l-7 7l-7 -7Z"
+    if mark.strong:
+        paper.shape(diamond, ink="ink", hint=mark.words)
     paper.line(diamond, ink="ink", w=1.8)
-    words = f"this run: {seconds(run[1])}, {dollars(run[0])}"
-    width = width_px(words, 11)
+    taken.append((at_x - 8, at_y - 8, 16.0, 16.0))
+    width = width_px(mark.words, 11, bold=True)
     left = min(max(at_x - width / 2, place.left + 4), paper.width - MARGIN - width)
-    box = (left, at_y - 26, width, 13.0)
-    taken += [(at_x - 8, at_y - 8, 16.0, 16.0), box]
-    paper.text(left, at_y - 14, words, ink="ink", weight=650)
+    heights = [at_y + dy for dy in (-14.0, 22.0, -30.0, -46.0, -62.0) if 62 < at_y + dy < place.bottom - 4]
+    free = [y for y in heights if not any(_touch((left, y - 11, width, 13.0), other) for other in taken)]
+    y = (free or heights or [at_y - 14])[0]
+    taken.append((left, y - 11, width, 13.0))
+    paper.text(left, y, mark.words, ink="ink", weight=650)
 
 
 class _Label(NamedTuple):
@@ -241,20 +263,20 @@ def _touch(a: Box, b: Box) -> bool:
     return a[0] < b[0] + b[2] + _ROOM and b[0] < a[0] + a[2] + _ROOM and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
 
 
-def _text(front: Sequence[Point], run: tuple[float, float] | None, words: tuple[str, str, str]) -> str:
+def _text(front: Sequence[Point], marks: Sequence[Mark], words: tuple[str, str, str]) -> str:
     lines = [words[0], words[1]]
     lines += [
         f"  {dollars(one.cost_usd):>10}  {seconds(one.wall_s):>12}  {single_line(one.label)}" for one in front[:20]
     ]
     lines += [f"  and {len(front) - 20} more"] if len(front) > 20 else []
-    lines += [f"  {dollars(run[0]):>10}  {seconds(run[1]):>12}  this run"] if run else []
+    lines += [f"  {dollars(mark.cost_usd):>10}  {seconds(mark.wall_s):>12}  {mark.label}" for mark in marks]
     return "\n".join([*lines, *([words[2]] if words[2] else [])])
 
 
 def _spec(
     points: Sequence[Point],
     front: Sequence[Point],
-    run: tuple[float, float] | None,
+    marks: Sequence[Mark],
     words: tuple[str, str, str],
     theme: Theme,
 ) -> dict[str, Any]:
@@ -269,7 +291,7 @@ def _spec(
         }
         for one in points
     ]
-    across, up, place = _scales(points, run, 92.0 + _PLOT_H)
+    across, up, place = _scales(points, marks, 92.0 + _PLOT_H)
     money = {"format": "$~g", "grid": False}
     x = {"field": "dollars", "type": "quantitative", "scale": {"domain": [0, across[-1]]}, "axis": money}
     y = {"field": "seconds", "type": "quantitative", "scale": {"domain": [0, up[-1]]}}
@@ -292,17 +314,20 @@ def _spec(
             "encoding": {"x": x, "y": y, "tooltip": tips},
         },
     ]
-    taken = _taken([*points, *([Point("", run[1], run[0], front=True)] if run else [])], place)
+    taken = _taken([*points, *(Point("", mark.wall_s, mark.cost_usd, front=True) for mark in marks)], place)
     for point, shown, dx, dy in _placed(front, place, taken):
         label = {"type": "text", "align": "left", "dx": dx, "dy": dy - 4, "color": inks["ink"]}
         values = [{"scenario": shown, "dollars": point.cost_usd, "seconds": point.wall_s}]
         layers.append(
             {"data": {"values": values}, "mark": label, "encoding": {"x": x, "y": y, "text": {"field": "scenario"}}}
         )
-    if run is not None:
-        data = {"values": [{"scenario": "this run", "dollars": run[0], "seconds": run[1], "basis": "this run"}]}
-        mark = {"type": "point", "shape": "diamond", "size": 140, "color": inks["ink"], "strokeWidth": 1.8}
-        layers.append({"data": data, "mark": mark, "encoding": {"x": x, "y": y, "tooltip": tips}})
+    for mark in marks:
+        values = [{"scenario": mark.label, "dollars": mark.cost_usd, "seconds": mark.wall_s, "basis": mark.label}]
+        look = {"type": "point", "shape": "diamond", "size": 140, "color": inks["ink"], "filled": mark.strong}
+        encoding = {"x": x, "y": y, "tooltip": tips}
+        layers.append(
+            {"data": {"values": values}, "mark": {**look, "strokeWidth": 1.8, "opacity": 1}, "encoding": encoding}
+        )
     body = {"width": _PLOT_W, "height": _PLOT_H, "data": {"values": rows}, "layer": layers}
     return spec_of(words[0], words[1], body, theme=theme, caption=words[2])
 
