@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         monthly,
         speedup_bounds,
         start,
-        tradeoff,
     )
     from agent_magic.errors import AgentMagicError
+    from agent_magic.show.charts.of_run import tradeoff
 
 __version__ = "0.1.0"
 __all__ = [
@@ -66,7 +66,7 @@ _HOMES = {
     "TokenPrice": "agent_magic.api",
     "capacity": "agent_magic.api",
     "compare": "agent_magic.api",
-    "tradeoff": "agent_magic.api",
+    "tradeoff": "agent_magic.show.charts.of_run",
     "monthly": "agent_magic.api",
     "speedup_bounds": "agent_magic.api",
     "start": "agent_magic.api",

@@ -39,7 +39,9 @@ from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
-from agent_magic.show.charts.of_run import frame_tradeoff, run_limits, run_timeline, run_tradeoff, run_waterfall
+from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
+from agent_magic.show.explore import Explorer
+from agent_magic.show.explore_panel import explore
 from agent_magic.show.notes import capped_note, ledger_notes
 from agent_magic.show.progress import Progress
 from agent_magic.show.text import one_line
@@ -76,7 +78,6 @@ __all__ = [
     "monthly",
     "speedup_bounds",
     "start",
-    "tradeoff",
 ]
 
 
@@ -304,6 +305,10 @@ class Run:
         """Draw what `run.whatif(...)` returned as cost against time, with the Pareto front and the run itself."""
         return run_tradeoff(self.record, frame, theme=theme)
 
+    def explore(self) -> None:
+        """Show a panel that asks what-ifs: the forecast, its timeline and its place among others follow it."""
+        explore(Explorer(self.forecaster()))
+
     def markdown(self, name: str) -> Markdown:
         """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web."""
         return Markdown(self[name].text)
@@ -329,11 +334,6 @@ class Run:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
-
-
-def tradeoff(frame: pd.DataFrame, *, theme: Theme = "light") -> Chart:
-    """Draw a frame of scenarios as cost against time, with the Pareto front."""
-    return frame_tradeoff(frame, theme=theme)
 
 
 def compare(a: Run, b: Run) -> pd.DataFrame:

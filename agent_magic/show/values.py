@@ -37,8 +37,8 @@ _BOX = (
 )
 _SOFT = "color:var(--jp-ui-font-color2,#667080)"
 _PRE = (
-    "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal;background:none;color:inherit;padding:0;"
-    "font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
+    "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal;background:none;color:inherit;"
+    "padding:0;font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
 )
 _LINKS = frozenset({"http", "https", "mailto"})
 

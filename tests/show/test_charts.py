@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.api import Run, tradeoff
+from agent_magic.api import Run
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import MIME, ticks
 from agent_magic.show.charts.limits import REQUESTS, UNDER_WAY, WINDOW_S, curves_of, thinned, value_at
+from agent_magic.show.charts.of_run import tradeoff
 from agent_magic.show.charts.timeline import FAILED, PHASES, binned
 from agent_magic.show.charts.tradeoff import pareto, points_of
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.measure.metrics import critical_path, summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import provenance
-from agent_magic.show.charts.limits import curves_of, limits_chart
+from agent_magic.show.charts.limits import INPUT, OUTPUT, REQUESTS, UNDER_WAY, curves_of, limits_chart
 from agent_magic.show.charts.timeline import timeline_chart
 from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps, waterfall_chart
@@ -57,9 +57,9 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "light") -> Chart:
 
 
 def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "light") -> Chart:
-    """Draw what a run asked of the provider over time, beside the limits that are known."""
+    """Draw what a run asked of the provider over time, beside the limits that are known or given."""
     return limits_chart(
-        curves_of(record, limits or {}),
+        curves_of(record, {**known_limits(record), **(limits or {})}),
         until_s=max((event.at_s for event in record.events), default=0.0),
         refused_s=[one.ended_s or 0.0 for one in record.attempts if one.status_code == 429],
         title=f"{single_line(record.plan.name)}: limits over time",
@@ -77,7 +77,7 @@ def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "light") -> Ch
     return tradeoff_chart(frame, marks=marks, caption=frame_caption(frame), theme=theme)
 
 
-def frame_tradeoff(frame: Any, *, theme: Theme = "light") -> Chart:
+def tradeoff(frame: Any, *, theme: Theme = "light") -> Chart:
     """Draw a frame of scenarios as cost against time."""
     return tradeoff_chart(frame, caption=frame_caption(frame), theme=theme)
 
@@ -86,3 +86,19 @@ def frame_caption(frame: Any) -> str:
     """Say where the numbers of a frame come from."""
     foretold = "nothing was sent" if frame.attrs.get("source") == "forecast" else ""
     return provenance(simulated=bool(frame.attrs.get("simulated")), forecast=foretold)
+
+
+def known_limits(record: RunRecord) -> dict[str, float | None]:
+    """Return what a run knew of its limits: its own concurrency, and the provider's where all went to one model class.
+
+    Limits are per class: beside the sums of several classes none of them would be true.
+    """
+    if record.terms is None:
+        return {}
+    found: dict[str, float | None] = {UNDER_WAY: record.terms.policy.get("concurrency")}
+    classes = record.terms.after or record.terms.before
+    if len(classes) == 1:
+        (ceilings,) = classes.values()
+        words = {"requests": REQUESTS, "input": INPUT, "output": OUTPUT}
+        found.update({name: ceilings[word].per_minute for word, name in words.items() if word in ceilings})
+    return found

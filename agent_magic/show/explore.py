@@ -1,0 +1,197 @@
+"""`run.explore()`: what the controls ask, and what the pictures answer. The panel itself is in `explore_panel`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_magic.measure.metrics import summarize
+from agent_magic.measure.spans import spans_of_forecast
+from agent_magic.measure.whatif import forecast_one, whatif_frame
+from agent_magic.show.charts.chart import WIDTH, provenance
+from agent_magic.show.charts.timeline import timeline_chart
+from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
+from agent_magic.show.markup import element, single_line
+from agent_magic.show.units import dollars, plural, ratio, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.measure.forecast import Forecast, Forecaster
+    from agent_magic.show.charts.chart import Chart
+
+RECORDED = "as recorded"
+MODELS = ("claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5")
+"""The models of the scenarios that surround the one that is chosen."""
+MOST_SURROUNDED = 300
+"""A larger plan is surrounded by fewer scenarios: each takes its time."""
+_OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the controls say. `None` and an empty mapping are as recorded.
+
+    Attributes:
+        concurrency: The most requests under way at once.
+        schedule: Who may start when.
+        models: Per agent's name, its model.
+        rpm: Requests a minute; 0 is no limit.
+        cache: `auto`, `on` or `off`.
+        batch: Whether everything goes through the Batch API.
+    """
+
+    concurrency: int | None = None
+    schedule: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    rpm: float | None = None
+    cache: str | None = None
+    batch: bool = False
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The arguments of `run.whatif` that ask for it."""
+        limits = None if self.rpm is None else "off" if self.rpm == 0 else self.rpm
+        given = {
+            "concurrency": self.concurrency, "schedule": self.schedule, "model": dict(self.models) or None,
+            "limits": limits, "cache": self.cache, "batch": self.batch or None,
+        }  # fmt: skip
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def words(self) -> str:
+        """What was changed, in words."""
+        kinds = sorted(set(self.models.values()))
+        models = f"{plural(len(self.models), 'agent')} on {', '.join(kinds)}" if kinds else ""
+        limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests a minute"
+        parts = [
+            f"{self.concurrency} at once" if self.concurrency is not None else "", self.schedule or "", models, limits,
+            f"cache {self.cache}" if self.cache else "", "as a batch" if self.batch else "",
+        ]  # fmt: skip
+        return " · ".join(part for part in parts if part) or RECORDED
+
+
+class Answer(NamedTuple):
+    """What a choice would have come to.
+
+    Attributes:
+        line: Seconds and dollars, beside those of the run.
+        bundle: The picture and its text.
+    """
+
+    line: str
+    bundle: dict[str, str]
+
+
+class Explorer:
+    """Answers the choices of one run.
+
+    Args:
+        forecaster: The run.
+    """
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._forecaster = forecaster
+        self._frame: Any = None
+        self.record = forecaster.record
+        self.policy = forecaster.policy
+
+    @property
+    def used_models(self) -> tuple[str, ...]:
+        """The models of the run, and those worth a comparison."""
+        return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *MODELS]))
+
+    def answer(self, choice: Choice) -> Answer:
+        """Forecast a choice and draw it."""
+        found = forecast_one(self._forecaster, None, choice.changes)
+        line = self._line(found)
+        charts = [self._timeline(found, choice, line), self._tradeoff(found)]
+        text = "\n\n".join([f"forecast of {choice.words}: {line}", *(chart.text for chart in charts)])
+        return Answer(line, {"image/svg+xml": stacked(charts, line), "text/plain": text})
+
+    def _line(self, found: Forecast) -> str:
+        run = summarize(self.record)
+        wall, cost = found.wall_s, found.cost_usd
+        parts = [
+            seconds(wall) + _against(wall, run.wall_s, seconds),
+            dollars(cost) + _against(cost, run.cost_usd, dollars),
+            f"{ratio(found.totals.mean_concurrency)} at once",
+        ]
+        parts += [f"limited by {found.totals.limited_by}"] if found.totals.limited_by else []
+        parts += [f"{found.totals.n_429} refused (429)"] if found.totals.n_429 else []
+        return " · ".join([*parts, f"basis: {found.basis}"])
+
+    def _timeline(self, found: Forecast, choice: Choice, line: str) -> Chart:
+        plan = self.record.plan
+        spans = spans_of_forecast(found.bars)
+        present = {span.agent for span in spans}
+        work = dict.fromkeys(plan.names, 0.0)
+        for span in spans:
+            if span.phase in {"first", "stream", "local"}:
+                work[span.agent] += span.length_s
+        path = {plan.names[agent] for agent in plan.dag.longest_path(list(work.values()))[0]}
+        order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer if plan.names[agent] in present]
+        return timeline_chart(
+            spans,
+            order,
+            on_path=path if len(path) < len(order) else (),
+            title=f"{single_line(plan.name)}: {choice.words}",
+            line=line,
+            caption=provenance(simulated=found.simulated, forecast=found.assumed or "nothing was sent"),
+        )
+
+    def _tradeoff(self, found: Forecast) -> Chart:
+        if self._frame is None:
+            small = len(self.record.plan) <= MOST_SURROUNDED
+            given = {
+                "model": [None, *MODELS] if small else [None],
+                "concurrency": [1, 2, 4, 8, 16] if small else [1, 4, 16],
+            }
+            self._frame = whatif_frame(self._forecaster, given)
+        run = summarize(self.record)
+        marks: list[Mark] = []
+        if run.cost_usd is not None and run.wall_s is not None:
+            marks.append(Mark("this run", run.cost_usd, run.wall_s))
+        if found.cost_usd is not None:
+            marks.append(Mark("this scenario", found.cost_usd, found.wall_s, strong=True))
+        caption = provenance(simulated=found.simulated, forecast="nothing was sent")
+        return tradeoff_chart(self._frame, marks=marks, caption=caption)
+
+
+def stacked(charts: Sequence[Chart], label: str) -> str:
+    """Put pictures one under the other, as one."""
+    parts: list[str] = []
+    y = 0.0
+    for chart in charts:
+        found = _OPENING.match(chart.svg)
+        if found is not None:
+            inside = chart.svg[found.end() : -len("</svg>")]
+            parts.append(element("g", inside, transform=f"translate(0 {y:g})", font_family=_FONT))
+            y += float(found[2]) + 10
+    return element(
+        "svg",
+        "".join(parts),
+        xmlns="http://www.w3.org/2000/svg",
+        class_="am-chart",
+        width="100%",
+        style=f"max-width:{WIDTH:g}px;height:auto;display:block",
+        viewBox=f"0 0 {WIDTH:g} {y:g}",
+        role="img",
+        aria_label=label,
+    )
+
+
+_FONT = "Inter,'Segoe UI',system-ui,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
+
+
+def _against(value: float | None, base: float | None, write: Any) -> str:
+    """Say how a value stands to that of the run."""
+    if value is None or not base:
+        return ""
+    change, of_run = (value / base - 1) * 100, f"the run's {write(base)}"
+    if abs(change) < 0.5:
+        return f" (as {of_run})"
+    if change >= 200:
+        return f" ({value / base:,.3g} times {of_run})"
+    return f" ({'+' if change > 0 else '−'}{abs(change):.0f} % of {of_run})"

@@ -1,0 +1,109 @@
+"""`run.explore()`: what the controls ask is what `run.whatif` is asked, and the picture says what the forecast says."""
+
+from __future__ import annotations
+
+import time
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from agent_magic.api import Run
+from agent_magic.show.explore import RECORDED, Choice, Explorer
+from agent_magic.show.explore_panel import ALL, Panel
+from agent_magic.show.units import seconds
+from tests.show.story import business_run, finished_run, layered_plan
+from tests.show.test_pictures import HOSTILE
+
+OPUS = "claude-opus-5-5"
+
+
+@pytest.fixture
+def panel() -> Panel:
+    """The panel of the business plan, not shown."""
+    return Panel(Explorer(Run(business_run()).forecaster()))
+
+
+def explorer(record: Any = None) -> Explorer:
+    """Return what answers for a run."""
+    return Explorer(Run(record or business_run()).forecaster())
+
+
+@pytest.mark.parametrize(
+    ("choice", "changes"),
+    [
+        (Choice(), {}),
+        (Choice(concurrency=2, schedule="layers"), {"concurrency": 2, "schedule": "layers"}),
+        (Choice(rpm=50.0), {"limits": 50.0}),
+        (Choice(rpm=0.0), {"limits": "off"}),
+        (Choice(cache="off", batch=True), {"cache": "off", "batch": True}),
+        (Choice(models={"summary": OPUS}), {"model": {"summary": OPUS}}),
+    ],
+)
+def test_the_answer_is_the_forecast(choice: Choice, changes: dict[str, Any]):
+    """A choice asks `run.whatif` for just what it says, and shows the seconds of that row."""
+    run = Run(business_run())
+    assert changes == choice.changes
+    wall_s = run.whatif(**changes)["wall_s"].iloc[0]
+    answer = Explorer(run.forecaster()).answer(choice)
+    assert answer.line.startswith(seconds(wall_s))
+    assert f"forecast of {choice.words}: {answer.line}" in answer.bundle["text/plain"]
+    assert seconds(wall_s) in answer.bundle["image/svg+xml"]
+
+
+def test_the_controls_make_the_choice(panel: Panel):
+    """Each control changes its part of the choice, and a control put back takes it away again."""
+    assert RECORDED == panel.choice.words
+    panel.concurrency.value = 2
+    panel.schedule.value, panel.limits.value, panel.cache.value, panel.batch.value = "layers", "50", "off", True
+    assert Choice(2, "layers", {}, 50.0, "off", batch=True) == panel.choice
+    panel.batch.value, panel.limits.value = False, "no limits"
+    assert 0.0 == panel.choice.rpm
+    panel.concurrency.value = panel._explorer.policy.concurrency
+    assert panel.choice.concurrency is None
+
+
+def test_a_model_per_agent(panel: Panel):
+    """A model is for the agent that is chosen, or for all; choosing another agent changes nothing."""
+    panel.agent.value, panel.model.value = "summary", OPUS
+    panel.agent.value = "competitors"
+    assert RECORDED == panel.model.value
+    assert {"summary": OPUS} == panel.choice.models
+    panel.agent.value = "summary"
+    assert OPUS == panel.model.value
+    panel.agent.value, panel.model.value = ALL, "claude-sonnet-5-5"
+    assert 9 == len(panel.choice.models)
+    panel.model.value = RECORDED
+    assert {} == panel.choice.models
+
+
+def test_the_line_follows(panel: Panel):
+    """The number beside the controls changes with them, and says that it is a forecast."""
+    panel.concurrency.value = 1
+    slow = panel.line.value
+    panel.concurrency.value = 4
+    assert slow != panel.line.value
+    assert "<b>forecast</b>" in slow
+
+
+def test_it_answers_at_once():
+    """A change of a plan of 100 agents is answered; how fast is printed."""
+    asked = explorer(finished_run(layered_plan(100, 10)))
+    asked.answer(Choice())
+    took: list[float] = []
+    for at_once in range(1, 9):
+        began = time.perf_counter()
+        answer = asked.answer(Choice(concurrency=at_once))
+        took.append(time.perf_counter() - began)
+        assert len(answer.bundle["image/svg+xml"]) < 100_000
+    print(f"100 agents: a change is answered in {1000 * sorted(took)[4]:.0f} ms (median of 8)")
+
+
+@pytest.mark.parametrize("payload", HOSTILE)
+def test_names_stay_texts(payload: str):
+    """A name in the picture of a scenario is text, and the picture is well-formed."""
+    record = business_run()
+    object.__setattr__(record.plan, "name", payload)
+    svg = explorer(record).answer(Choice(concurrency=2)).bundle["image/svg+xml"]
+    tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
+    assert tags <= {"svg", "g", "rect", "text", "path", "circle", "title"}
