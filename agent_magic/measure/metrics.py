@@ -79,7 +79,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     agent_s = sum(work)
     _, critical_path_s = record.plan.dag.longest_path(work)
     wall_s = _wall_s(results, now_s)
-    timed = not any(result.source == "ledger" for result in results)  # served answers took no time of their own
+    timed = not record.served  # served answers took no time of their own
     mean = _ratio(agent_s, wall_s) if timed else None
     bound = _ratio(agent_s, critical_path_s) if timed else None
     efficiency = _ratio(mean, bound)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Run, start
 from agent_magic.notebook.front_end import display_bundle, is_kernel
 from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
+from agent_magic.run.playing import Filling, Player
 from agent_magic.show.live import LiveView
 from agent_magic.show.notes import capped_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from agent_magic.api import Plan
+    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.notebook.session import Session
     from agent_magic.notebook.verb import Desk
+    from agent_magic.record.results import RunRecord
     from agent_magic.run.driver import Driver
-    from agent_magic.run.replay import Deck
     from agent_magic.schedule.policy import Policy
 
 TICK_S = 0.1
@@ -55,11 +57,13 @@ async def execute(
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
     plan.check_prompts()
-    if session.deck is not None:
-        return _replay(session, plan, session.deck, policy, graphic=graphic)
-    async with session.client.open():  # without a key this raises before anything is shown
-        driver = start(
-            plan,
+    deck = session.deck
+    if deck is not None and not deck.fill:
+        return await _replay(session, deck.play(plan, timeout_s=policy.timeout_s), deck.pace, policy, graphic=graphic)
+
+    def live(what: DeclaredPlan) -> Driver:
+        return start(
+            what,
             policy,
             client=session.client,
             fresh=fresh,
@@ -67,16 +71,34 @@ async def execute(
             pacer=session.pacer,
             history=session.history,
             prices=Prices(tell=_note),
-            resume=resume,
-            again=again,
+            resume=resume if what is plan else None,
+            again=again if what is plan else None,
         )
-        run = Run(driver.record, history=session.history, prices=driver.prices)
-        session.running.append(driver)
-        try:
-            async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):
-                await driver.drive()
-        finally:
-            session.settle(run)
+
+    if deck is not None:
+        match = deck.find(plan, timeout_s=policy.timeout_s)
+        if not match.missing:
+            return await _replay(session, deck.whole(match), deck.pace, policy, graphic=graphic)
+        filling = Filling(match, live, deck.provenance(match.run))
+        _note(f"{len(filling.bought)} of {len(plan)} agents are not in {deck.cassette.name}, and bought")
+        if not filling.bought:
+            return await _replay(session, filling.whole(), deck.pace, policy, graphic=graphic)
+        driver: Any = filling
+    else:
+        driver = live(plan)
+    async with session.client.open():  # without a key this raises before anything is shown
+        return await _run(session, driver, graphic=graphic)
+
+
+async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
+    """Let it run, shown, and settle it however it ends."""
+    run = Run(driver.record, history=session.history, prices=driver.prices)
+    session.running.append(driver)
+    try:
+        async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):
+            await driver.drive()
+    finally:
+        session.settle(run)
     return run
 
 
@@ -94,8 +116,12 @@ async def run_and_tell(
     return run
 
 
-def _replay(session: Session, plan: Plan, deck: Deck, policy: Policy, *, graphic: bool) -> Run:
-    run = Run(deck.play(plan, timeout_s=policy.timeout_s), history=session.history)
+async def _replay(session: Session, record: RunRecord, pace: float | None, policy: Policy, *, graphic: bool) -> Run:
+    """Show a recorded run: at once, or in its time."""
+    if pace is not None:
+        player: Any = Player(record, policy, pace=pace)
+        return await _run(session, player, graphic=graphic)
+    run = Run(record, history=session.history)
     session.settle(run)
     if graphic:
         display_bundle(run.bundle())

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
+from agent_magic.record.cassette import read_cassette
 from agent_magic.run.claude import Claude
+from agent_magic.run.replay import Deck, Nobody
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.simulator import child
 
@@ -24,11 +28,13 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
-    from agent_magic.run.replay import Deck
 
 WARMED = ("anthropic",)
 """Importing the SDK takes one to three seconds."""
 DEFAULT_PLAN = "agents"
+MOST_RUNS = 100
+PINNED = "AGENT_MAGIC_CASSETTE"
+"""The variable of the environment that names a cassette which answers, whatever a notebook says it connects to."""
 
 
 class Session:
@@ -36,7 +42,7 @@ class Session:
 
     Attributes:
         client: Who answers.
-        deck: The recording that answers in its place, or `None`.
+        runs: The runs that are over, oldest first, `MOST_RUNS` at most.
         keeping: Where what is bought is kept.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
         last: The last run, one that was cut too; `None` before the first.
@@ -49,7 +55,9 @@ class Session:
         self._warmed = False
         self._simulator: child.Simulator | None = None
         self.client: Client = Claude()
-        self.deck: Deck | None = None
+        self._deck: Deck | None = None
+        self._pinned: Deck | None = None
+        self.runs: list[Run] = []
         self.keeping = Keeping()
         self.pacer = Pacer()
         self.last: Run | None = None
@@ -120,6 +128,8 @@ class Session:
 
     def connect_simulator(self, **options: Any) -> str:
         """Start the stand-in API in a process of its own and send everything there. Returns its URL."""
+        if os.environ.get(PINNED):
+            return self.connection  # the recording answers, whatever the notebook was run with
         try:
             simulator = child.start(**options)
         except (child.SimulatorError, OSError) as error:
@@ -138,10 +148,20 @@ class Session:
         self.disconnect()
         self.client = client
 
+    @property
+    def deck(self) -> Deck | None:
+        """The recording that answers: the one that was put in, or else the one that the environment names."""
+        name = os.environ.get(PINNED)
+        if self._deck is None and self._pinned is None and name:
+            self._pinned = Deck(read_cassette(Path(name)))
+        return self._deck or self._pinned
+
     def insert(self, deck: Deck) -> None:
-        """Let a recording answer."""
-        self.disconnect()
-        self.deck = deck
+        """Let a recording answer; where it fills gaps, who answers now is asked for those."""
+        if not deck.fill:
+            self.disconnect()
+            self.client = Nobody()
+        self._deck = deck
 
     def disconnect(self) -> None:
         """Stop the stand-in API if it runs, take the recording out, and go back to the real one."""
@@ -151,12 +171,12 @@ class Session:
             self._simulator = None
         self.client = Claude()
         self.pacer = Pacer()
-        self.deck = None
+        self._deck = None
 
     @property
     def connection(self) -> str:
         """Who answers, in words."""
-        if self._simulator is not None:
+        if self._simulator is not None and self._deck is None:
             return "the stand-in API (answers are made up and labelled simulated)"
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded}"
@@ -175,6 +195,7 @@ class Session:
     def settle(self, run: Run) -> None:
         """Take in a run that is over, or was cut."""
         self.last = run
+        self.runs = [*self.runs[1 - MOST_RUNS :], run]
         self.history.learn(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
         done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]

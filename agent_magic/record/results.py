@@ -222,6 +222,11 @@ class RunRecord:
         return self.replays_simulation or any(result.source == "simulated" for result in self.results)
 
     @property
+    def served(self) -> bool:
+        """Whether answers came from the ledger, in a replayed run when it was recorded. Those took no time."""
+        return "ledger" in self.replayed.values() or any(result.source == "ledger" for result in self.results)
+
+    @property
     def capped(self) -> tuple[str, ...]:
         """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
         return tuple(result.name for result in self.results if result.stop_reason in CAPPED)

@@ -7,22 +7,25 @@ are the recorded ones, so the frames, the timeline and the retries come out as t
 from __future__ import annotations
 
 import difflib
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.errors import DeclarationError, ReplayMiss
+from agent_magic.errors import DeclarationError, NotConnected, ReplayMiss
 from agent_magic.record.cassette import ANYWHERE
 from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
 from agent_magic.run.asking import ask, model_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncGenerator, Iterable, Iterator
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.cassette import Call, Cassette, RecordedAgent, RecordedRun
+    from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
+    from agent_magic.run.client import Stream
 
 ASKED = ("model", "max_tokens", "effort", "system", "context", "prompt")
 """The fields in which requests differ."""
@@ -96,13 +99,13 @@ class Match:
         return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
 
     def _find(self, agent: int, shelf: _Shelf, timeout_s: float) -> None:
-        declared, parents = self.plan.agents[agent], self.plan.dag.parents[agent]
-        if any(parent in self.misses or parent in self.unknown for parent in parents):
-            used = {self.plan.agents[parent].name for parent in parents} & set(declared.uses)
-            if used - self.texts.keys():
-                self.unknown.add(agent)
-                return
-        if any(self.plan.agents[parent].name not in self.texts for parent in parents):
+        declared = self.plan.agents[agent]
+        parents = self.plan.dag.parents[agent]
+        lost = [self.plan.agents[one].name for one in parents if one in self.misses or one in self.unknown]
+        if any(name in declared.uses for name in lost):
+            self.unknown.add(agent)
+            return
+        if any(self.plan.agents[one].name not in {*self.texts, *lost} for one in parents):
             found = shelf.silent(declared.name)  # it was never asked: an ancestor had failed
             if found is None:
                 self.misses[agent] = shelf.lacks(declared.name)
@@ -154,13 +157,15 @@ class Deck:
 
     Args:
         cassette: What is in it.
+        fill: Buy what is missing.
+        pace: Recorded seconds in a second of playing; `None` plays at once.
 
     Attributes:
         served: The recorded runs that have been played.
     """
 
-    def __init__(self, cassette: Cassette) -> None:
-        self.cassette = cassette
+    def __init__(self, cassette: Cassette, *, fill: bool = False, pace: float | None = None) -> None:
+        self.cassette, self.fill, self.pace = cassette, fill, pace
         self.served: set[int] = set()
 
     def play(self, plan: Plan, *, timeout_s: float) -> RunRecord:
@@ -169,7 +174,14 @@ class Deck:
         Raises:
             ReplayMiss: There is none; the error is of the one that comes nearest.
         """
-        match = self.find(plan, timeout_s=timeout_s)
+        return self.whole(self.find(plan, timeout_s=timeout_s))
+
+    def whole(self, match: Match) -> RunRecord:
+        """Return a recorded run as it was, with its provenance.
+
+        Raises:
+            ReplayMiss: Something is missing.
+        """
         record = match.whole()
         record.provenance = self.provenance(match.run)
         return record
@@ -208,6 +220,35 @@ class Deck:
             "simulated": run.simulated,
             "made_with": dict(self.cassette.made_with),
         }
+
+
+class Nobody:
+    """A client that never asks anybody: who plans while a recording answers needs no network either."""
+
+    @property
+    def endpoint(self) -> str:
+        """Nowhere."""
+        return "cassette"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Refuse.
+
+        Raises:
+            NotConnected: Always.
+        """
+        raise NotConnected
+        yield  # pyright: ignore[reportUnreachable] - this makes it a generator
+
+    async def call(self, request: Request, stream: Stream) -> Answer:
+        """Refuse."""
+        del request, stream
+        raise NotConnected
+
+    async def count_tokens(self, request: Request) -> int:
+        """Refuse."""
+        del request
+        raise NotConnected
 
 
 class _Shelf:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.notebook.front_end import display_bundle
+from agent_magic.notebook.sharing import (
+    beside,
+    check_for_secrets,
+    holds,
+    notebook_of,
+    share,
+    stamp_bundle,
+    worth_sharing,
+)
 from agent_magic.notebook.verb import Desk, Parser, Verb
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.place import inside
@@ -22,21 +34,87 @@ def _file_options(parser: Parser) -> None:
     parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
 
 
+def _replay_options(parser: Parser) -> None:
+    _file_options(parser)
+    parser.add_argument("--strict", action="store_true", help="An agent that was not recorded is an error (default).")
+    parser.add_argument("--fill", action="store_true", help="Buy what was not recorded.")
+    parser.add_argument("--pace", metavar="P", help="real, or a factor such as 4: play it live; at once by default.")
+
+
+def _pace(word: str | None) -> float | None:
+    """Read `--pace`."""
+    if word is None or word == "real":
+        return 1.0 if word else None
+    try:
+        pace = float(word.removeprefix("x"))
+    except ValueError:
+        pace = 0.0
+    if not 0 < pace < math.inf:
+        raise UsageError(f"--pace {word}: it is real, or a number above 0 such as 4 for four times as fast.")
+    return pace
+
+
 def _path(given: Namespace) -> Path:
     return Path(given.file).expanduser() if given.anywhere else inside(given.file, Path.cwd())
 
 
-def _record(desk: Desk, given: Namespace) -> None:
+def _record_options(parser: Parser) -> None:
+    _file_options(parser)
+    parser.add_argument("--allow", action="append", default=[], metavar="MARK", help="A finding that is no key.")
+
+
+def _share_options(parser: Parser) -> None:
+    parser.add_argument("file", nargs="?", metavar="FILE", help="The notebook, or the cassette to write.")
+    parser.add_argument("--notebook", metavar="NB", help="The notebook, where the front end does not tell it.")
+    parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
+    parser.add_argument("--allow", action="append", default=[], metavar="MARK", help="A finding that is no key.")
+
+
+def _share(desk: Desk, given: Namespace) -> None:
+    names = desk.shell.user_ns
+    told = given.notebook or (given.file if given.file and given.file.endswith(".ipynb") else None)
+    notebook = _saved(told, given) if told else notebook_of(names, os.environ)
+    if given.file and given.file != told:
+        cassette = _path(given)
+    elif notebook is not None:
+        cassette = beside(notebook)
+    else:
+        raise UsageError("Which notebook is this? The front end does not tell. %agents share NOTEBOOK.ipynb says it.")
+    cells = [cell for cell in names.get("In", ()) if isinstance(cell, str)]
+    runs = worth_sharing(desk.session.runs)
     try:
-        calls = desk.session.last_run().save(_path(given))
+        stamp = share(runs, cassette, notebook=notebook, cells=cells, allow=given.allow)
+    except OSError as error:
+        raise UsageError(f"{cassette.name!r} cannot be written: {error.strerror}. Choose another place.") from None
+    display_bundle(stamp_bundle(stamp))
+    if notebook is None:
+        print("note: the notebook was not looked over for keys: name it with --notebook, or use agent-magic scan")  # noqa: T201
+    elif cells and cells[-1].strip() and not holds(notebook, cells[-1]):
+        print(f"note: {notebook.name} on the disk does not hold this cell yet: save it, and share again")  # noqa: T201
+
+
+def _saved(name: str, given: Namespace) -> Path:
+    path = Path(name).expanduser() if given.anywhere else inside(name, Path.cwd())
+    if not path.is_file():
+        raise UsageError(f"{name!r} is no file. Save the notebook first, or check its name.")
+    return path
+
+
+def _record(desk: Desk, given: Namespace) -> None:
+    run, path = desk.session.last_run(), _path(given)
+    try:
+        check_for_secrets([run.record], path.name, allow=given.allow)
+        calls = run.save(path)
     except OSError as error:
         raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
     print(f"{plural(calls, 'call')} recorded in {given.file}.")  # noqa: T201 - the answer
 
 
 def _replay(desk: Desk, given: Namespace) -> None:
+    if given.strict and given.fill:
+        raise UsageError("--strict and --fill exclude each other: is what was not recorded an error, or bought?")
     cassette = read_cassette(_path(given))
-    desk.session.insert(Deck(cassette))
+    desk.session.insert(Deck(cassette, fill=given.fill, pace=_pace(given.pace)))
     made_up = " The stand-in API had made its answers up." if cassette.simulated else ""
     calls = plural(len(cassette.calls), "call")
     print(f"Answers come from {given.file}: {calls}, recorded {cassette.recorded}.{made_up}")  # noqa: T201
@@ -49,14 +127,20 @@ def _replay(desk: Desk, given: Namespace) -> None:
 VERBS = {
     "record": Verb(
         "Write the last run to a cassette, to share it.",
-        _file_options,
+        _record_options,
         _record,
         examples=("%agents record quickstart.cassette.jsonl",),
     ),
     "replay": Verb(
         "Let a cassette answer from now on: no key, no network, the recorded clock.",
-        _file_options,
+        _replay_options,
         _replay,
         examples=("%agents replay quickstart.cassette.jsonl", "run = %agents run    # answered by the file"),
+    ),
+    "share": Verb(
+        "Write all runs to a cassette beside the notebook, looked over for keys and tried in a clean process.",
+        _share_options,
+        _share,
+        examples=("%agents share", "%agents share analysis.ipynb"),
     ),
 }

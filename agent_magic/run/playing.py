@@ -1,0 +1,304 @@
+"""A recording played in time, and one whose gaps are bought. Both are shown and stopped as a live run is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.plan import Plan
+from agent_magic.record.answer import Price
+from agent_magic.record.events import (
+    AgentEnded,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    Event,
+    FirstToken,
+    RunEnded,
+    on_grid,
+)
+from agent_magic.record.results import RunRecord
+from agent_magic.run.asking import model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from agent_magic.record.prices import Prices
+    from agent_magic.run.client import Stream
+    from agent_magic.run.driver import Driver
+    from agent_magic.run.replay import Match
+    from agent_magic.schedule.policy import Policy
+
+TAIL = 80
+
+
+class Player:
+    """Plays a recorded run at the times it was recorded. Nothing is sent.
+
+    Args:
+        recorded: The run, whole.
+        policy: What the view says of how it runs.
+        pace: How many recorded seconds go by in one.
+        clock: Monotonic seconds.
+
+    Attributes:
+        record: What has been played so far.
+        streams: The answers that are arriving, by agent.
+    """
+
+    def __init__(
+        self, recorded: RunRecord, policy: Policy, *, pace: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.plan, self.policy, self.pace, self._clock = recorded.plan, policy, pace, clock
+        self._recorded = recorded
+        self.record = RunRecord(
+            recorded.plan,
+            began_at=recorded.began_at,
+            models=map(model_of, recorded.plan.agents),
+            origin=recorded.origin,
+        )
+        self.record.replays_simulation = recorded.replays_simulation
+        self.record.replayed, self.record.provenance = recorded.replayed, recorded.provenance
+        self.streams: dict[int, _Arriving] = {}
+        self.prices: Prices | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.paused = False
+        self._stopped = asyncio.Event()
+        self._began = clock()
+
+    def now(self) -> float:
+        """Recorded seconds since the run began."""
+        return on_grid((self._clock() - self._began) * self.pace)
+
+    def held_by(self, _agent: int) -> str:
+        """Say nothing: what held an agent is known when it has started."""
+        return ""
+
+    def stop(self, names: Iterable[str] | None = None) -> None:
+        """Stop playing: what was not played is cancelled. Single agents of a recording cannot be stopped."""
+        if names is None:
+            self._stopped.set()
+
+    async def drive(self) -> None:
+        """Play to the end, or until it is stopped."""
+        self.loop = asyncio.get_running_loop()
+        self._began = self._clock()
+        try:
+            for event in self._recorded.events:
+                await self._until(event.at_s)
+                if self._stopped.is_set() or isinstance(event, RunEnded):
+                    break
+                self._play(event)
+        finally:
+            self._close()
+
+    async def _until(self, at_s: float) -> None:
+        while (left_s := at_s - self.now()) > 0 and not self._stopped.is_set():
+            try:
+                await asyncio.wait_for(self._stopped.wait(), left_s / self.pace)
+            except TimeoutError:
+                continue
+
+    def _play(self, event: Event) -> None:
+        self.record.add(event)
+        match event:
+            case FirstToken():
+                ended = self._recorded.results[event.agent].attempts[event.number - 1].ended
+                if ended is not None:
+                    self.streams[event.agent] = _Arriving(self, event.at_s, ended)
+            case AttemptEnded():
+                self.streams.pop(event.agent, None)
+            case _:
+                pass
+
+    def _close(self) -> None:
+        """End the record: as it was, or cut where it stands."""
+        whole = len(self.record.events) >= len(self._recorded.events) - 1
+        if whole:
+            self.record.add(self._recorded.events[-1])
+            return
+        now = max(self.now(), *(event.at_s for event in self.record.events[-1:]), 0.0)
+        for agent, result in enumerate(self.record.results):
+            if result.attempts and result.attempts[-1].ended is None:
+                self.record.add(_cut(now, agent, result.attempts[-1].number, self.streams.pop(agent, None)))
+            if result.finished_s is None:
+                self.record.add(AgentEnded(now, agent, "cancelled", "stopped"))
+        self.record.add(RunEnded(now, cut=True))
+
+
+class _Arriving:
+    """An answer on its way, as much of it as the time that has passed."""
+
+    def __init__(self, player: Player, since_s: float, ended: AttemptEnded) -> None:
+        self._player, self._since_s, self._until_s = player, since_s, ended.at_s
+        self._whole = ended.answer.text if ended.answer else ended.partial
+
+    @property
+    def text(self) -> str:
+        """What has arrived."""
+        whole_s = self._until_s - self._since_s
+        share = 1.0 if whole_s <= 0 else (self._player.now() - self._since_s) / whole_s
+        return self._whole[: max(0, int(len(self._whole) * min(share, 1.0)))]
+
+    def tail(self, most: int = TAIL) -> str:
+        """The last characters."""
+        return self.text[-most:]
+
+
+def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> AttemptEnded:
+    return AttemptEnded(
+        now,
+        agent,
+        number,
+        answer=None,
+        error="stopped",
+        kind="cancelled",
+        partial=arriving.text if arriving else "",
+        usage=None,
+        price=Price(None, "unknown"),
+        source="replay",
+        status_code=None,
+    )
+
+
+class Filling:
+    """A run of which a part is recorded: that is taken as it was, and the rest is bought after it.
+
+    The bought agents run as a plan of their own, in which the recorded answers are values; their times follow the last
+    recorded one. So the record holds measured seconds only, and the sources are told apart agent by agent.
+
+    Args:
+        match: What is recorded, and what is missing.
+        start: Makes ready to run a plan live.
+
+    Attributes:
+        record: The recorded part, and as much of the rest as has happened.
+        bought: The names of the agents that are bought.
+    """
+
+    def __init__(self, match: Match, start: Callable[[Plan], Driver], provenance: Mapping[str, Any]) -> None:
+        self.plan = match.plan
+        self.record = match.found()
+        self.record.provenance = dict(provenance)
+        self._after_s = match.ended_s
+        blocked = self._block(match)
+        self._missing = [agent for agent in match.missing if agent not in blocked]
+        self.bought = tuple(self.plan.agents[agent].name for agent in self._missing)
+        self._number = {self.plan.agents[agent].name: agent for agent in self._missing}
+        self._driver = start(self._rest(match)) if self._missing else None
+        if self._driver is not None:
+            live = self._driver.record
+            self._driver.record = _Telling(live, self._hear)
+
+    @property
+    def policy(self) -> Policy:
+        """How the rest runs."""
+        return self._live.policy
+
+    @property
+    def prices(self) -> Prices:
+        """What the rest costs."""
+        return self._live.prices
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop it runs on."""
+        return self._live.loop
+
+    @property
+    def streams(self) -> dict[int, Stream]:
+        """The answers that are arriving, by agent."""
+        return {self._agent(agent): stream for agent, stream in self._live.streams.items()}
+
+    @property
+    def paused(self) -> bool:
+        """Whether no agent is let go until `resume`."""
+        return self._live.paused
+
+    @property
+    def _live(self) -> Driver:
+        if self._driver is None:
+            raise RuntimeError("nothing is bought")
+        return self._driver
+
+    def now(self) -> float:
+        """Seconds since the run began, the recorded part before those that pass now."""
+        return self._after_s + self._live.now()
+
+    def held_by(self, agent: int) -> str:
+        """Say what holds an agent that is bought."""
+        name = self.plan.agents[agent].name
+        return self._live.held_by(self._live.plan.number(name)) if name in self._number else ""
+
+    def stop(self, names: Iterable[str] | None = None) -> None:
+        """Stop these agents, or the run. Call it on the loop."""
+        self._live.stop(None if names is None else [name for name in names if name in self._number])
+
+    async def drive(self) -> None:
+        """Buy what is missing."""
+        await self._live.drive()
+
+    def whole(self) -> RunRecord:
+        """Return the run where nothing has to be bought, because all that is missing waits for what had failed."""
+        self.record.add(RunEnded(self._after_s, cut=False))
+        return self.record
+
+    def _agent(self, number: int) -> int:
+        return self._number[self._live.plan.agents[number].name]
+
+    def _hear(self, event: Any) -> None:
+        """Take over what happens in the live part, at its place and time."""
+        later: dict[str, Any] = {"at_s": self._after_s + event.at_s}
+        if not isinstance(event, RunEnded):
+            later["agent"] = self._agent(event.agent)
+        if isinstance(event, AttemptStarted):
+            later["granted_s"] = self._after_s + event.granted_s
+        if isinstance(event, BackoffStarted):
+            later["until_s"] = self._after_s + event.until_s
+        self.record.add(event._replace(**later))
+
+    def _block(self, match: Match) -> set[int]:
+        """Skip what is missing below an agent that was recorded without success."""
+        blocked: set[int] = set()
+        for agent in match.missing:
+            for parent in self.plan.dag.parents[agent]:
+                name = self.plan.agents[parent].name
+                if parent in blocked or (parent not in match.missing and name not in match.texts):
+                    blocked.add(agent)
+                    self.record.add(AgentEnded(self._after_s, agent, "skipped", f"{name!r} did not succeed"))
+                    break
+        return blocked
+
+    def _rest(self, match: Match) -> Plan:
+        """Make a plan of what is missing."""
+        agents = tuple(
+            replace(agent, after=tuple(one for one in agent.after if one in self._number))
+            for agent in (self.plan.agents[number] for number in sorted(self._missing))
+        )
+        used = {name for agent in agents for name in agent.uses}
+        texts = {name: text for name, text in match.texts.items() if name in used}
+        plan = self.plan
+        return Plan(
+            agents,
+            {**plan.values, **texts},
+            name=plan.name,
+            description=plan.description,
+            on_cycle=plan.on_cycle,
+            on_missing=plan.on_missing,
+        )
+
+
+class _Telling(RunRecord):
+    """A record that tells of every event."""
+
+    def __init__(self, like: RunRecord, tell: Callable[[Event], None]) -> None:
+        models = map(model_of, like.plan.agents)
+        super().__init__(like.plan, began_at=like.began_at, models=models, origin=like.origin)
+        self._tell = tell
+
+    def add(self, event: Event) -> None:
+        """Take an event in, and tell of it."""
+        super().add(event)
+        self._tell(event)

@@ -1,0 +1,183 @@
+"""Recordings in time, and recordings whose gaps are bought: the frames of both, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.errors import Overloaded
+from agent_magic.measure.frames import agents_frame, attempts_frame
+from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette_writing import write_cassette
+from agent_magic.run.driver import Driver
+from agent_magic.run.playing import Filling, Player
+from agent_magic.run.replay import Deck
+from agent_magic.schedule.policy import Policy
+from tests.record.histories import histories
+from tests.run.virtual import Reply, Scripted, drive, run_virtually
+
+TIMEOUT_S = 300.0
+THREE = [Agent("a", "say a"), Agent("b", "after {{ a }}"), Agent("c", "then {{ b }}")]
+
+
+def script(prompt, _):
+    """Answer with the prompt, in two seconds."""
+    return Reply(2.0, None, 0.5, f"<{prompt}>")
+
+
+def deck_of(record, folder, **more):
+    """A deck with a run in it."""
+    path = folder / "x.cassette.jsonl"
+    write_cassette(record, path)
+    return Deck(read_cassette(path), **more)
+
+
+def play(record, pace, stop_at=None):
+    """Play a run on a virtual clock; return what was played and how long it took."""
+
+    async def work(loop):
+        player = Player(record, Policy(), pace=pace, clock=loop.time)
+        began = loop.time()
+        if stop_at is not None:
+            loop.call_later(stop_at, player.stop)
+        await player.drive()
+        return player, loop.time() - began
+
+    return run_virtually(work)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@given(history=histories(), pace=st.sampled_from([1.0, 4.0, 0.5]))
+def test_played_in_time_it_is_the_same_run(tmp_path, history, pace):
+    """Whatever the pace: the events of the recording, after so many seconds."""
+    recorded = deck_of(history[0], tmp_path).play(history[0].plan, timeout_s=TIMEOUT_S)
+    player, seconds = play(recorded, pace)
+    assert recorded.events == player.record.events
+    last = max((event.at_s for event in recorded.events[:-1]), default=0.0)
+    assert seconds >= (last - 2**-19) / pace
+    assert agents_frame(recorded).to_csv() == agents_frame(player.record).to_csv()
+    assert not player.streams
+
+
+def test_answers_arrive_while_it_plays(tmp_path):
+    """Between its first token and its end a share of an answer is there, as the live view shows it."""
+    record, _ = drive(Plan(THREE), script)
+    recorded = deck_of(record, tmp_path).play(Plan(THREE), timeout_s=TIMEOUT_S)
+
+    async def work(loop):
+        player = Player(recorded, Policy(), pace=1.0, clock=loop.time)
+        task = loop.create_task(player.drive())
+        await asyncio.sleep(0.25)
+        before = dict(player.streams)
+        await asyncio.sleep(1.0)
+        text = player.streams[0].text
+        await task
+        return before, text
+
+    before, text = run_virtually(work)
+    assert {} == before
+    assert text == "<say a>"[: len(text)]
+    assert 0 < len(text) < len("<say a>")
+
+
+def test_a_stopped_replay_ends_there(tmp_path):
+    """What was under way and what waited is cancelled, as in a live run; what was played is kept."""
+    record, _ = drive(Plan(THREE), script)
+    recorded = deck_of(record, tmp_path).play(Plan(THREE), timeout_s=TIMEOUT_S)
+    player, seconds = play(recorded, 1.0, stop_at=3.0)
+    assert 3.0 == pytest.approx(seconds)
+    assert ["succeeded", "cancelled", "cancelled"] == [result.status for result in player.record.results]
+    assert player.record.cut
+    assert 0 < len(player.record["b"].text) < len(record["b"].text)
+
+
+def fill(plan, deck, client, **more):
+    """Fill the gaps of a recording on a virtual clock."""
+    match = deck.find(plan, timeout_s=TIMEOUT_S)
+
+    async def work(loop):
+        def live(rest):
+            return Driver(rest, Policy(seed=1), client, clock=loop.time, **more)
+
+        filling = Filling(match, live, deck.provenance(match.run))
+        if filling.bought:
+            await filling.drive()
+            return filling.record
+        return filling.whole()
+
+    return run_virtually(work)
+
+
+def test_only_what_is_missing_is_bought(tmp_path):
+    """One prompt was changed: it and what uses its answer is bought, the rest is as recorded."""
+    record, _ = drive(Plan(THREE), script)
+    plan = Plan([THREE[0], Agent("b", "differently after {{ a }}"), THREE[2]])
+    client = Scripted(script)
+    filled = fill(plan, deck_of(record, tmp_path), client)
+    assert ["differently after <say a>", "then <differently after <say a>>"] == [one.prompt for one in client.asked]
+    frame = agents_frame(filled)
+    assert ["replay", "live", "live"] == list(frame["source"])
+    assert list(agents_frame(record)["api_s"]) == list(frame["api_s"])
+    assert [0.0, 2.0, 4.0] == list(frame["started_s"])
+    assert filled.ended_s == 6.0
+    assert ["replay", "live", "live"] == list(attempts_frame(filled)["source"])
+
+
+def test_what_was_bought_is_there_when_it_is_recorded_again(tmp_path):
+    """The new cassette answers alone, and says who had answered."""
+    record, _ = drive(Plan(THREE), lambda prompt, number: Reply(1.0, text=f"<{prompt}>", source="simulated"))
+    plan = Plan([*THREE[:2], Agent("c", "finally {{ b }}")])
+    filled = fill(plan, deck_of(record, tmp_path), Scripted(script))
+    again = deck_of(filled, tmp_path)
+    replayed = again.play(plan, timeout_s=TIMEOUT_S)
+    assert (
+        agents_frame(filled).drop(columns="source").to_csv() == agents_frame(replayed).drop(columns="source").to_csv()
+    )
+    assert ["simulated", "simulated", "live"] == [call.source for call in again.cassette.calls]
+    assert replayed.simulated
+
+
+def test_a_step_that_only_waits_is_not_bought_again(tmp_path):
+    """An agent that comes after a changed one, without its text, asks what it always asked."""
+    plan = Plan([Agent("a", "say a"), Agent("b", "say b", after="a")])
+    record, _ = drive(plan, script)
+    client = Scripted(script)
+    filled = fill(Plan([Agent("a", "say it"), plan.agents[1]]), deck_of(record, tmp_path), client)
+    assert ["say it"] == [one.prompt for one in client.asked]
+    assert ["live", "replay"] == [result.source for result in filled.results]
+
+
+def test_below_a_failure_nothing_is_bought(tmp_path):
+    """A recorded failure stays one; what newly waits for it is skipped."""
+    plan = Plan([Agent("a", "say a"), Agent("b", "after {{ a }}")])
+    record, _ = drive(plan, lambda *_: Reply(0.5, Overloaded("full", status=529), status=529))
+    client = Scripted(script)
+    more = Plan([*plan.agents, Agent("new", "and {{ a }}"), Agent("newer", "{{ new }}")])
+    filled = fill(more, deck_of(record, tmp_path), client)
+    assert [] == client.asked
+    assert ["failed", "skipped", "skipped", "skipped"] == [result.status for result in filled.results]
+
+
+def test_stopping_reaches_what_is_bought(tmp_path):
+    """By name too; recorded agents are over."""
+    record, _ = drive(Plan(THREE[:2]), script)
+    deck = deck_of(record, tmp_path)
+    match = deck.find(Plan(THREE), timeout_s=TIMEOUT_S)
+
+    async def work(loop):
+        def live(rest):
+            return Driver(rest, Policy(), Scripted(script), clock=loop.time)
+
+        filling = Filling(match, live, {})
+        loop.call_later(1.0, filling.stop, ["a", "c"])
+        await filling.drive()
+        return filling.record
+
+    filled = run_virtually(work)
+    assert ["succeeded", "succeeded", "cancelled"] == [result.status for result in filled.results]
+    assert "" != filled["c"].text
