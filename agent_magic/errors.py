@@ -22,6 +22,7 @@ AgentMagicError
 │  └─ Late                the deadline passed                          .deadline_s
 ├─ CassetteError          a file is no cassette
 ├─ LedgerError            the ledger cannot be opened, read or written
+├─ SecretFound            what is to be shared looks like it holds a key .findings
 ├─ ReplayMiss             a call was never recorded                    .agent .nearest .differences .others
 └─ RunFailed              raised only by `run.raise_for_failures()`    .failures
 ```
@@ -60,6 +61,7 @@ __all__ = [
     "Rejected",
     "ReplayMiss",
     "RunFailed",
+    "SecretFound",
     "Truncated",
     "UndefinedVariable",
     "UnknownAgent",
@@ -283,6 +285,30 @@ class LedgerError(AgentMagicError):
     def __init__(self, message: str, *, unwritable: bool = False) -> None:
         super().__init__(message)
         self.unwritable = unwritable
+
+
+class SecretFound(AgentMagicError):
+    """What is to be shared holds something that looks like a key. Nothing was written.
+
+    Attributes:
+        findings: Where it is and what it looks like, one line each; never the secret itself.
+    """
+
+    def __init__(self, findings: Sequence[str], *, what: str) -> None:
+        self.findings = tuple(findings)
+        lines = [f"  {line}" for line in self.findings[:8]]
+        more = [f"  and {len(self.findings) - 8} more"] if len(self.findings) > 8 else []
+        places = "1 place looks" if len(self.findings) == 1 else f"{len(self.findings)} places look"
+        super().__init__(
+            "\n".join(
+                [
+                    f"{what} was not written: {places} like a key.",
+                    *lines,
+                    *more,
+                    "Take it out (and revoke the key if anybody has seen it). If it is none, add --allow MARK.",
+                ]
+            )
+        )
 
 
 class ReplayMiss(AgentMagicError):

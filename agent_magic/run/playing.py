@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -64,13 +65,20 @@ class Player:
         self.streams: dict[int, _Arriving] = {}
         self.prices: Prices | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.paused = False
-        self._stopped = asyncio.Event()
+        self._stopped = False
+        self._held_since: float | None = None
+        self._nudge = asyncio.Event()
         self._began = clock()
+
+    @property
+    def paused(self) -> bool:
+        """Whether its time stands still."""
+        return self._held_since is not None
 
     def now(self) -> float:
         """Recorded seconds since the run began."""
-        return on_grid((self._clock() - self._began) * self.pace)
+        now = self._clock() if self._held_since is None else self._held_since
+        return on_grid((now - self._began) * self.pace)
 
     def held_by(self, _agent: int) -> str:
         """Say nothing: what held an agent is known when it has started."""
@@ -79,7 +87,27 @@ class Player:
     def stop(self, names: Iterable[str] | None = None) -> None:
         """Stop playing: what was not played is cancelled. Single agents of a recording cannot be stopped."""
         if names is None:
-            self._stopped.set()
+            self._stopped = True
+            self._nudge.set()
+
+    def pause(self) -> None:
+        """Let its time stand still until `resume`."""
+        if self._held_since is None:
+            self._held_since = self._clock()
+            self._nudge.set()
+
+    def resume(self) -> None:
+        """Let its time go on."""
+        if self._held_since is not None:
+            self._began += self._clock() - self._held_since
+            self._held_since = None
+            self._nudge.set()
+
+    def retry(self, _names: Iterable[str] | None = None) -> None:
+        """Do nothing: what was recorded happened once."""
+
+    def skip(self, _names: Iterable[str]) -> None:
+        """Do nothing: what was recorded happened."""
 
     async def drive(self) -> None:
         """Play to the end, or until it is stopped."""
@@ -88,18 +116,17 @@ class Player:
         try:
             for event in self._recorded.events:
                 await self._until(event.at_s)
-                if self._stopped.is_set() or isinstance(event, RunEnded):
+                if self._stopped or isinstance(event, RunEnded):
                     break
                 self._play(event)
         finally:
             self._close()
 
     async def _until(self, at_s: float) -> None:
-        while (left_s := at_s - self.now()) > 0 and not self._stopped.is_set():
-            try:
-                await asyncio.wait_for(self._stopped.wait(), left_s / self.pace)
-            except TimeoutError:
-                continue
+        while (left_s := at_s - self.now()) > 0 and not self._stopped:
+            self._nudge.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._nudge.wait(), None if self.paused else left_s / self.pace)
 
     def _play(self, event: Event) -> None:
         self.record.add(event)
@@ -235,6 +262,22 @@ class Filling:
     def stop(self, names: Iterable[str] | None = None) -> None:
         """Stop these agents, or the run. Call it on the loop."""
         self._live.stop(None if names is None else [name for name in names if name in self._number])
+
+    def retry(self, names: Iterable[str] | None = None) -> None:
+        """Run these agents again, of those that are bought, or all that did not succeed."""
+        self._live.retry(None if names is None else [name for name in names if name in self._number])
+
+    def skip(self, names: Iterable[str]) -> None:
+        """Leave these agents out, of those that are bought."""
+        self._live.skip([name for name in names if name in self._number])
+
+    def pause(self) -> None:
+        """Let nobody go until `resume`."""
+        self._live.pause()
+
+    def resume(self) -> None:
+        """Let agents go again."""
+        self._live.resume()
 
     async def drive(self) -> None:
         """Buy what is missing."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.cassette import Call, Cassette, RecordedAgent, RecordedRun
     from agent_magic.record.answer import Answer
+    from agent_magic.record.cassette import Call, Cassette, RecordedAgent, RecordedRun
     from agent_magic.record.request import Request
     from agent_magic.run.client import Stream
 
@@ -105,7 +105,7 @@ class Match:
         if any(name in declared.uses for name in lost):
             self.unknown.add(agent)
             return
-        if any(self.plan.agents[one].name not in {*self.texts, *lost} for one in parents):
+        if any(name not in self.texts and name not in lost for name in (self.plan.agents[one].name for one in parents)):
             found = shelf.silent(declared.name)  # it was never asked: an ancestor had failed
             if found is None:
                 self.misses[agent] = shelf.lacks(declared.name)

@@ -96,6 +96,24 @@ def test_a_stopped_replay_ends_there(tmp_path):
     assert 0 < len(player.record["b"].text) < len(record["b"].text)
 
 
+def test_time_stands_still_while_it_is_paused(tmp_path):
+    """Paused for ten seconds it takes ten more; the recorded times are the same."""
+    record, _ = drive(Plan(THREE), script)
+    recorded = deck_of(record, tmp_path).play(Plan(THREE), timeout_s=TIMEOUT_S)
+
+    async def work(loop):
+        player = Player(recorded, Policy(), pace=1.0, clock=loop.time)
+        began = loop.time()
+        loop.call_later(1.0, player.pause)
+        loop.call_later(11.0, player.resume)
+        await player.drive()
+        return player.record, loop.time() - began
+
+    played, seconds = run_virtually(work)
+    assert recorded.events == played.events
+    assert 16.0 == pytest.approx(seconds)
+
+
 def fill(plan, deck, client, **more):
     """Fill the gaps of a recording on a virtual clock."""
     match = deck.find(plan, timeout_s=TIMEOUT_S)

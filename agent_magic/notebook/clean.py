@@ -1,0 +1,98 @@
+"""A clean process: no key, no network, nothing of this session. What replays there replays for a reader.
+
+`python -m agent_magic.notebook.clean` reads plans and the name of a cassette as JSON, replays each in turn, and writes
+the fingerprints of their frames.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from agent_magic.api import Plan
+from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.errors import AgentMagicError
+from agent_magic.measure.fingerprint import fingerprint
+from agent_magic.record.cassette import read_cassette
+from agent_magic.record.secret_scan import secrets_of
+from agent_magic.run.replay import Deck
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan as DeclaredPlan
+
+PATIENCE_S = 300.0
+NETWORK = frozenset({"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"})
+"""What Python tells its audit hooks when something wants to leave the process."""
+OURS = ("ANTHROPIC_", "CLAUDE_", "AGENT_MAGIC_")
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without keys, of any provider, and without settings of ours."""
+    secrets = secrets_of(environment)
+    return {
+        name: value
+        for name, value in environment.items()
+        if value not in secrets and not name.startswith(OURS) and not name.lower().endswith("_proxy")
+    }
+
+
+def block_network() -> None:
+    """Let nothing in this process reach a network from now on. Python has no way to take this back."""
+    sys.addaudithook(_refuse)
+
+
+def _refuse(event: str, _: tuple[Any, ...]) -> None:
+    if event in NETWORK:
+        _no_network(event)
+
+
+def _no_network(event: str) -> NoReturn:
+    raise PermissionError(f"a clean replay reaches no network ({event})")
+
+
+def fingerprints(plans: Sequence[DeclaredPlan], cassette: Path, *, timeout_s: float) -> list[dict[str, str]]:
+    """Replay plans in a clean process and return the fingerprints of their frames.
+
+    Raises:
+        AgentMagicError: Something does not replay there; the message says what.
+    """
+    rows = [{"plan": plan_to_dict(plan)} for plan in plans]
+    task = json.dumps({"plans": rows, "cassette": str(cassette), "timeout_s": timeout_s})
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_magic.notebook.clean"],
+        input=task,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env=clean_environment(os.environ),
+    )
+    if done.returncode:
+        why = (done.stderr.strip() or "no word of why").splitlines()[-1]
+        raise AgentMagicError(f"In a clean process it does not replay: {why}")
+    return json.loads(done.stdout)
+
+
+def main() -> int:
+    """Replay what standard input names."""
+    block_network()
+    task: dict[str, Any] = json.load(sys.stdin)
+    try:
+        deck = Deck(read_cassette(Path(task["cassette"])))
+        plans = [Plan.from_dict(row["plan"]) for row in task["plans"]]
+        found = [fingerprint(deck.play(plan, timeout_s=task["timeout_s"])) for plan in plans]
+    except AgentMagicError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - for the process that asked
+        return 1
+    json.dump(found, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
