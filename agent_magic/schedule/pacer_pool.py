@@ -251,7 +251,10 @@ class Pool:
             if first == queue:
                 return None
             if hold.until_s + GRACE_S > now:
-                return self._turns.setdefault(queue, Hold(hold.reason, max(hold.until_s, now) + SPREAD_S))
+                own = self._turns.get(queue)
+                if own is None or own.until_s <= now:  # a time that has come would be asked for without end
+                    own = self._turns[queue] = Hold(hold.reason, max(hold.until_s, now) + SPREAD_S)
+                return own
             del self._turns[first]
         return None
 
