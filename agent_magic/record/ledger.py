@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent_magic.errors import LedgerError
+from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
@@ -248,8 +249,10 @@ class MemoryJournal:
 def past_run(number: int, record: RunRecord) -> PastRun:
     """Sum a run up from its record."""
     attempts = record.attempts
-    sent = [one for one in attempts if one.source != "ledger"]
-    tokens = [one.usage for one in sent if one.usage is not None]
+    sent = [one for one in attempts if one.price != PAID_BEFORE]
+    used = [one.usage for one in sent if one.usage is not None]
+    totals = [(one.total_input_tokens, one.output_tokens) for one in used]
+    tokens = [given + produced for given, produced in totals if given is not None and produced is not None]
     costs = [one.price.cost_usd for one in sent if one.price is not None and one.price.cost_usd is not None]
     ready = [one.ready_s for one in record.results if one.ready_s is not None]
     ends = [one.finished_s for one in record.results if one.attempts and one.finished_s is not None]
@@ -264,7 +267,7 @@ def past_run(number: int, record: RunRecord) -> PastRun:
         len(attempts) - len(sent),
         0,
         max(ends) - min(ready) if ends and ready and record.ended_s is not None else None,
-        sum((one.total_input_tokens or 0) + (one.output_tokens or 0) for one in tokens) if tokens else None,
+        sum(tokens) if tokens else None,
         math.fsum(costs) if costs else None,
         saved_usd(record),
         record.simulated,
@@ -274,7 +277,7 @@ def past_run(number: int, record: RunRecord) -> PastRun:
 def saved_usd(record: RunRecord) -> float | None:
     """Return what a run's answers from the ledger would have cost at list price; `None` where there are none."""
     prices = Prices(tell=lambda _: None)
-    served = [one for one in record.attempts if one.source == "ledger"]
+    served = [one for one in record.attempts if one.price == PAID_BEFORE]
     costs = [prices.of(one.model, one.usage).cost_usd for one in served]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known else None

@@ -85,7 +85,12 @@ class DiskLedger:
         if held is not None:
             return None, held
         sql = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE key = ? AND ordinal = ? ORDER BY id DESC"  # noqa: S608
-        for row in self.attempt(lambda: self.file.read(sql, key, ordinal)):
+        try:
+            rows = self.attempt(lambda: self.file.read(sql, key, ordinal))
+        except (sqlite3.Error, OSError) as error:  # asked at any moment of a run: as good as not there
+            self.warn(error)
+            return None
+        for row in rows:
             try:
                 answer = answer_of(row)
             except ValueError:  # damaged: as good as not there
@@ -117,8 +122,8 @@ class DiskLedger:
     def warn(self, error: Exception) -> None:
         """Say that the file could not be written."""
         note = (
-            f"The ledger {self.file.name!r} could not be written ({error}). What was bought is kept in memory and "
-            "shown, but it is not on the disk: keep it with %agents record FILE, or run.save(FILE)."
+            f"The ledger {self.file.name!r} could not be read or written ({error}). What was bought is kept in memory "
+            "and shown, but it is not on the disk: keep it with %agents record FILE, or run.save(FILE)."
         )
         if note not in self.notes:
             self.notes.append(note)

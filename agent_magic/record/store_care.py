@@ -237,7 +237,8 @@ def _rows_in(db: sqlite3.Connection, table: str) -> list[Row]:
                 found[number] = one
         if misses > MOST_GAPS:
             break
-    return [row for _, row in sorted(found.items()) if len(row) == SCHEMA[table]]
+    wide = SCHEMA[table]  # a file of an older version has fewer columns
+    return [(*row, *[None] * (wide - len(row))) for _, row in sorted(found.items()) if len(row) <= wide]
 
 
 def _is_whole(row: Row) -> bool:

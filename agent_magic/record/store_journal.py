@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from agent_magic.errors import LedgerError
+from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted
 from agent_magic.record.ledger import Busy, past_run
 from agent_magic.record.owner import Owner
@@ -147,10 +149,8 @@ class DiskJournal:
         """Return when what was kept would outlive a failure of power too."""
         wanted = self._commits
         while self._synced < wanted:
-            if self._syncing is None:
-                loop = asyncio.get_running_loop()
-                self._syncing = loop.run_in_executor(None, self._sync, self._commits)
-                self._syncing.add_done_callback(self._sync_ended)
+            if self._syncing is None or self._syncing.done():
+                self._syncing = asyncio.get_running_loop().run_in_executor(None, self._sync, self._commits)
             await asyncio.shield(self._syncing)
 
     def _sync(self, commits: int) -> None:
@@ -160,9 +160,6 @@ class DiskJournal:
         except OSError as error:
             self._ledger.warn(error)
         self._synced = max(self._synced, commits)
-
-    def _sync_ended(self, _: object) -> None:
-        self._syncing = None
 
     def _sync_now(self) -> None:
         if self._synced < self._commits:
@@ -186,11 +183,11 @@ class DiskJournal:
             self._ledger.warn(error)
 
     def _finish(self) -> None:
-        sums = past_run(0, self._record)
+        sums, terms = past_run(0, self._record), self._terms()
         with self._writing() as (db, run):
             db.execute(
-                "UPDATE runs SET state = ?, simulated = ?, succeeded = ?, wall_s = ? WHERE id = ?",
-                (sums.state, sums.simulated, sums.succeeded, sums.wall_s, run),
+                "UPDATE runs SET state = ?, simulated = ?, succeeded = ?, wall_s = ?, terms = ? WHERE id = ?",
+                (sums.state, sums.simulated, sums.succeeded, sums.wall_s, terms, run),
             )
             db.execute("DELETE FROM leases WHERE run = ?", (run,))
 
@@ -224,14 +221,20 @@ class DiskJournal:
         record = self._record
         plan = self._texts.name(plan_text(record.plan))
         self._texts.store(db)
-        origin = urlsplit(record.origin).hostname or record.origin  # an address may hold a token
+        where = urlsplit(record.origin)  # kept without credentials, whatever a client says
+        origin = where._replace(netloc=where.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        terms = self._terms()
         began, models = record.began_at.isoformat(), "\n".join(one.model for one in record.results)
         head = (uuid.uuid4().hex, self._ledger.owner, began, record.plan.name, len(record.plan), origin, plan)
         sql = (
-            "INSERT INTO runs (uid, owner, began_at, plan_name, agents, origin, plan, models, state) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running')"
+            "INSERT INTO runs (uid, owner, began_at, plan_name, agents, origin, plan, models, terms, state) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'running')"
         )
-        return db.execute(sql, (*head, models)).lastrowid or 0
+        return db.execute(sql, (*head, models, terms)).lastrowid or 0
+
+    def _terms(self) -> str | None:
+        """Write what the run runs under."""
+        return None if self._record.terms is None else line_of(to_json(self._record.terms))
 
     def _store_events(
         self,
@@ -271,7 +274,7 @@ class DiskJournal:
         attempt = self._attempt(event.agent, event.number)
         usage, answer = event.usage, event.answer
         state = "finished" if answer else "cancelled" if event.kind == "cancelled" else "failed"
-        saved = self._prices.of(attempt.model, usage).cost_usd if event.source == "ledger" else None
+        saved = self._prices.of(attempt.model, usage).cost_usd if event.price == PAID_BEFORE else None
         reason, output = answer.stop_reason if answer else None, usage.output_tokens if usage else None
         db.execute(
             "UPDATE calls SET state = ?, source = ?, stop_reason = ?, at_s = ?, input_tokens = ?, output_tokens = ?, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from agent_magic.declare.plan import Plan, PlanWarning
 from agent_magic.declare.plan_json import plan_from_json
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import NOTHING_USED, Answer, Price, Usage
+from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.history import MEASURED, Past
 from agent_magic.record.ledger import PastRun
@@ -20,6 +22,7 @@ from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
 from agent_magic.record.store_rows import answer_of, decoded, events_of
 from agent_magic.record.store_schema import ANSWER_COLUMNS
+from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Status
@@ -56,9 +59,10 @@ def past_runs(file: StoreFile) -> list[PastRun]:
     """Return every run, the newest first."""
     rows = file.read(
         "SELECT r.id, r.began_at, r.plan_name, r.state, r.agents, r.succeeded, r.wall_s, r.owner, "
-        "sum(c.state != 'planned' AND coalesce(c.source, '') != 'ledger'), sum(c.source = 'ledger'), "
-        "sum(c.state IN ('unknown', 'started')), sum(CASE WHEN c.source != 'ledger' THEN coalesce(c.input_tokens, 0) + "
-        "coalesce(c.output_tokens, 0) END), sum(CASE WHEN c.source != 'ledger' THEN c.cost_usd END), "
+        "count(c.key), sum(c.key IS NULL AND c.state = 'finished'), "
+        "sum(c.state IN ('unknown', 'started')), "
+        "sum(CASE WHEN c.key IS NOT NULL THEN c.input_tokens + c.output_tokens END), "
+        "sum(CASE WHEN c.key IS NOT NULL THEN c.cost_usd END), "
         "sum(c.saved_usd), max(c.source = 'simulated'), "
         "count(DISTINCT CASE WHEN c.state = 'finished' AND c.stop_reason != 'refusal' THEN c.agent END) "
         "FROM runs r LEFT JOIN calls c ON c.run = r.id GROUP BY r.id ORDER BY r.id DESC"
@@ -106,7 +110,7 @@ def lost_runs(file: StoreFile) -> list[Lost]:
                 "SELECT model, reserved_input, reserved_output FROM calls WHERE run = ? AND state = 'started'", (run,)
             ).fetchall()
             finished: Any = db.execute(
-                "SELECT count(*) FROM calls WHERE run = ? AND state = 'finished' AND source != 'ledger'", (run,)
+                "SELECT count(*) FROM calls WHERE run = ? AND state = 'finished' AND key IS NOT NULL", (run,)
             ).fetchone()[0]
             db.execute("UPDATE calls SET state = 'unknown' WHERE run = ? AND state = 'started'", (run,))
             db.execute("UPDATE runs SET state = 'lost' WHERE id = ?", (run,))
@@ -149,8 +153,8 @@ def history_rows(file: StoreFile, most: int) -> list[Past]:
     marks = ", ".join("?" * len(MEASURED))
     rows = file.read(
         "SELECT name, model, effort, input_tokens, output_tokens, ttft_s, api_s, source FROM calls "  # noqa: S608 - ours
-        f"WHERE state = 'finished' AND stop_reason != 'refusal' AND api_s IS NOT NULL AND source IN ({marks}) "
-        "ORDER BY id DESC LIMIT ?",
+        "WHERE state = 'finished' AND key IS NOT NULL AND stop_reason != 'refusal' AND api_s IS NOT NULL "
+        f"AND source IN ({marks}) ORDER BY id DESC LIMIT ?",
         *sorted(MEASURED),
         most,
     )
@@ -163,10 +167,11 @@ def record_of(file: StoreFile, run: int) -> RunRecord:
     Raises:
         LedgerError: There is none of this number.
     """
-    rows = file.read("SELECT began_at, plan, models, origin, state, owner, simulated FROM runs WHERE id = ?", run)
+    sql = "SELECT began_at, plan, models, origin, state, owner, simulated, terms FROM runs WHERE id = ?"
+    rows = file.read(sql, run)
     if not rows:
         raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
-    began, plan, models, origin, state, owner, simulated = rows[0]
+    began, plan, models, origin, state, owner, simulated, terms = rows[0]
     texts: dict[bytes, str] = {}
 
     def text_of(name: bytes) -> str:
@@ -183,6 +188,9 @@ def record_of(file: StoreFile, run: int) -> RunRecord:
             record.add(event)
     if record.ended_s is None and (state == "lost" or not Owner.parse(owner).is_alive()):
         _bury(record, file, run)
+    if terms is not None:
+        with suppress(ValueError):  # of a version that had others
+            record.terms = from_json(Terms, data_of(terms))
     record.replays_simulation = bool(simulated) and not record.simulated
     return record
 

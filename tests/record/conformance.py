@@ -149,6 +149,7 @@ class Conformance:
             newest = ledger.past_runs()[0]
             again = ledger.record_of(newest.run)
             assert record.events == again.events
+            assert record.terms == again.terms
             assert (record.plan.names, record.began_at) == (again.plan.names, again.began_at)
             assert [one.prompt for one in record.plan.agents] == [one.prompt for one in again.plan.agents]
             assert (sum(one.status == "succeeded" for one in record.results), "finished") == (
@@ -171,6 +172,17 @@ class Conformance:
         assert [cost, None] == [one.saved_usd for one in rows]
         assert cost == saved_usd(second)
         assert [None, 3000] == [one.tokens for one in rows]
+
+    def test_what_is_taken_over_is_no_call(self, ledger):
+        """An answer that a run took over from the one before was not bought again, a made-up one neither."""
+        from agent_magic.run.earlier import Earlier
+
+        plan = plan_of(a="x", b="{{ a }}")
+        first, _ = drive(plan, always(source="simulated"), ledger=ledger)
+        second, client = drive(plan, always(), ledger=ledger, earlier=Earlier(first, "scripted", again=["b"]))
+        assert 1 == len(client.asked)
+        assert [(1, 1), (2, 0)] == [(one.calls, one.served) for one in ledger.past_runs()]
+        assert second.events == ledger.record_of(ledger.past_runs()[0].run).events
 
     def test_a_run_that_is_not_there(self, ledger):
         """The error says how to find those that are."""

@@ -507,7 +507,7 @@ def test_no_key_and_no_address_in_the_file(path):
     ledger.file.is_logged = False
     from tests.run.virtual import Scripted
 
-    drive(plan_of(a="x"), Scripted(always(), endpoint="https://user:canary@host.example/canary-token"), ledger=ledger)
+    drive(plan_of(a="x"), Scripted(always(), endpoint="https://user:canary@host.example/v1?k=canary"), ledger=ledger)
     ledger.close()
     data = path.read_bytes()
     assert b"canary" not in data
@@ -552,6 +552,27 @@ def test_waiting_for_the_disk_is_shared(path, monkeypatch):
     record = asyncio.run(work())
     assert {"succeeded"} == {one.status for one in record.results}
     assert 1 <= len(synced) < 10
+    ledger.close()
+
+
+def test_waiting_for_the_disk_ends(path):
+    """Answers that come in while others wait for the disk: nobody spins on a wait that is over."""
+    ledger = Ledger(path)
+    plan = plan_of(**{f"a{one}": f"question {one}" for one in range(60)})
+
+    async def work():
+        from agent_magic.run.driver import Driver
+        from tests.run.virtual import Scripted
+
+        driver = Driver(plan, Policy(20), Scripted(lambda _, __: Reply(random.random() * 0.02)), ledger=ledger)
+        async with asyncio.timeout(60):
+            await driver.drive()
+        return driver.record
+
+    for _ in range(3):
+        record = asyncio.run(work())
+        assert {"succeeded"} == {one.status for one in record.results}
+        ledger.prune(days=0)
     ledger.close()
 
 
