@@ -16,18 +16,16 @@ if TYPE_CHECKING:
         Claude,
         Controls,
         Ledger,
-        Limits,
         Plan,
         Policy,
         Run,
         TokenPrice,
-        capacity,
-        compare,
-        monthly,
-        speedup_bounds,
         start,
     )
     from agent_magic.errors import AgentMagicError
+    from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
+    from agent_magic.measure.compare import compare
+    from agent_magic.schedule.limits import Limits
     from agent_magic.show.charts.of_run import tradeoff
 
 __version__ = "0.1.0"
@@ -58,17 +56,17 @@ _HOMES = {
     "AgentMagicError": "agent_magic.errors",
     "Claude": "agent_magic.api",
     "Ledger": "agent_magic.api",
-    "Limits": "agent_magic.api",
+    "Limits": "agent_magic.schedule.limits",
     "Controls": "agent_magic.api",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",
     "TokenPrice": "agent_magic.api",
-    "capacity": "agent_magic.api",
-    "compare": "agent_magic.api",
+    "capacity": "agent_magic.measure.capacity",
+    "compare": "agent_magic.measure.compare",
     "tradeoff": "agent_magic.show.charts.of_run",
-    "monthly": "agent_magic.api",
-    "speedup_bounds": "agent_magic.api",
+    "monthly": "agent_magic.measure.capacity",
+    "speedup_bounds": "agent_magic.measure.capacity",
     "start": "agent_magic.api",
 }
 

@@ -12,16 +12,17 @@ from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.errors import RunFailed
+from agent_magic.measure.advice import Advice, advise
 from agent_magic.measure.against import measure_against
-from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
-from agent_magic.measure.compare import compare_frame
 from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.outlook import Outlook
 from agent_magic.measure.past import runs_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
+from agent_magic.measure.sweep import Sweep, make_sweep
 from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
@@ -35,7 +36,6 @@ from agent_magic.run.controls import Controls
 from agent_magic.run.driver import Driver
 from agent_magic.run.earlier import Earlier
 from agent_magic.run.replay import Deck
-from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
@@ -67,16 +67,11 @@ __all__ = [
     "Claude",
     "Controls",
     "Ledger",
-    "Limits",
     "Plan",
     "Policy",
     "Request",
     "Run",
     "TokenPrice",
-    "capacity",
-    "compare",
-    "monthly",
-    "speedup_bounds",
     "start",
 ]
 
@@ -137,6 +132,10 @@ class Plan(DeclaredPlan):
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
         return one_agent(self, model=model, max_tokens=max_tokens)
+
+    async def sweep(self, concurrency: Iterable[int], policy: Policy | None = None, **more: Any) -> Sweep[Run]:
+        """Really run at each concurrency, beside forecasts from the first; `more` is for `run`. See `measure.sweep`."""
+        return await make_sweep(lambda one: self.run(one, **more), concurrency, policy or Policy())
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
@@ -224,16 +223,18 @@ class Run:
         return find_path(self.record, self.totals.wall_s)
 
     def against(self, other: Run) -> Run:
-        """Measure this run by another of the same job: `run.summary` then has `speedup` and `cost_multiple`.
-
-        Args:
-            other: A run of `plan.baseline()`, or one of the same plan with `Policy(schedule="sequential")`.
-
-        Raises:
-            AgentMagicError: It cannot be a measure; see `agent_magic.measure.against`.
-        """
+        """Measure it by a run of `plan.baseline()`, or a sequential one of the same plan; see `measure.against`."""
         measure_against(self.record, other.record)
         return self
+
+    def advise(self) -> Advice:
+        """Say what would have made it faster or cheaper, each with its forecast; see `agent_magic.measure.advice`."""
+        return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd)
+
+    @property
+    def barrier_cost_s(self) -> float:
+        """Seconds that a barrier behind each layer costs: a forecast with, minus one without."""
+        return Outlook(self.forecaster()).barrier_cost_s()
 
     def utilization(self, slots: int | None = None) -> pd.DataFrame:
         """One row per model and one for all: who was busy how much of the time; see `agent_magic.measure.spread`."""
@@ -334,11 +335,6 @@ class Run:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
-
-
-def compare(a: Run, b: Run) -> pd.DataFrame:
-    """Put two runs beside each other, `b` minus `a`, one row per agent and one for all; see `measure.compare`."""
-    return compare_frame(a.record, b.record)
 
 
 class Ledger(DiskLedger):

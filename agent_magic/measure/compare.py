@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ALL
@@ -35,7 +35,13 @@ COMPARISON: Mapping[str, str] = {
 }
 
 
-def compare_frame(a: RunRecord, b: RunRecord) -> pd.DataFrame:
+class Recorded(Protocol):
+    """Whatever has a record: a run."""
+
+    record: RunRecord
+
+
+def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
     """Put two runs beside each other. Differences are `b` minus `a`: below 0 is saved.
 
     One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are `total_s`
@@ -43,9 +49,9 @@ def compare_frame(a: RunRecord, b: RunRecord) -> pd.DataFrame:
     asked: prompt, context, system prompt; `text_changed` of the answers; both are `NA` unless both runs have one. What
     one run lacks is `NA`.
     """
-    first, second = ({one.name: one for one in record.results} for record in (a, b))
+    first, second = ({one.name: one for one in run.record.results} for run in (a, b))
     rows = [_row(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
-    one, other = summarize(a), summarize(b)
+    one, other = summarize(a.record), summarize(b.record)
     total = {
         "agent": ALL,
         **_beside("seconds", "diff_s", one.wall_s, other.wall_s),

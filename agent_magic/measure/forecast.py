@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.measure.forecast_pace import Basis
+    from agent_magic.measure.forecast_work import Try
     from agent_magic.measure.forecast_world import Bar
     from agent_magic.record.history import History
     from agent_magic.record.results import RunRecord
@@ -60,6 +61,8 @@ class Scenario:
         limits: Rate limits by model class, `*` for all others; an empty mapping is no limits at all.
         batch: Whether everything goes through the Batch API, a batch per layer of what is ready.
         prices: What tokens cost.
+        faster: Per agent's number, the factor by which its answers take longer; below 1 they are faster.
+        cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
     """
 
     policy: Policy | None = None
@@ -69,6 +72,8 @@ class Scenario:
     limits: Mapping[str, Limits] | None = field(default=None, kw_only=True)
     batch: bool = field(default=False, kw_only=True)
     prices: Prices | None = field(default=None, kw_only=True)
+    faster: Mapping[int, float] = field(default_factory=dict[int, float], kw_only=True)
+    cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class Forecaster:
         self.policy, self._policy_words = policy_of(record)
         self._prices = prices or Prices()
         self._costs: dict[tuple[object, ...], float | None] = {}
-        self._dags: dict[frozenset[int], Dag] = {}
+        self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
         plan = record.plan
         self._contexts = [agent.context for agent in plan.agents]
         self._context_tokens = {one.context: one.prefix for one in self.evidence.seen if one.context is not None}
@@ -161,6 +166,8 @@ class Forecaster:
         words = list(self._policy_words) if policy == self.policy else []
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, frozenset(ceilings))
+        if scenario.faster:
+            works = works._replace(agents=_paced(works.agents, scenario.faster))
         basis = works.basis
         if scenario.batch:
             words.append("batches: half price, an hour for each layer (at most a day), no cache hits")
@@ -209,7 +216,7 @@ class Forecaster:
         scenario, policy = setting.scenario, setting.policy
         kept = [agent for agent, work in enumerate(setting.works.agents) if work is not None]
         works = [_scaled(work, end) for work in setting.works.agents if work is not None]
-        dag = self._dag(scenario.dropped)
+        dag = self._dag(scenario.dropped, scenario.cut)
         agents = self.record.plan.agents
         timeouts_s = [agents[agent].timeout_s or policy.timeout_s for agent in kept]
         price = self._pricing(scenario)
@@ -280,17 +287,18 @@ class Forecaster:
         prices, factor = scenario.prices or self._prices, BATCH_PRICE if scenario.batch else 1.0
         return _Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
 
-    def _dag(self, dropped: frozenset[int]) -> Dag:
-        """Return the graph without the dropped agents, renumbered: nobody waits for them."""
+    def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:
+        """Return the graph without the dropped agents, renumbered, and without the edges that are cut."""
         dag = self.record.plan.dag
-        if not dropped:
+        if not dropped and not cut:
             return dag
-        found = self._dags.get(dropped)
+        found = self._dags.get((dropped, cut))
         if found is None:
             kept = [agent for agent in range(len(dag.parents)) if agent not in dropped]
             number = {agent: place for place, agent in enumerate(kept)}
-            parents = [[number[one] for one in dag.parents[agent] if one in number] for agent in kept]
-            found = self._dags[dropped] = build_dag(parents) or dag
+            left = [[one for one in dag.parents[agent] if one in number and (one, agent) not in cut] for agent in kept]
+            parents = [[number[one] for one in before] for before in left]
+            found = self._dags[dropped, cut] = build_dag(parents) or dag
         return found
 
     def _pools(self, scenario: Scenario) -> set[str]:
@@ -357,6 +365,21 @@ def _scaled(work: Work, end: End) -> Work:
     return work._replace(
         tries=(*work.tries[:-1], last._replace(first_s=first_s, takes_s=takes_s, output_tokens=output))
     )
+
+
+def _paced(works: Sequence[Work | None], faster: Mapping[int, float]) -> tuple[Work | None, ...]:
+    """Return the work of agents whose requests take longer or shorter by a factor; their tokens stay."""
+    return tuple(
+        work
+        if work is None or agent not in faster
+        else work._replace(tries=tuple(_longer(one, faster[agent]) for one in work.tries))
+        for agent, work in enumerate(works)
+    )
+
+
+def _longer(one: Try, factor: float) -> Try:
+    first_s = None if one.first_s is None else one.first_s * factor
+    return one._replace(first_s=first_s, takes_s=one.takes_s * factor)
 
 
 def _batched(work: Work) -> Work:

@@ -11,11 +11,12 @@ from agent_magic.notebook.front_end import display_bundle
 from agent_magic.record.prices import Prices
 from agent_magic.run.asking import ask
 from agent_magic.show.cards import plan_picture
-from agent_magic.show.estimates import estimate_text
+from agent_magic.show.estimates import estimate_text, price_line
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from agent_magic.api import Plan
+    from agent_magic.measure.estimate import Expected
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
 
@@ -34,10 +35,7 @@ async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
         client: Who counts tokens. Without a key they are estimated, and said to be.
         graphic: Whether the front end can show a picture.
     """
-    plan.check_prompts()
-    requests = [ask(plan, agent, dict.fromkeys(plan.inputs[agent], ""), COUNT_TIMEOUT_S) for agent in range(len(plan))]
-    counted, trouble = await _count(requests, client)
-    expected = expect(plan, requests, counted, Prices())
+    expected, trouble = await _expected(plan, client)
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in expected}
         display_bundle(plan_picture(plan, estimates))
@@ -46,6 +44,20 @@ async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
     if trouble:
         print(f"note: tokens could not be counted: {trouble}")  # noqa: T201 - the user has to know
     print(f"{estimate_text(expected)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
+
+
+async def show_price(plan: Plan, client: Client, times: int = 1) -> None:
+    """Print in a line what so many runs of a plan may cost."""
+    expected, _ = await _expected(plan, client)
+    print(price_line(expected, times))  # noqa: T201 - the answer
+
+
+async def _expected(plan: Plan, client: Client) -> tuple[list[Expected], str]:
+    """Estimate every agent, its prompt counted where the endpoint says, and why it does not."""
+    plan.check_prompts()
+    requests = [ask(plan, agent, dict.fromkeys(plan.inputs[agent], ""), COUNT_TIMEOUT_S) for agent in range(len(plan))]
+    counted, trouble = await _count(requests, client)
+    return expect(plan, requests, counted, Prices()), trouble
 
 
 async def _count(requests: list[Request], client: Client) -> tuple[list[int | None], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.measure.estimate import ASSUMED_OUTPUT_TOKENS
-from agent_magic.show.units import count, dollars
+from agent_magic.show.units import count, dollars, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,6 +32,18 @@ def estimate_text(expected: Sequence[Expected]) -> str:
         "≈ is our estimate; other inputs were counted by the API."
     )
     return "\n".join([head, *rows, *more, total, note])
+
+
+def price_line(expected: Sequence[Expected], times: int = 1) -> str:
+    """Write in a line what running it so many times may cost."""
+    low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
+    likely, most = (None if one is None else one * times for one in (low, high))
+    runs = f"{plural(times, 'run')} of " if times > 1 else ""
+    tokens = sum(one.input_tokens for one in expected)
+    return (
+        f"{runs}{plural(len(expected), 'request')}, about {count(tokens)} input tokens{' each' if times > 1 else ''}: "
+        f"expected {dollars(likely)}, at most {dollars(most)} if every answer fills its max_tokens."
+    )
 
 
 def _tokens(one: Expected) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.notebook.verbs import cassettes, connection, declared, past, results, runs, steering
+from agent_magic.notebook.verbs import cassettes, connection, declared, past, results, runs, steering, trials
 from agent_magic.notebook.verbs.helping import help_verb
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ VERBS: dict[str, Verb] = {
     **runs.VERBS,
     **past.VERBS,
     **results.VERBS,
+    **trials.VERBS,
     **cassettes.VERBS,
     **steering.VERBS,
     **connection.VERBS,

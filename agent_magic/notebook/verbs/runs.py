@@ -25,10 +25,9 @@ def _plan_options(parser: Parser) -> None:
     parser.add_argument("--on-missing", metavar="WORD", help="error or drop.")
 
 
-def add_run_options(parser: Parser) -> None:
-    """Add the options of a run."""
+def add_policy(parser: Parser) -> None:
+    """Add the agents, and how to run them: all but the concurrency, and whether to buy anew."""
     _plan_options(parser)
-    parser.add_argument("--concurrency", type=int, metavar="N", help="The most requests under way at once.")
     parser.add_argument("--schedule", metavar="WORD", help="ready, layers or sequential.")
     parser.add_argument("--max-attempts", type=int, metavar="N", help="The most requests for one agent.")
     parser.add_argument("--timeout", type=float, metavar="S", help="Deadline in seconds of agents that name none.")
@@ -37,6 +36,12 @@ def add_run_options(parser: Parser) -> None:
     parser.add_argument("--budget", type=float, metavar="USD", help="The most dollars; the cap cannot be crossed.")
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="The most tokens, input and output together.")
     parser.add_argument("--on-max-tokens", metavar="WORD", help="fail, warn or allow answers cut at max_tokens.")
+
+
+def add_run_options(parser: Parser) -> None:
+    """Add the options of a run."""
+    add_policy(parser)
+    parser.add_argument("--concurrency", type=int, metavar="N", help="The most requests under way at once.")
     parser.add_argument("--fresh", action="store_true", help="Buy again what was bought before.")
 
 
