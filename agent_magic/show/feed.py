@@ -245,7 +245,8 @@ def _chars(entry: Sequence[Any] | int) -> int:
 
 
 def _of_budget(phrase: str, budget_usd: float) -> str:
-    return f"{phrase} of {dollars(budget_usd)}" if phrase.lstrip("≈≥ ").startswith("$") else phrase
+    most = f"${budget_usd:,.2f}" if budget_usd >= 0.01 else dollars(budget_usd)
+    return f"{phrase} of {most}" if phrase.lstrip("≈≥ ").startswith("$") else phrase
 
 
 def _left(left_s: tuple[float, float] | None) -> str:

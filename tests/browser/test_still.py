@@ -1,0 +1,102 @@
+"""The still picture against the one that is kept: a change of how it looks is seen, another font is not."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from agent_magic.show.bundle import picture
+from agent_magic.show.theme import Theme
+from tests.lab import FLAGS
+from tests.show.story import business_plan, business_run, finished_run, layered_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+KEPT = Path(__file__).parent / "kept"
+MOST_DIFFERENT = 0.02
+"""The share of pixels that may differ: lines lie elsewhere by a pixel with another Graphviz or Chromium."""
+# Texts are left out: their shapes are the font's. Per pixel a difference of 40 of 255 in a channel counts.
+COMPARE = """async ([one, two]) => {
+    const read = async (data) => {
+        const image = new Image();
+        image.src = 'data:image/png;base64,' + data;
+        await image.decode();
+        const canvas = new OffscreenCanvas(image.width, image.height), pen = canvas.getContext('2d');
+        pen.drawImage(image, 0, 0);
+        return pen.getImageData(0, 0, image.width, image.height);
+    };
+    const [a, b] = [await read(one), await read(two)];
+    if (a.width !== b.width || Math.abs(a.height - b.height) > 2) return 1;
+    let different = 0;
+    const size = Math.min(a.data.length, b.data.length);
+    for (let at = 0; at < size; at += 4)
+        if ([0, 1, 2].some((part) => Math.abs(a.data[at + part] - b.data[at + part]) > 40)) different++;
+    return different / (size / 4);
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(chromium: str) -> Iterator[Page]:
+    """An empty page."""
+    with sync_playwright() as pw:
+        browser = pw.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
+        yield browser.new_page(viewport={"width": 1080, "height": 1200})
+        browser.close()
+
+
+def drawn(page: Page, svg: str) -> bytes:
+    """Rasterise a picture without its texts."""
+    page.set_content(f"<style>body{{margin:0}} .am-fig text{{visibility:hidden!important}}</style>{svg}")
+    return page.locator("svg").screenshot()
+
+
+def svg_of(name: str) -> str:
+    """Draw one of the pictures that are kept."""
+    kind, theme = name.split("_")
+    if kind == "run":
+        return picture(business_plan(), business_run(), theme=cast("Theme", theme))
+    plan = layered_plan(300, 60)
+    return picture(plan, finished_run(plan), theme=cast("Theme", theme))
+
+
+def difference(page: Page, one: bytes, two: bytes) -> float:
+    """Return the share of pixels that differ."""
+    return page.evaluate(COMPARE, [base64.b64encode(data).decode() for data in (one, two)])
+
+
+@pytest.mark.parametrize("name", ["run_light", "run_dark", "groups_light"])
+def test_a_still_picture_looks_as_it_did(page: Page, name: str) -> None:
+    """Cards, edges, bars and rings are where they were, in their colours. To keep a new look: AGENT_MAGIC_KEEP=1."""
+    now, path = drawn(page, svg_of(name)), KEPT / f"{name}.png"
+    if os.environ.get("AGENT_MAGIC_KEEP"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(now)
+    assert difference(page, now, path.read_bytes()) <= MOST_DIFFERENT
+
+
+def test_a_change_of_looks_is_noticed(page: Page) -> None:
+    """Another theme, and bars of another colour, are beyond the tolerance; the same picture is not."""
+    light = drawn(page, svg_of("run_light"))
+    assert 0 == difference(page, light, drawn(page, svg_of("run_light")))
+    assert difference(page, light, drawn(page, svg_of("run_dark"))) > MOST_DIFFERENT
+    changed = svg_of("run_light").replace('class="b b-a s-s"', 'class="b b-a s-f"')
+    assert difference(page, light, drawn(page, changed)) > MOST_DIFFERENT
+
+
+def test_a_still_picture_prints(page: Page) -> None:
+    """It becomes a page of a PDF, as nbconvert's webpdf makes one: vectors, no error, nothing asked for elsewhere."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_content(svg_of("run_light"))
+    assert page.pdf().startswith(b"%PDF")
+    assert [] == asked
