@@ -123,20 +123,8 @@ class AgentMagics(Magics):
         it back. `%config AgentMagics` has the defaults.
         """
         with user_errors():
-            given = _read_agent(self.agent, line)
-            declared = Agent(
-                given.name,
-                cell.removesuffix("\n"),
-                model=given.model,
-                max_tokens=given.max_tokens,
-                system=_unquoted(given.system),
-                role=given.role,
-                context=given.context,
-                after=given.after,
-                timeout_s=given.timeout,
-                effort=given.effort,
-            )
-            self._declare(declared, given.plan, cell_of(self.shell))
+            declared, plan = read_agent(line, cell)
+            self._declare(declared, plan, cell_of(self.shell))
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @line_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -244,7 +232,30 @@ def user_errors() -> Generator[None]:
         raise UsageError(shown_message(error)) from None
 
 
-def _read_agent(magic: Any, line: str) -> Namespace:
+def read_agent(line: str, cell: str) -> tuple[Agent, str]:
+    """Read a `%%agent` cell; return the agent and the name of its plan.
+
+    Raises:
+        UsageError: The line cannot be read.
+        DeclarationError: The agent cannot be.
+    """
+    given = _read_line(AgentMagics.agent, line)
+    agent = Agent(
+        given.name,
+        cell.removesuffix("\n"),
+        model=given.model,
+        max_tokens=given.max_tokens,
+        system=_unquoted(given.system),
+        role=given.role,
+        context=given.context,
+        after=given.after,
+        timeout_s=given.timeout,
+        effort=given.effort,
+    )
+    return agent, given.plan
+
+
+def _read_line(magic: Any, line: str) -> Namespace:
     """Read the line of `%%agent`; an unknown option gets a suggestion."""
     try:
         return magic.parser.parse_argstring(line)

@@ -1,0 +1,212 @@
+"""Notebooks as files: the agents that their cells declare, and cells that declare the agents of a plan."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import TransformerManager
+
+from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.errors import AgentMagicError, PlanError
+from agent_magic.notebook.magics import read_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agent_magic.declare.plan import Plan
+
+_CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
+_DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
+"""The settings of `%config AgentMagics` that agents without their own take, and what they are called there."""
+FLAGS = {
+    "model": "--model",
+    "max_tokens": "--max-tokens",
+    "role": "--role",
+    "context": "--context",
+    "effort": "--effort",
+    "timeout_s": "--timeout",
+    "system": "--system",
+}
+
+
+@dataclass(slots=True)
+class Found:
+    """What the cells of a notebook declare.
+
+    Attributes:
+        agents: Per plan, the agents by name, the last declaration of each.
+        values: The variables with plain values that code cells set.
+        computed: The cells that set other variables, by name.
+        runs: The lines of `%agents run` and `%agents start`, in order.
+    """
+
+    agents: dict[str, dict[str, Agent]] = field(default_factory=dict[str, dict[str, Agent]])
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    computed: dict[str, int] = field(default_factory=dict[str, int])
+    runs: list[str] = field(default_factory=list[str])
+
+
+def read_cells(text: str, name: str) -> list[tuple[str, str]]:
+    """Return kind and source of each cell of a notebook.
+
+    Raises:
+        AgentMagicError: It is no notebook.
+    """
+    try:
+        data: Any = json.loads(text)
+        cells = cast("list[Any]", data["cells"])
+        return [(str(cell["cell_type"]), "".join(cell["source"])) for cell in cells]
+    except (ValueError, KeyError, TypeError):
+        raise AgentMagicError(f"{name!r} is no notebook: it has no list of cells.") from None
+
+
+def find_agents(cells: list[tuple[str, str]]) -> Found:
+    """Read what cells declare, without running any of them.
+
+    Raises:
+        AgentMagicError: A `%%agent` cell cannot be read; the message names the cell.
+    """
+    found, defaults = Found(), dict[str, Any]()
+    for number, (kind, source) in enumerate(cells, 1):
+        if kind != "code":
+            continue
+        first, _, rest = source.partition("\n")
+        if first.startswith("%%agent ") or first.strip() == "%%agent":
+            agent, plan = _agent(first.removeprefix("%%agent").strip(), rest, number)
+            found.agents.setdefault(plan, {})[agent.name] = agent.with_defaults(**defaults)
+        elif not first.startswith("%%"):
+            for option, value in _CONFIG.findall(source):
+                if option in _DEFAULTS:
+                    defaults[_DEFAULTS[option]] = _literal(value)
+            found.runs += re.findall(r"%agents (?:run|start)\b([^\n#]*)", source)
+            _assignments(source, number, found)
+    return found
+
+
+def _agent(line: str, prompt: str, number: int) -> tuple[Agent, str]:
+    try:
+        return read_agent(line, prompt if prompt.endswith("\n") else prompt + "\n")  # as IPython hands it over
+    except (UsageError, AgentMagicError) as error:
+        raise AgentMagicError(f"Cell {number}: {error}") from None
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text.strip()
+
+
+def _assignments(source: str, number: int, found: Found) -> None:
+    """Take in what the top level of a cell assigns: plain values as such, of others the place."""
+    try:
+        tree = ast.parse(TransformerManager().transform_cell(source))
+    except SyntaxError:
+        return
+    for name, value in _named(tree):
+        try:
+            found.values[name] = ast.literal_eval(value)
+            found.computed.pop(name, None)
+        except (ValueError, SyntaxError, TypeError, RecursionError):
+            found.values.pop(name, None)
+            found.computed[name] = number
+
+
+def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+
+
+def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | None]]:
+    """Write the agents of one plan as a JSON plan.
+
+    Returns:
+        The plan, and the names its prompts use that have no plain value, each with the cell that computes it.
+
+    Raises:
+        PlanError: The notebook declares no agents of this plan.
+    """
+    agents = found.agents.get(name)
+    if not agents:
+        others = f" It declares agents of: {', '.join(found.agents)}." if found.agents else ""
+        raise PlanError(f"The notebook declares no agents of the plan {name!r}.{others}")
+    wanted = dict.fromkeys(
+        used
+        for agent in agents.values()
+        for used in (*agent.uses, *([agent.context] if agent.context else []))
+        if used not in agents
+    )
+    rows = [
+        {
+            "name": agent.name,
+            "prompt": agent.prompt,
+            **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
+            "after": list(agent.after),
+        }
+        for agent in agents.values()
+    ]
+    values = {one: found.values[one] for one in wanted if one in found.values}
+    unknown = {one: found.computed.get(one) for one in wanted if one not in found.values}
+    return {"name": name, "agents": rows, "values": values}, unknown
+
+
+def to_notebook(plan: Plan) -> dict[str, Any]:
+    """Write a plan as a notebook: a cell of values, an `%%agent` cell for each agent, and the run."""
+    cells = [
+        _cell("markdown", f"# {plan.name}\n\n{plan.description}".strip()),
+        _cell("code", "%load_ext agent_magic"),
+    ]
+    if plan.values:
+        cells.append(_cell("code", "\n".join(f"{name} = {value!r}" for name, value in plan.values.items())))
+    named = "" if plan.name == "agents" else f" --plan {plan.name}"
+    written = [_declaration(agent, named) for agent in plan.agents]
+    if None in written:
+        text = json.dumps(plan_to_dict(plan), indent=2)
+        cells.append(_cell("code", f"import agent_magic as am\n\nplan = am.Plan.from_json({text!r})\nplan"))
+        cells += [_cell("code", "run = await plan.run()\nrun"), _cell("code", "run.agents")]
+    else:
+        cells += [_cell("code", text) for text in written if text is not None]
+        cells += [
+            _cell("code", f"%agents plan{named}"),
+            _cell("code", f"run = %agents run{named}"),
+            _cell("code", "run.agents"),
+        ]
+    for number, cell in enumerate(cells, 1):
+        cell["id"] = f"cell-{number}"
+    python = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": python}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _cell(kind: str, source: str) -> dict[str, Any]:
+    cell: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source.splitlines(keepends=True)}
+    return {**cell, "execution_count": None, "outputs": []} if kind == "code" else cell
+
+
+def _declaration(agent: Agent, plan: str) -> str | None:
+    """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
+    options: Mapping[str, Any] = {flag: getattr(agent, name) for name, flag in FLAGS.items()}
+    words = [agent.name, *(f"{flag} {_quoted(value)}" for flag, value in options.items() if value is not None)]
+    words += [f"--after {','.join(agent.after)}"] if agent.after else []
+    line = " ".join(words) + plan
+    try:
+        same = "\n" not in line and read_agent(line, agent.prompt + "\n")[0] == agent
+    except (UsageError, AgentMagicError):
+        return None
+    ending = "\n" if agent.prompt.endswith("\n") else ""  # IPython takes one off
+    return f"%%agent {line}\n{agent.prompt}{ending}" if same else None
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if re.fullmatch(r"[\w.:/@%+-]+", text):
+        return text
+    return f"'{text}'" if '"' in text else f'"{text}"'

@@ -1,0 +1,135 @@
+"""A shared notebook, executed as its reader would: a clean process, no key, no network, answers from its cassette."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent_magic.errors import AgentMagicError
+from agent_magic.notebook.cells import read_cells
+from agent_magic.notebook.clean import clean_environment
+from agent_magic.notebook.session import PINNED
+from agent_magic.notebook.sharing import beside
+
+CELL_TIMEOUT_S = 600
+LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
+"""What is not copied: it is no part of what a notebook reads."""
+IGNORED = "NBVAL_IGNORE_OUTPUT"
+GUARD = "__import__('agent_magic.notebook.clean', fromlist=['clean']).block_network()"
+_SAME = [
+    (re.compile(r"\x1b\[[0-9;]*m"), ""),
+    (re.compile(r"0x[0-9a-f]+"), "0x"),
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32,64}"), "ID"),
+    (re.compile(r"Answers come from .*"), "Answers come from …"),
+    (re.compile(r"\b(?:live|ledger|replay|simulated|mixed)\b"), "SOURCE"),
+    (re.compile(r"[ \t─-]+"), " "),
+    (re.compile(r"\s*\n\s*"), "\n"),
+]
+"""What may differ between a run and its replay: who answered, ids, and the width of columns because of that."""
+
+
+class Compared(NamedTuple):
+    """One code cell with outputs, or an error.
+
+    Attributes:
+        number: Its place in the notebook, from 1.
+        error: Why it failed; an empty string where it did not.
+        difference: How what it shows differs from what was saved, as lines; none where it is the same.
+    """
+
+    number: int
+    error: str
+    difference: tuple[str, ...]
+
+
+def rerun(notebook: Path, *, cassette: Path | None = None, output: Path | None = None) -> list[Compared]:
+    """Execute a copy of a notebook and compare what it shows with what was saved.
+
+    Args:
+        notebook: The notebook. It stays as it is: the copy runs in a temporary folder beside copies of its files.
+        cassette: What answers; by default the file beside it that `%agents share` writes, or else what its own cells
+            name.
+        output: Where to write the executed notebook.
+
+    Raises:
+        AgentMagicError: It cannot be executed here.
+    """
+    try:
+        nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")
+    except ImportError:
+        raise AgentMagicError("Executing notebooks needs nbclient: pip install nbclient.") from None
+    text = notebook.read_text(encoding="utf-8")
+    read_cells(text, notebook.name)
+    saved, fresh = nbformat.reads(text, as_version=4), nbformat.reads(text, as_version=4)
+    tape = cassette or (beside(notebook) if beside(notebook).is_file() else None)
+    environment = clean_environment(os.environ)
+    if tape is not None:
+        environment[PINNED] = str(tape.resolve())
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder) / "work"
+        shutil.copytree(notebook.resolve().parent, work, ignore=shutil.ignore_patterns(*LEFT), symlinks=True)
+        client = nbclient.NotebookClient(
+            fresh,
+            km=_kernel(Path(folder)),
+            timeout=CELL_TIMEOUT_S,
+            resources={"metadata": {"path": str(work)}},
+            allow_errors=True,
+        )
+        environment["AGENT_MAGIC_LEDGER"] = "off"
+        try:
+            client.execute(env=environment)
+        except nbclient.exceptions.DeadKernelError:
+            raise AgentMagicError("The kernel died before the notebook was through.") from None
+    if output is not None:
+        nbformat.write(fresh, output)
+    return [one for one in map(_compare, range(1, len(saved.cells) + 1), saved.cells, fresh.cells) if one]
+
+
+def _kernel(folder: Path) -> Any:
+    """Make the manager of a kernel of this Python that reaches no network."""
+    specs_of = importlib.import_module("jupyter_client.kernelspec").KernelSpecManager
+    manager = importlib.import_module("jupyter_client.manager").AsyncKernelManager
+    spec = folder / "specs" / "clean" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--IPKernelApp.log_level=ERROR"]
+    argv.append(f"--IPKernelApp.exec_lines={GUARD}")
+    spec.write_text(json.dumps({"argv": argv, "display_name": "clean", "language": "python"}))
+    specs = specs_of(kernel_dirs=[str(folder / "specs")], ensure_native_kernel=False)
+    return manager(kernel_name="clean", kernel_spec_manager=specs)
+
+
+def _compare(number: int, saved: Any, fresh: Any) -> Compared | None:
+    if saved.cell_type != "code":
+        return None
+    error = next((f"{one.ename}: {one.evalue}" for one in fresh.outputs if one.output_type == "error"), "")
+    expected = any(one.output_type == "error" for one in saved.outputs)
+    ignored = IGNORED in saved.source or "nbval-ignore-output" in saved.metadata.get("tags", ())
+    before, now = shown(saved.outputs), shown(fresh.outputs)
+    if ignored or not (saved.outputs or error):
+        return Compared(number, error, ()) if error and not expected else None
+    lines = difflib.unified_diff(before.split("\n"), now.split("\n"), "saved", "replayed", lineterm="", n=1)
+    return Compared(number, "" if expected else error, tuple(lines))
+
+
+def shown(outputs: list[Any]) -> str:
+    """Return what outputs show as plain text, without what may differ."""
+    text = "\n".join(_text(one) for one in outputs)
+    for pattern, same in _SAME:
+        text = pattern.sub(same, text)
+    return text.strip()
+
+
+def _text(output: Any) -> str:
+    if output.output_type == "stream":
+        return str(output.text)
+    if output.output_type == "error":
+        return f"{output.ename}: {output.evalue}"
+    return str(output.data.get("text/plain", ""))

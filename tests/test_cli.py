@@ -1,0 +1,160 @@
+"""The command line: notebooks from outside, exported, imported, scanned; and the script that comes out really runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agent_magic.api import Plan
+from agent_magic.cli import main
+from agent_magic.declare.agent import Agent
+from agent_magic.simulator import child
+
+KEY = "sk-" + "ant-api03-" + "A1b2C3d4E5f6G7h8"
+
+
+def notebook(*sources):
+    """A notebook of these code cells."""
+    cells = [{"cell_type": "code", "metadata": {}, "source": source, "outputs": []} for source in sources]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+
+
+CELLS = (
+    "%load_ext agent_magic\n%config AgentMagics.max_tokens = 300",
+    'topic = "tea"\nshared: str = "Facts on tea. " * 1\nhandbook = "The handbook."\nunused = open',
+    '%%agent python --model claude-haiku-5-5\nSay one thing on {{ topic }}.\n\nBriefly \\n {braces} "quotes".',
+    "%%agent python\nSay one thing on {{ topic }}, again.\nIn two lines.",
+    '%%agent check --after python --system "You are terse." --context handbook --timeout 60\nDone?',
+    "%%agent other --plan second\nElsewhere.",
+    "run = %agents run --concurrency 3 --schedule layers",
+)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The path of a notebook with agents."""
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(notebook(*CELLS)))
+    return path
+
+
+def test_the_plan_of_a_notebook(saved, capsys):
+    """The last declaration of each name, defaults filled in, plain values taken; the plan reads back."""
+    assert 0 == main(["export", str(saved), "--format", "json"])
+    plan = Plan.from_json(capsys.readouterr().out)
+    assert ("python", "check") == plan.names
+    assert {"topic": "tea", "handbook": "The handbook."} == dict(plan.values)
+    assert "Say one thing on {{ topic }}, again.\nIn two lines." == plan["python"].prompt
+    assert ("You are terse.", "handbook", 60.0, ("python",), 300) == (
+        plan["check"].system,
+        plan["check"].context,
+        plan["check"].timeout_s,
+        plan["check"].after,
+        plan["check"].max_tokens,
+    )
+    assert 0 == main(["export", str(saved), "--format", "json", "--plan", "second"])
+    assert ("other",) == Plan.from_json(capsys.readouterr().out).names
+
+
+def test_the_script_runs(saved, tmp_path):
+    """In a process of its own against the stand-in API: the answers of the agents, and nothing of a key."""
+    script = tmp_path / "agents.py"
+    assert 0 == main(["export", str(saved), "--output", str(script)])
+    assert "am.Policy(concurrency=3, schedule='layers')" in script.read_text()
+    simulator = child.start(latency="none")
+    try:
+        environment = {**os.environ, "ANTHROPIC_BASE_URL": simulator.url, "ANTHROPIC_API_KEY": KEY}
+        done = subprocess.run(
+            [sys.executable, script], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+    finally:
+        simulator.stop()
+    assert 0 == done.returncode, done.stderr
+    assert "--- python\n" in done.stdout
+    assert "--- check\n" in done.stdout
+    assert "2 agents" in done.stderr
+    assert KEY not in done.stdout + done.stderr + script.read_text()
+
+
+def test_what_is_computed_is_named(tmp_path, capsys):
+    """A value that only running the notebook gives is left open, and the cell that computes it is told."""
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(notebook("data = load()", "%%agent a\n{{ data }} {{ missing }}")))
+    assert 0 == main(["export", str(path)])
+    shown = capsys.readouterr()
+    assert "'data' has no plain value (cell 1 computes it)" in shown.err
+    assert "# 'data': ...,  # cell 1 of the notebook computes it: give it here" in shown.out
+    assert "# 'missing': ...,  # the notebook does not set it: give it here" in shown.out
+    compile(shown.out, "script", "exec")
+
+
+ODD = [
+    Agent("a", "plain"),
+    Agent("b", 'with """ quotes""" and \\ and {{ a }}\n\n  indented\n'),
+    Agent("c", '{{ b }}\u2028 odd \x07 end"', system='"both" kinds', effort="low", timeout_s=2.5, max_tokens=7),
+    Agent("d", "%%agent x\nnot a magic", after=("a", "c"), role="critic", model="claude-opus-5-5"),
+]
+
+
+@pytest.mark.parametrize("agents", [ODD, [*ODD, Agent("e", "x", system="two\nlines 'and' \"quotes\"")]])
+def test_a_plan_goes_round(agents, tmp_path, capsys):
+    """JSON to a notebook and back: the same agents. What no line of options holds is declared in Python."""
+    plan = Plan(agents, name="tour")
+    path = tmp_path / "n.ipynb"
+    (tmp_path / "p.json").write_text(plan.to_json())
+    assert 0 == main(["import", str(tmp_path / "p.json"), "--output", str(path)])
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    if len(agents) == len(ODD):
+        assert 0 == main(["export", str(path), "--format", "json", "--plan", "tour"])
+        back = Plan.from_json(capsys.readouterr().out)
+    else:
+        space = {}
+        exec(next(cell for cell in cells if "from_json" in cell), space)
+        back = space["plan"]
+    assert plan.agents == back.agents
+
+
+def test_a_script_holds_every_prompt(tmp_path):
+    """Quotes, backslashes and control characters survive as Python."""
+    from agent_magic.declare.plan_json import plan_to_dict
+    from agent_magic.notebook.exporting import to_script
+
+    plan = Plan(ODD)
+    space = {"__name__": "not main"}
+    exec(to_script(plan_to_dict(plan), title='odd """ title \\', unknown={}), space)
+    assert list(plan.agents) == space["AGENTS"]
+
+
+def test_the_scan_finds_and_allows(tmp_path, capsys):
+    """Status 1 and a place where there is a key, 0 where there is none or it is allowed; never the key."""
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(notebook(f"key = '{KEY}'")))
+    assert 1 == main(["scan", str(path)])
+    shown = capsys.readouterr()
+    assert "cell 1, source: an Anthropic key" in shown.out
+    assert KEY not in shown.out + shown.err
+    assert 0 == main(["scan", str(path), "--allow", shown.out.split("mark ")[1][:8]])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["export", "none.ipynb"], "none.ipynb: No such file"),
+        (["scan", "none"], "none: No such file"),
+        (["import", "bad.json"], "This is not JSON"),
+        (["export", "bad.json"], "is no notebook"),
+        (["replay", "bad.json"], "is no notebook"),
+        (["export", "empty.ipynb"], "declares no agents of the plan 'agents'"),
+    ],
+)
+def test_mistakes_are_one_line(argv, message, tmp_path, monkeypatch, capsys):
+    """Status 2, and what to look at."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "empty.ipynb").write_text(json.dumps(notebook("1")))
+    assert 2 == main(argv)
+    assert message in capsys.readouterr().err
