@@ -305,7 +305,8 @@ class SecretFound(AgentMagicError):
                     f"{what} was not written: {places} like a key.",
                     *lines,
                     *more,
-                    "Take it out (and revoke the key if anybody has seen it). If it is none, add --allow MARK.",
+                    "Take it out, and revoke the key if anybody has seen it; a past run stays out with --last.",
+                    "If it is none, add --allow MARK.",
                 ]
             )
         )

@@ -14,6 +14,7 @@ from agent_magic.notebook.clean import fingerprints
 from agent_magic.record.cassette import ANYWHERE, read_cassette
 from agent_magic.record.cassette_writing import lines_of, made_with, write_cassette
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
     versions = ", ".join(f"{name} {number}" for name, number in sorted(stamp["made_with"].items()))
     source = "made up by the stand-in API" if stamp["simulated"] else ", ".join(stamp["sources"]) or "nobody"
     rows = {
-        "cassette": f"{stamp['cassette']}: {stamp['runs']} runs, {stamp['calls']} calls",
+        "cassette": f"{stamp['cassette']}: {plural(stamp['runs'], 'run')}, {plural(stamp['calls'], 'call')}",
         "recorded": stamp["recorded"],
         "answers": source,
         "made with": versions,

@@ -65,6 +65,7 @@ def _record_options(parser: Parser) -> None:
 
 def _share_options(parser: Parser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="The notebook, or the cassette to write.")
+    parser.add_argument("--last", action="store_true", help="Only the last run, not all of this session.")
     parser.add_argument("--notebook", metavar="NB", help="The notebook, where the front end does not tell it.")
     parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
     parser.add_argument("--allow", action="append", default=[], metavar="MARK", help="A finding that is no key.")
@@ -81,7 +82,7 @@ def _share(desk: Desk, given: Namespace) -> None:
     else:
         raise UsageError("Which notebook is this? The front end does not tell. %agents share NOTEBOOK.ipynb says it.")
     cells = [cell for cell in names.get("In", ()) if isinstance(cell, str)]
-    runs = worth_sharing(desk.session.runs)
+    runs = [desk.session.last_run()] if given.last else worth_sharing(desk.session.runs)
     try:
         stamp = share(runs, cassette, notebook=notebook, cells=cells, allow=given.allow)
     except OSError as error:

@@ -1,0 +1,153 @@
+"""A canary key in a real kernel: wherever something is written or shown, it is not. And sharing, as its user does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.kernels import Kernel
+
+pytestmark = pytest.mark.kernel
+
+CANARY = "sk-" + "ant-api03-" + "CanaryCanary0123456789xyz"
+MODES = ("Plain", "Context", "Verbose", "Minimal")
+FAULTS = {
+    "success": "say one thing",
+    "refused": "[[status:400]]",
+    "no key": "[[status:401]]",
+    "forbidden": "[[status:403]]",
+    "busy": "[[status:429 times=9 retry_after=0]]",
+    "broken": "[[status:500 times=9]]",
+    "reset": "[[fault:reset times=9]]",
+    "cut": "[[fault:cut times=9]]",
+    "truncated": "[[fault:clean_end times=9]]",
+    "json": "[[fault:broken_json times=9]]",
+    "html": "[[fault:html times=9]]",
+    "error event": "[[fault:error_event times=9]]",
+}
+
+
+class Shown:
+    """Everything a kernel has shown, as the text of its messages."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.said = kernel, []
+
+    def do(self, code: str):
+        """Run a cell."""
+        reply = self.kernel.do(code)
+        self.said.append(json.dumps([reply.outputs, reply.ename, reply.evalue], default=str))
+        return reply
+
+
+def files_with(folder: Path, secret: str) -> list[str]:
+    """Name the files below a folder that hold a secret."""
+    return [str(path) for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel whose environment holds the canary, and a client that sends it to the stand-in."""
+    with Kernel(ANTHROPIC_API_KEY=CANARY) as running:
+        shown = Shown(running)
+        shown.do("%load_ext agent_magic\n%config AgentMagics.max_attempts = 2")
+        shown.do("%agents connect simulator --latency none")
+        shown.do(
+            "import agent_magic as am, logging\nlogging.basicConfig(filename='all.log', level=logging.DEBUG)\n"
+            "url = get_ipython().magics_manager.registry['AgentMagics'].session.client.endpoint\n"
+            "get_ipython().magics_manager.registry['AgentMagics'].session.connect(am.Claude(base_url=url))"
+        )
+        yield shown
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_canary_is_nowhere_after_failures(kernel, mode):
+    """Twelve ways a call ends, in every mode of tracebacks: in no message, no traceback, no frame."""
+    kernel.do(f"%xmode {mode}\n%agents clear")
+    for number, (_, prompt) in enumerate(FAULTS.items()):
+        kernel.do(f"%%agent agent_{number}\n{prompt} {mode}")
+    kernel.do("run = %agents run --fresh")
+    kernel.do("run.raise_for_failures()")
+    kernel.do("1 / 0")
+    for code in ("run", "run.agents.to_dict()", "run.attempts.to_dict()", "vars(run.record)", "%whos", "am.Claude()"):
+        assert "ok" == kernel.do(code).status, code
+    kernel.do("%agents error agent_2\n%agents show agent_0")
+    assert [] == [text for text in kernel.said if CANARY in text]
+
+
+def test_the_request_carried_the_canary(kernel):
+    """The looking means something: the stand-in was asked with this key's digest or header."""
+    reply = kernel.do("import os\nos.environ['ANTHROPIC_API_KEY'][:6]")
+    kernel.said.pop()
+    assert "sk-ant" in reply.text
+
+
+def test_it_is_in_no_file(kernel):
+    """Cassette, ledger, log, history, exported script: written after success, failure and a stop."""
+    kernel.do("%agents record all.cassette.jsonl")
+    kernel.do("import subprocess, sys, json\njson.dump({'cells': [], 'nbformat': 4}, open('n.ipynb', 'w'))")
+    kernel.do("open('plan.json', 'w').write(run.record.plan.name)")
+    kernel.do("import pickle\nfor one in (am.Claude(), run.record.plan):\n    open('x.repr', 'a').write(repr(one))")
+    cell = kernel.kernel.start("%%agent slow\n[[ttft:30]]")
+    kernel.kernel.wait(cell)
+    cell = kernel.kernel.start("%agents run slow")
+    kernel.kernel.until(cell, "running")
+    kernel.kernel.interrupt(cell)
+    reply = kernel.kernel.wait(cell)
+    assert "KeyboardInterrupt" == reply.ename
+    assert CANARY not in json.dumps(reply.outputs, default=str)
+    kernel.do("%agents record cut.cassette.jsonl")
+    kernel.do("%agents share shared.cassette.jsonl")
+    home = kernel.kernel.home
+    assert (home / "shared.cassette.jsonl").is_file()
+    assert (home / "all.log").is_file()
+    assert [] == files_with(home, CANARY)
+    assert [] == [text for text in kernel.said if CANARY in text]
+
+
+def test_a_key_in_a_prompt_is_not_written(kernel):
+    """Recording and sharing refuse, name the place, and show no key; the run is still there."""
+    kernel.do("%agents clear")
+    kernel.do(f"%%agent leak\nIs {CANARY} a key?")
+    kernel.said.pop()
+    kernel.do("run = %agents run")
+    kernel.said.clear()
+    for verb in ("record", "share"):
+        reply = kernel.do(f"%agents {verb} leak.cassette.jsonl")
+        assert "UsageError" == reply.ename or "UsageError" in reply.text
+        assert "'leak'" in reply.text
+        assert "the value of $ANTHROPIC_API_KEY" in reply.text
+        assert CANARY not in reply.text
+    assert not (kernel.kernel.home / "leak.cassette.jsonl").exists()
+
+
+def test_sharing_looks_at_the_saved_notebook(kernel):
+    """A key in the notebook on the disk stops it; without it the stamp stays in the output and in the frames."""
+    kernel.do("%agents clear")
+    kernel.do("%%agent a\nsay one thing")
+    kernel.do("run = %agents run")
+    notebook = {"cells": [{"cell_type": "code", "source": f"k = '{CANARY}'", "outputs": []}], "nbformat": 4}
+    (kernel.kernel.home / "mine.ipynb").write_text(json.dumps(notebook))
+    kernel.do("In[:] = []")
+    reply = kernel.do("%agents share mine.ipynb")
+    assert "mine.cassette.jsonl, 'leak'" in reply.text
+    assert "--last" in reply.text
+    reply = kernel.do("%agents share mine.ipynb --last")
+    assert "mine.ipynb, cell 1" in reply.text
+    assert CANARY not in reply.text
+    notebook["cells"][0]["source"] = "k = 1"
+    (kernel.kernel.home / "mine.ipynb").write_text(json.dumps(notebook))
+    reply = kernel.do("%agents share mine.ipynb --last")
+    assert "replayed in a clean process" in reply.text
+    assert "answers    made up by the stand-in API" in reply.text
+    stamp = kernel.do("run.agents.attrs['provenance']['cassette'], run.agents.attrs['provenance']['sha256'][:4]").text
+    assert "mine.cassette.jsonl" in stamp
+    assert "does not hold this cell yet" in reply.text
+
+
+def test_recordings_stay_in_the_project(kernel):
+    """Reading and writing elsewhere needs a word of the user's."""
+    for line in ("record ../x.jsonl", "replay /etc/passwd"):
+        assert "leads out of the project" in kernel.do(f"%agents {line}").text
