@@ -93,12 +93,18 @@ class Advice:
 
 
 def _told(one: Finding) -> str:
-    saved = [f"{one.saves_s:.1f} s" if one.saves_s is not None and abs(one.saves_s) > CENT else ""]
-    saved.append(f"${one.saves_usd:.4f}" if one.saves_usd is not None and abs(one.saves_usd) > CENT / 100 else "")
-    gain = " and ".join(filter(None, saved))
+    amounts = [(one.saves_s, CENT, "{:.1f} s"), (one.saves_usd, CENT / 100, "${:.4f}")]
+    told = [
+        (value, text.format(abs(value))) for value, least, text in amounts if value is not None and abs(value) > least
+    ]
+    words = [
+        ("saves", [text for value, text in told if value > 0]),
+        ("costs", [text for value, text in told if value < 0]),
+    ]
+    gain = ", ".join(f"{word} {' and '.join(texts)}" for word, texts in words if texts)
     then = f" -> {one.forecast_s:.1f} s" if one.forecast_s is not None and not math.isnan(one.forecast_s) else ""
     trust = f"{one.basis}{': ' + one.assumed if one.assumed else ''}"
-    worth = f" Saves {gain}{then} ({trust})." if gain else f" ({trust})"
+    worth = f" It {gain}{then} ({trust})." if gain else f" ({trust})"
     return f"{one.rule}: {one.measured}\n   {one.change}{worth}\n   rule: {one.source}"
 
 
