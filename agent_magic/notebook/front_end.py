@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -45,6 +47,16 @@ def cell_of(shell: Any) -> Cell:
 def is_kernel(shell: Any) -> bool:
     """Tell whether this is a kernel, whose front end may show pictures, or a terminal."""
     return getattr(shell, "kernel", None) is not None
+
+
+def is_unwatched(shell: Any) -> bool:
+    """Tell whether a program runs the cells, such as nbclient or papermill, whose log has lines only.
+
+    Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave marks of theirs.
+    """
+    if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ:
+        return False
+    return "__vsc_ipynb_file__" not in shell.user_ns and "google.colab" not in sys.modules
 
 
 def display_bundle(bundle: dict[str, str]) -> None:

@@ -7,13 +7,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Run, start
-from agent_magic.notebook.front_end import display_bundle, is_kernel
+from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
 from agent_magic.notebook.watching import Watch
 from agent_magic.record.prices import Prices
 from agent_magic.run.playing import Filling, Player
 from agent_magic.show.live import LiveView
 from agent_magic.show.notes import capped_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
+from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -110,6 +111,8 @@ async def run_and_tell(
     graphic = is_kernel(desk.shell)
     run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
     desk.session.just_shown = run
+    if is_unwatched(desk.shell):
+        print(one_line(run.totals))  # noqa: T201 - a log gets the first picture as a line, not the last one
     for note in (capped_note(run.record, policy), served_note(run.record), *desk.session.keeping.take_notes()):
         if note:
             _note(note)

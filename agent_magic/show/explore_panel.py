@@ -20,6 +20,7 @@ LIMITS: dict[str, float | None] = {
 }  # fmt: skip
 """Requests a minute to choose from."""
 ALL = "all agents"
+_VIEW = "application/vnd.jupyter.widget-view+json"
 _STYLE = {"description_width": "130px"}
 
 
@@ -79,7 +80,8 @@ class Panel:
         screen: Any = importlib.import_module("IPython.display")
         answer = self._explorer.answer(self.choice)
         self._write(answer.line)
-        screen.display(self.widget)
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        screen.display({_VIEW: view, "text/plain": f"forecast {answer.line}"}, raw=True)
         self._handle = screen.DisplayHandle()
         self._handle.display(answer.bundle, raw=True)
 
@@ -109,7 +111,7 @@ class Panel:
                 self._models[name] = self.model.value
 
     def _write(self, line: str) -> None:
-        self.line.value = f'<div style="font-size:15px;padding:6px 0"><b>forecast</b> {escape(line)}</div>'
+        self.line.value = f'<div style="font-size:14px;padding:6px 0"><b>forecast</b> {escape(line)}</div>'
 
 
 def explore(explorer: Explorer) -> Panel:

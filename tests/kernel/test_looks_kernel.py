@@ -1,0 +1,140 @@
+"""What a notebook is sent: results, errors, charts, Tab and `?`, and the lines of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.kernels import Kernel
+
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel with a finished run of three agents, one of them failed."""
+    with Kernel() as started:
+        started.do("%load_ext agent_magic\n%agents connect simulator --latency none")
+        started.do("%%agent first\nHello. [[tokens:30]]")
+        started.do("%%agent second\n{{ first }} [[tokens:400]]")
+        started.do("%%agent broken\n[[status:400 times=9]] x")
+        assert "ok" == started.do("run = %agents run").status
+        yield started
+
+
+def shown(kernel: Kernel, code: str) -> list[dict[str, Any]]:
+    """Return what a cell displays, by MIME type."""
+    reply = kernel.do(code)
+    assert "ok" == reply.status, reply.text
+    return [content["data"] for kind, content in reply.outputs if kind in {"display_data", "execute_result"}]
+
+
+def test_a_result_is_shown_with_its_text(kernel):
+    """One agent's result is HTML with a text twin; the run's answers too; a plain series stays what it is."""
+    (result,) = shown(kernel, "run['second']")
+    assert "more characters" in result["text/html"]
+    assert result["text/plain"].startswith("second · succeeded · ")
+    (texts,) = shown(kernel, "run.texts")
+    assert "<pre" in texts["text/html"]
+    (other,) = shown(kernel, "import pandas as pd\npd.Series(['x'], name='text')")
+    assert "text/html" not in other
+
+
+def test_markdown_only_when_asked_for(kernel):
+    """`%agents show` writes text, with `--markdown` it is rendered."""
+    reply = kernel.do("%agents show second")
+    assert not [kind for kind, _ in reply.outputs if kind == "display_data"]
+    (rendered,) = shown(kernel, "%agents show second --markdown")
+    assert rendered["text/html"].startswith('<div class="am-markdown')
+    (same,) = shown(kernel, "run.markdown('second')")
+    assert rendered == same
+
+
+@pytest.mark.parametrize("chart", ["timeline", "waterfall", "limits_chart"])
+def test_a_chart_has_three_forms(kernel, chart):
+    """A chart is sent as Vega-Lite, as a picture and as text."""
+    (bundle,) = shown(kernel, f"run.{chart}()")
+    assert {"application/vnd.vegalite.v5+json", "image/svg+xml", "text/plain"} == set(bundle)
+
+
+def test_what_ifs_are_drawn(kernel):
+    """A frame of what-ifs is drawn by the run, and by the package without one."""
+    kernel.do("import agent_magic as am\nframe = run.whatif(concurrency=[1, 2])")
+    for bundle in shown(kernel, "display(run.tradeoff(frame))\nam.tradeoff(frame)"):
+        assert "forecast: nothing was sent" in bundle["text/plain"]
+
+
+def test_explore_without_a_front_end_leaves_a_picture(kernel):
+    """The panel has a line for those who cannot show it, and under it stands the picture of the default scenario."""
+    panel, picture = shown(kernel, "run.explore()")
+    assert panel["text/plain"].startswith("forecast ")
+    assert panel["application/vnd.jupyter.widget-view+json"]["model_id"]
+    assert "this scenario" in picture["image/svg+xml"]
+    assert "forecast of as recorded" in picture["text/plain"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "run['frist']",
+        "run.raise_for_failures()",
+        "def f():\n    def g():\n        return run['frist']\n    return g()\nf()",
+        "am_plan = __import__('agent_magic').Plan([__import__('agent_magic').Agent('x', '{{ y }}')])",
+        "await run.plan.run()",
+        "%agents error frist",
+        "%agents runn",
+    ],
+)
+def test_errors_are_short(kernel, code):
+    """No error is longer than 15 lines, frames of the package are not in it, and it ends with what to do."""
+    reply = kernel.do(code)
+    assert "error" == reply.status
+    lines = reply.text.strip().splitlines()
+    assert 1 <= len(lines) <= 15
+    assert "agent_magic/" not in reply.text
+
+
+def test_the_rest_of_an_error(kernel):
+    """`%agents error NAME` tells every attempt."""
+    text = kernel.do("%agents error broken").text
+    assert "attempt 1 (HTTP 400)" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "first"),
+    [
+        ("%agents sho", ["show"]),
+        ("%agents run ", ["first", "second", "broken"]),
+        ("x = %agents show sec", ["second"]),
+        ("%%agent new --model claude-h", ["claude-haiku-5-5", "claude-haiku-4-5"]),
+        ("%%agent new --after first,sec", ["second"]),
+        ("%%agent new\nsay {{ fir", ["first"]),
+        ("y = 1\n%agents run --sched", ["--schedule"]),
+    ],
+)
+def test_tab(kernel, code, first):
+    """A front end that asks for completions gets ours, with the part of the word that they replace."""
+    reply = kernel._client.complete(code, reply=True, timeout=60)["content"]
+    assert first == reply["matches"][: len(first)]
+    assert code[reply["cursor_start"] :] == "" or first[0].startswith(code[reply["cursor_start"] :])
+
+
+@pytest.mark.parametrize(("code", "words"), [("%%agent?", "--after"), ("%agents?", "%agents help")])
+def test_question_mark(kernel, code, words):
+    """`?` tells options and examples."""
+    cell = kernel.start(code)
+    kernel.wait(cell)
+    page = kernel._cells[cell].content["payload"][0]["data"]["text/plain"]
+    assert words in page
+    assert "xample" in page
+
+
+def test_a_log_has_a_line_at_each_end(kernel):
+    """Where a program runs the cells, the run says in a line that it begins and in a line how it ended."""
+    reply = kernel.do("again = %agents run --fresh first")
+    first = next(content for kind, content in reply.outputs if kind == "display_data")
+    assert "agents: 1 agent, running" == first["data"]["text/plain"]
+    streams = "".join(content["text"] for kind, content in reply.outputs if kind == "stream")
+    assert streams.startswith("1 agent in 1 layer · ")
+    assert "simulated" in streams
