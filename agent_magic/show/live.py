@@ -210,6 +210,9 @@ def _widget_class() -> Any:
         feed = traitlets.Any()
         line = traitlets.Unicode("")
 
+        def __repr__(self) -> str:
+            return self.line  # ipywidgets 7 shows it where there are no widgets
+
         def _repr_mimebundle_(self, **options: Any) -> Any:
             """Say in words what a front end without widgets cannot show."""
             mother: Any = super()
