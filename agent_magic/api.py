@@ -36,6 +36,7 @@ from agent_magic.run.controls import Controls
 from agent_magic.run.driver import Driver
 from agent_magic.run.earlier import Earlier
 from agent_magic.run.replay import Deck
+from agent_magic.schedule.health import record_health
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.schedule.health import Health
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
 
@@ -101,24 +103,21 @@ class Plan(DeclaredPlan):
             fresh: Buy again what the ledger has.
             ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
-            resume: An earlier run to go on with: agents that succeeded in it and ask the same now keep their answer,
-                at no cost. Only what failed, was skipped or cancelled runs again, and what has changed since.
-            again: With `resume`: of the agents without an answer run only these, with what they wait for and what
-                waits for them; those of them that have one are asked anew.
+            resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
+            again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.run.earlier`.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
             DeclarationError: A prompt cannot be filled in; nothing was sent.
             UnknownAgent: `again` names one that is not in the plan.
         """
-        driver = start(
-            self, policy, client=client, fresh=fresh, ledger=ledger, prices=prices, resume=resume, again=again
-        )
+        options: Any = {"client": client, "fresh": fresh, "ledger": ledger, "prices": prices}
+        driver = start(self, policy, **options, resume=resume, again=again)
         await driver.drive()
         for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
             if note:
                 LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
-        return Run(driver.record, prices=driver.prices)
+        return Run(driver.record, driver, prices=driver.prices)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
         """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
@@ -171,8 +170,10 @@ class Run:
         prices: What tokens cost in forecasts; `None` is the list.
     """
 
-    def __init__(self, record: RunRecord, *, history: History | None = None, prices: Prices | None = None) -> None:
-        self.record, self.history, self.prices = record, history, prices
+    def __init__(
+        self, record: RunRecord, driver: Driver | None = None, *, history: History | None = None, prices: Any = None
+    ) -> None:
+        self.record, self._driver, self.history, self.prices = record, driver, history, prices
 
     def __getitem__(self, name: str) -> AgentResult:
         """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
@@ -286,6 +287,11 @@ class Run:
         return forecast_one(self.forecaster(), policy, changes)
 
     @property
+    def health(self) -> Health:
+        """How it fared with the provider at its end, or fares now: limits, refusals, retries, latency, breakers."""
+        return self._driver.health() if self._driver is not None else record_health(self.record)
+
+    @property
     def ok(self) -> bool:
         """Whether every agent succeeded."""
         return all(result.status == "succeeded" for result in self.record.results)
@@ -373,9 +379,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     answering = as_client(client)
     if pacer is None and isinstance(answering, Claude):
         pacer = Pacer()
-    numbers = None if again is None else [plan.number(name) for name in again]
-    named = tuple(plan.agents[number].name for number in numbers or ())
-    earlier = None if resume is None else Earlier(resume.record, answering.endpoint, again=named, cut_too=bool(named))
+    earlier = None if resume is None else Earlier(resume.record, answering.endpoint, plan=plan, again=again)
     driver = Driver(
         plan,
         policy or Policy(),
@@ -387,7 +391,6 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         pacer=pacer,
         history=history,
     )
-    if earlier is not None and numbers is not None:
-        around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}
-        driver.skip(earlier.left_out(plan.names, (plan.agents[number].name for number in around)))
+    if earlier is not None:
+        driver.skip(earlier.left_out)
     return driver

@@ -46,6 +46,8 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "schedule": ("ready", "layers", "sequential"),
     "cache": ("auto", "on", "off"),
     "on_max_tokens": ("fail", "warn", "allow"),
+    "on_refusal": ("fail", "warn", "allow"),
+    "timeout_counts": ("work", "total"),
     "on_cycle": ("error", "sequential"),
     "on_missing": ("error", "drop"),
     "effort": ("low", "medium", "high", "xhigh", "max"),

@@ -58,6 +58,11 @@ class AgentMagics(Magics):
         "warn",
         help="An answer cut at max_tokens: fail its agent, pass it on and warn, or allow it.",
     ).tag(config=True)
+    on_refusal = Enum(
+        ("fail", "warn", "allow"),
+        "fail",
+        help="An answer in which the model declined: fail its agent, pass it on and warn, or allow it.",
+    ).tag(config=True)
     on_cycle = Enum(
         ("error", "sequential"),
         "error",
@@ -212,6 +217,9 @@ class AgentMagics(Magics):
             budget_usd=given.budget if given.budget is not None else self.budget or None,
             budget_tokens=given.budget_tokens,
             on_max_tokens=_word(given.on_max_tokens or self.on_max_tokens),
+            on_refusal=_word(given.on_refusal or self.on_refusal),
+            timeout_counts=_word(given.timeout_counts or "work"),
+            max_usd_per_min=given.max_usd_per_min,
         )
 
     def _stopped(self) -> str:

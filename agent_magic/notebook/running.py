@@ -93,7 +93,7 @@ async def execute(
 
 async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
     """Let it run, shown, and settle it however it ends."""
-    run = Run(driver.record, history=session.history, prices=driver.prices)
+    run = Run(driver.record, driver, history=session.history, prices=driver.prices)
     session.running.append(driver)
     try:
         async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.remaining import remaining
-from agent_magic.record.events import BackoffStarted
 from agent_magic.run.controls import Controls
 from agent_magic.show.around import Around, vitals_of
 from agent_magic.show.live import VERBS, LiveView, make_live_view
@@ -59,7 +58,6 @@ class Watch:
     ) -> None:
         self._driver, self._history, self._pacer, self._clock = driver, history, pacer, clock
         self._health: Vitals | None = None
-        self._retries = self._seen = 0
         self._policy = driver.policy
         self._left_s: tuple[float, float] | None = None
         self._looked_s = self._felt_s = float("-inf")
@@ -88,10 +86,10 @@ class Watch:
         return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s)
 
     def _vitals(self) -> Vitals | None:
-        events = self._driver.record.events
-        self._retries += sum(isinstance(event, BackoffStarted) for event in events[self._seen :])
-        self._seen = len(events)
-        return vitals_of(self._pacer.health(self._clock()), self._retries) if self._pacer is not None else None
+        if self._pacer is None:
+            return None
+        health = self._driver.health()
+        return vitals_of(self._pacer.health(self._clock()), health.retries, health.breakers)
 
     def arriving(self, agent: int) -> str:
         """Return the text that has arrived of an answer under way."""

@@ -231,6 +231,11 @@ class RunRecord:
         """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
         return tuple(result.name for result in self.results if result.stop_reason in CAPPED)
 
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The agents whose answer is a refusal that was passed on."""
+        return tuple(one.name for one in self.results if one.status == "succeeded" and one.stop_reason == "refusal")
+
     def add(self, event: Event) -> None:
         """Take an event in."""
         self.events.append(event)

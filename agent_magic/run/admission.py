@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import DeclarationError, RateLimited
+from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Truncated, Unreachable, Unreadable
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.run.asking import ask, model_of
+from agent_magic.schedule.breaker import Breakers
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.prefix import shared_prefixes
 from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.run.client import Stream
     from agent_magic.run.known import Known
+    from agent_magic.schedule.key import Key
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
+
+FAULTS = (Overloaded, Truncated, Unreachable, Unreadable)
 
 
 class Admission:
@@ -34,6 +38,7 @@ class Admission:
         prices: What tokens cost.
         pacer: Keeps the provider's limits; `None` keeps none.
         known: Answers that are there already and need no room; `None` has none.
+        key: What is known of the client's key; `None` where it has none that could be refused.
 
     Attributes:
         gate: Whom the conductor asks; `None` where nothing limits the run.
@@ -48,17 +53,29 @@ class Admission:
         prices: Prices,
         pacer: Pacer | None,
         known: Known | None = None,
+        key: Key | None = None,
     ) -> None:
         self._known = known
         self._plan, self._policy, self._texts, self._prices = plan, policy, texts, prices
         self._requests: dict[int, Request] = {}
-        self._capped = policy.budget_usd is not None or policy.budget_tokens is not None
-        budget = Budget(policy.budget_usd, policy.budget_tokens) if self._capped else None
+        has_budget = policy.budget_usd is not None or policy.budget_tokens is not None
+        budget = Budget(policy.budget_usd, policy.budget_tokens) if has_budget else None
+        burns = policy.max_usd_per_min is not None
+        self._capped = has_budget or burns
         models = [model_of(agent) for agent in plan.agents]
         self._prefixes = shared_prefixes(plan, models, policy.cache)
-        limited = pacer is not None or budget is not None or self._prefixes is not None
-        gate = Gate(models, self._need, pacer=pacer, budget=budget, prefixes=self._prefixes) if limited else None
-        self.gate = gate
+        self.gate: Gate | None = None
+        if pacer is not None or budget is not None or self._prefixes is not None or burns or key is not None:
+            breakers = Breakers(policy.breaker_share, policy.max_usd_per_min)
+            self.gate = Gate(
+                models,
+                self._need,
+                pacer=pacer,
+                budget=budget,
+                prefixes=self._prefixes,
+                breakers=breakers,
+                key=None if key is None or key.accepted else key,
+            )
 
     def request(self, agent: int) -> Request:
         """Return the request of an agent whose parents are done.
@@ -73,6 +90,7 @@ class Admission:
     def heard(self, agent: int, stream: Stream, now: float) -> None:
         """Take in that a reply has begun: its headers say how much room there is."""
         if self.gate is not None:
+            self.gate.replied(stream.status_code)
             self.gate.heard(agent, stream.headers, now)
 
     def began(self, agent: int) -> bool:
@@ -88,6 +106,8 @@ class Admission:
         """Give back what was set aside for a request."""
         if self.gate is None:
             return
+        if error is not None or stream.status_code is not None:
+            self.gate.replied(stream.status_code)
         if isinstance(error, RateLimited):
             self.gate.refused(agent, error.retry_after_s, error.limit, stream.headers, now)
         known = usage or Usage()
@@ -98,6 +118,7 @@ class Admission:
             read_tokens=known.cache_read_tokens,
             output_tokens=known.output_tokens,
             cost_usd=price.cost_usd,
+            bad=_is_bad(stream, error),
             now=now,
         )
 
@@ -118,6 +139,13 @@ class Admission:
         size = len(text.encode(errors="replace")) + OVERHEAD_TOKENS
         usage = Usage(size, output_tokens=request.max_tokens)
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
+
+
+def _is_bad(stream: Stream, error: BaseException | None) -> bool | None:
+    """Tell whether an attempt failed by the fault of the service or the network; `None` says nothing of them."""
+    if isinstance(error, FAULTS):
+        return True
+    return None if stream.status_code is None else False  # what turns a request away with reason is alive
 
 
 def limited_tokens(usage: Usage) -> int | None:

@@ -24,6 +24,7 @@ from agent_magic.errors import NotConnected, Truncated, Unreadable
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.run.drain import drain
 from agent_magic.run.faults import AsCallErrors, excerpt, note_response, raised_by_sdk
+from agent_magic.schedule.key import Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -59,6 +60,9 @@ class Claude:
         base_url: Where to send; `None` is what the SDK's environment says.
         credential: The key for a server of one's own that takes any, such as the stand-in.
         endpoint: The name under which its answers are kept, for a server whose address changes; `None` is the address.
+
+    Attributes:
+        key: Whether the API has taken the key yet.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Claude:
         self._given = sdk.with_options(max_retries=0) if sdk is not None else None
         self._base_url = base_url
         self._credential = credential
+        self.key = Key()
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
 
     def __repr__(self) -> str:

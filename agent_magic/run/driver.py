@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from random import getrandbits
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import CallError, Capped, Late, Refused
+from agent_magic.errors import Late
 from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, Price
 from agent_magic.record.events import (
     TICKS_PER_S,
@@ -26,13 +27,15 @@ from agent_magic.record.events import (
 from agent_magic.record.ledger import Busy
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
-from agent_magic.record.results import CAPPED, RunRecord
+from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms
 from agent_magic.run.admission import Admission
 from agent_magic.run.asking import model_of
 from agent_magic.run.client import Stream
+from agent_magic.run.judging import judge
 from agent_magic.run.known import Known
 from agent_magic.run.leftover import one_line, source_of, usage_of
+from agent_magic.run.pulse import Pulse
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.expected import expected_work_s
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
     from agent_magic.run.earlier import Earlier
+    from agent_magic.schedule.health import Health
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
@@ -106,7 +110,10 @@ class Driver:
         self._texts: dict[str, str] = {}
         self.record.terms = Terms(asdict(policy), pacer is not None, pacer.ceilings() if pacer else {}, {})
         self._pacer = pacer
-        self._admission = Admission(plan, policy, self._texts, prices=self.prices, pacer=pacer, known=self._known)
+        key = getattr(client, "key", None)
+        self._admission = Admission(
+            plan, policy, self._texts, prices=self.prices, pacer=pacer, known=self._known, key=key
+        )
         gate = self._admission.gate
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
         self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, work_s=work_s, room=gate)
@@ -116,12 +123,17 @@ class Driver:
         self._unsent: dict[int, int] = {}  # launches of which no request came, by agent
         self._alarm: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
+        self._pulse = Pulse(gate)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._began = clock()
 
     def held_by(self, agent: int) -> str:
         """Say what holds an agent that is ready; see `agent_magic.schedule.conductor`."""
         return self._conductor.held_by(agent)
+
+    def health(self) -> Health:
+        """Say how the run fares with the provider; of a run that is over, how it fared at its end."""
+        return self._pulse.feel(self.record, self.now())
 
     def now(self) -> float:
         """Seconds since the run began, on the grid of `agent_magic.record.events`."""
@@ -206,6 +218,7 @@ class Driver:
             self._journal.close()
         if self._pacer is not None and self.record.terms is not None:
             self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
+        self.health()  # kept as it is now: what was used of the limits fades
 
     def _apply(self, actions: Sequence[Action], now: float) -> None:
         """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""
@@ -237,7 +250,8 @@ class Driver:
     def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_later(max(0.0, at_s - self.now()), self._wake)
+        on_time_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # `now` is on the grid: woken before, it is too early
+        self._alarm = self._loop.call_later(max(0.0, on_time_s - self.now()), self._wake)
 
     def _wake(self) -> None:
         now = self.now()
@@ -311,22 +325,13 @@ class Driver:
         await journal.on_disk()  # a stop here finds the answer in the stream
         return answer
 
-    def _judge(self, answer: Answer) -> CallError | None:
-        """Say what makes a complete reply a failure all the same."""
-        if answer.stop_reason == "refusal":
-            category = f" ({answer.refusal})" if answer.refusal else ""
-            return Refused(f"The model declined to answer{category}.", category=answer.refusal)
-        if answer.stop_reason in CAPPED and self.policy.on_max_tokens == "fail":
-            return Capped("The answer was cut at max_tokens. Give it more with --max-tokens.")
-        return None
-
     def _settle(self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Record an attempt that came to an end by itself, and tell the conductor."""
         now = self.now()
         if self._why_cancelled:
             self._why_cancelled.pop(agent, None)
         if answer is not None and answer.stop_reason != "end_turn":
-            error = self._judge(answer)
+            error = judge(answer, self.policy)
         self._add_end(now, agent, number, stream, answer, error)
         if error is not None:
             self._apply(self._conductor.failed(agent, failure_of(error, self.policy.max_attempts), now), now)

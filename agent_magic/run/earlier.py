@@ -15,6 +15,7 @@ from agent_magic.record.results import CAPPED
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
@@ -28,18 +29,34 @@ class Earlier:
     Args:
         record: The earlier run.
         endpoint: Where requests go now. Another server's answers are not taken over.
-        again: Agents that are asked again although they succeeded.
-        cut_too: Whether answers cut at `max_tokens` that were passed on are taken over.
+        plan: What runs now.
+        again: Only these agents of it run again, with what they wait for and what waits for them, although some of
+            them may have succeeded; `None` is all that did not. With names, answers that were cut at `max_tokens` and
+            passed on are taken over too.
+
+    Attributes:
+        again: The agents that are asked again although they may have succeeded.
+        left_out: The agents without an answer that do not run again.
+
+    Raises:
+        UnknownAgent: `again` names one that is not in the plan.
     """
 
-    def __init__(self, record: RunRecord, endpoint: str, *, again: Iterable[str] = (), cut_too: bool = False) -> None:
-        self.again = frozenset(again)
-        never = NOT_REUSED - CAPPED if cut_too else NOT_REUSED
+    def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
+        numbers = None if again is None else [plan.number(name) for name in again]
+        self.again = frozenset(plan.agents[number].name for number in numbers or ())
+        never = NOT_REUSED if numbers is None else NOT_REUSED - CAPPED
         self._answers: dict[str, tuple[Request, Answer]] = {}
         for result in record.results if record.origin == endpoint else ():
             answer = result.answer
             if result.status == "succeeded" and answer is not None and answer.stop_reason not in never:
                 self._answers[result.name] = _same(result.attempts[-1].request), _kept(answer)
+
+        self.left_out: tuple[str, ...] = ()
+        if numbers is not None:
+            around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}
+            others = [one.name for number, one in enumerate(plan.agents) if number not in around]
+            self.left_out = tuple(name for name in others if name not in self._answers)
 
     def find(self, agent: str, request: Request) -> Answer | None:
         """Return the agent's answer if it asks for the same as then."""
@@ -47,11 +64,6 @@ class Earlier:
             return None
         asked, answer = self._answers[agent]
         return answer if _same(request) == asked else None
-
-    def left_out(self, plan_names: Iterable[str], wanted: Iterable[str]) -> list[str]:
-        """Return the agents of a plan that have no answer here and are not among those wanted."""
-        wanted = set(wanted)
-        return [name for name in plan_names if name not in wanted and name not in self._answers]
 
 
 def _same(request: Request) -> Request:

@@ -22,6 +22,7 @@ from agent_magic.record.events import (
 )
 from agent_magic.record.results import RunRecord
 from agent_magic.run.asking import model_of
+from agent_magic.schedule.health import record_health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Stream
     from agent_magic.run.driver import Driver
     from agent_magic.run.replay import Match
+    from agent_magic.schedule.health import Health
     from agent_magic.schedule.policy import Policy
 
 TAIL = 80
@@ -74,6 +76,10 @@ class Player:
     def paused(self) -> bool:
         """Whether its time stands still."""
         return self._held_since is not None
+
+    def health(self) -> Health:
+        """Say how the recorded run fared, as far as its record knows."""
+        return record_health(self.record)
 
     def now(self) -> float:
         """Recorded seconds since the run began."""
@@ -243,6 +249,10 @@ class Filling:
     def paused(self) -> bool:
         """Whether no agent is let go until `resume`."""
         return self._live.paused
+
+    def health(self) -> Health:
+        """Say how the rest fares with the provider."""
+        return self._live.health()
 
     @property
     def _live(self) -> Driver:

@@ -70,6 +70,7 @@ class Conductor:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
         self._slots = 1 if policy.schedule == "sequential" else policy.concurrency
+        self._counts_all = policy.timeout_counts == "total"
         self._random = random.Random(policy.seed)
         self._state = [PENDING] * count
         self._missing = [len(before) for before in dag.parents]
@@ -133,6 +134,8 @@ class Conductor:
         self._leave(agent)
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
+        if not failure.counts:
+            self._earlier[agent] = self._earlier.get(agent, 0) + 1
         if self._tries[agent] - self._earlier.get(agent, 0) < min(failure.attempts, self._policy.max_attempts):
             until = now + backoff_s(failure, self._tries[agent], self._random)
             deadline = self._deadline_s[agent]
@@ -228,6 +231,8 @@ class Conductor:
     def _make_ready(self, agent: int, now: float) -> None:
         self._state[agent] = READY
         self._ready_s[agent] = now
+        if self._counts_all:
+            self._set_deadline(agent, now)
         self._out.append(Ready(agent))
         if self._barrier is None or self._barrier.lets_pass(agent):
             self._lines.join(agent)
@@ -286,17 +291,20 @@ class Conductor:
         self._running += 1
         self._tries[agent] += 1
         if self._deadline_s[agent] is None:
-            deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
-            heapq.heappush(self._timers, (deadline, self._tries[agent], agent))
+            self._set_deadline(agent, now)
         at_once = self._tries[agent] == 1 and now <= self._ready_s[agent]
         self._out.append(Launch(agent, self._tries[agent], "" if at_once else self._held_by(agent, now, reason)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries[agent] > 1:
-            return "backoff" if self._tries[agent] > 1 + self._earlier.get(agent, 0) else reason or "retry"
+            return "backoff" if agent in self._until_s else reason or "retry"
         if self._barrier is not None and self._barrier.opened_s(agent) == now:
             return "barrier"
         return reason or "slot"
+
+    def _set_deadline(self, agent: int, now: float) -> None:
+        deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
+        heapq.heappush(self._timers, (deadline, self._tries[agent], agent))
 
     def _leave(self, agent: int) -> None:
         if self._state[agent] != RUNNING:
@@ -379,6 +387,7 @@ class Conductor:
             self._again.discard(agent)
             self._state[agent], self._deadline_s[agent] = PENDING, None
             self._earlier[agent] = self._tries[agent]
+            self._until_s.pop(agent, None)
             self._open += 1
             if self._barrier is not None:
                 self._barrier.reopened(agent)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent_magic.record.terms import Ceilings
-    from agent_magic.schedule.pacer_health import Health
+    from agent_magic.schedule.pacer_health import PoolHealth
 
 __all__ = ["Hold", "Pacer", "Ticket"]
 
@@ -121,13 +121,18 @@ class Pacer:
         """
         ticket.pool.refused(ticket, retry_after_s, limit, headers or {}, now)
 
-    def health(self, now: float) -> dict[str, Health]:
+    def health(self, now: float) -> dict[str, PoolHealth]:
         """Say per model class how much of each limit was used over the last minute."""
         return {name: pool.health(name, now) for name, pool in self._classes.items()}
 
     def ceilings(self) -> Ceilings:
         """Return the limits that are known, by model class."""
         return {name: found for name, pool in self._classes.items() if (found := pool.ceilings())}
+
+    @property
+    def given(self) -> dict[str, Limits]:
+        """What the user says of the limits, by model class."""
+        return self._limits
 
     def _pool(self, model: str) -> Pool:
         name = class_of(model)

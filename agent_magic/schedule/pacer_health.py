@@ -31,7 +31,7 @@ class Gauge:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class PoolHealth:
     """The state of one model class.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from agent_magic.record.terms import Ceiling
 from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
-from agent_magic.schedule.pacer_health import Gauge, Health, Meter
+from agent_magic.schedule.pacer_health import Gauge, Meter, PoolHealth
 from agent_magic.schedule.pacer_output import Output
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agent_magic.schedule.limits import Reading
 
-Reason = Literal["requests", "input", "output", "backoff", "slot", "leader", "budget"]
+Reason = Literal["requests", "input", "output", "backoff", "slot", "leader", "budget", "breaker", "key"]
 """What holds a request. The pacer's reasons are a limit, a refusal (`backoff`), or that nothing is known yet of the
 limits (`slot`)."""
 
@@ -213,14 +213,14 @@ class Pool:
             wait_s += JITTER_S * self._random.random()
         self._gate_s = max(self._gate_s, now + wait_s)
 
-    def health(self, name: str, now: float) -> Health:
+    def health(self, name: str, now: float) -> PoolHealth:
         """Say how much of the limits was used of late."""
         used = self._meter.per_minute(now)
         gauges = [
             Gauge(bucket.limit or None, each, bucket.foreign * 60)
             for bucket, each in zip(self._buckets, used, strict=True)
         ]
-        return Health(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
+        return PoolHealth(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
 
     def ceilings(self) -> dict[str, Ceiling]:
         """Return the limits that are known, and the most that was seen in each bucket."""

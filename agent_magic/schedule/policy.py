@@ -13,15 +13,19 @@ Schedule = Literal["ready", "layers", "sequential"]
 """`ready`: an agent starts when its own parents are done. `layers`: when all agents of earlier layers are done, to
 measure what such a barrier costs. `sequential`: one after another."""
 
+TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]
 OnLimit = Literal["fail", "warn", "allow"]
-"""What becomes of an answer that was cut at `max_tokens`: not passed on, passed on with a warning, passed on."""
+"""What becomes of an answer that was cut at `max_tokens`, or refused: not passed on, passed on with a warning, or
+without one."""
 
 
 _WORDS = (
     ("schedule", get_args(Schedule)),
     ("cache", get_args(CacheMode)),
     ("on_max_tokens", get_args(OnLimit)),
+    ("on_refusal", get_args(OnLimit)),
+    ("timeout_counts", get_args(TimeoutCounts)),
 )
 
 
@@ -41,6 +45,12 @@ class Policy:
         cache: `auto` caches contexts that agents share where it pays: one agent leads, the others follow when its
             answer begins. `on` marks every context, `off` none.
         on_max_tokens: What becomes of an answer that was cut at its `max_tokens`.
+        on_refusal: What becomes of an answer in which the model declined. Passed on or not, it is never served again.
+        timeout_counts: `work` counts `timeout_s` from an agent's first request, its retries and their waits included;
+            `total` from the moment its parents are done, waiting for a slot or a limit included.
+        breaker_share: Which share of the last 20 attempts may fail by the fault of the service or the network before
+            requests go one at a time, until it answers again; `None` sets no end.
+        max_usd_per_min: The most dollars within any minute; `None` is no limit. Needs a known price.
         seed: Makes the jitter of waiting times repeatable.
 
     Raises:
@@ -56,6 +66,10 @@ class Policy:
     budget_tokens: int | None = field(default=None, kw_only=True)
     cache: CacheMode = field(default="auto", kw_only=True)
     on_max_tokens: OnLimit = field(default="warn", kw_only=True)
+    on_refusal: OnLimit = field(default="fail", kw_only=True)
+    timeout_counts: TimeoutCounts = field(default="work", kw_only=True)
+    breaker_share: float | None = field(default=1.0, kw_only=True)
+    max_usd_per_min: float | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -65,7 +79,9 @@ class Policy:
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a whole number from 1.")
         if not (is_number(self.timeout_s) and 0 < self.timeout_s < math.inf):
             raise DeclarationError(f"timeout_s={self.timeout_s!r} cannot work.", hint="Give seconds above 0.")
-        for option in ("deadline_s", "budget_usd", "budget_tokens"):
+        if self.breaker_share is not None and not (is_number(self.breaker_share) and 0 < self.breaker_share <= 1):
+            raise DeclarationError(f"breaker_share={self.breaker_share!r} cannot work.", hint="Give a share up to 1.")
+        for option in ("deadline_s", "budget_usd", "budget_tokens", "max_usd_per_min"):
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < math.inf):
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")

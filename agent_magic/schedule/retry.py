@@ -28,12 +28,14 @@ class Failure:
         why: One line for people.
         attempts: The most attempts a failure of this kind is worth; 1 means it is final.
         retry_after_s: The server's own demand, in seconds.
+        counts: Whether it uses up one of the agent's attempts. Being told how long to wait does not.
         stops_run: Whether no other agent can fare better.
     """
 
     why: str
     attempts: int = 1
     retry_after_s: float | None = field(default=None, kw_only=True)
+    counts: bool = field(default=True, kw_only=True)
     stops_run: bool = field(default=False, kw_only=True)
 
 
@@ -48,7 +50,9 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
     match error:
         case RateLimited(final=True):
             return Failure(why, stops_run=True)
-        case RateLimited(retry_after_s=wait) | Overloaded(retry_after_s=wait):
+        case RateLimited(retry_after_s=wait):  # told how long to wait, the agent's deadline is the end of it
+            return Failure(why, max_attempts, retry_after_s=wait, counts=not wait or max_attempts == 1)
+        case Overloaded(retry_after_s=wait):
             return Failure(why, max_attempts, retry_after_s=wait)
         case Unreachable():
             return Failure(why, max_attempts)

@@ -9,13 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from agent_magic.schedule.health import limits_in_use
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer_pool import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agent_magic.schedule.breaker import Breakers
     from agent_magic.schedule.budget import Budget, Worst
+    from agent_magic.schedule.health import LimitUse
+    from agent_magic.schedule.key import Key
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.pacer_pool import Ticket
     from agent_magic.schedule.prefix import Prefixes
@@ -72,6 +76,8 @@ class Gate:
         pacer: Keeps the provider's limits; `None` keeps none.
         budget: Keeps the run's own; `None` keeps none.
         prefixes: Knows who shares a context with whom; `None` shares none.
+        breakers: Open when too much fails, or is spent; `None` has none.
+        key: Lets one request go ahead until the key is known to be taken; `None` where that is known.
 
     Attributes:
         began_s: When the run began on the pacer's clock, which all runs of a session share.
@@ -85,7 +91,10 @@ class Gate:
         pacer: Pacer | None = None,
         budget: Budget | None = None,
         prefixes: Prefixes | None = None,
+        breakers: Breakers | None = None,
+        key: Key | None = None,
     ) -> None:
+        self._breakers, self._key = breakers, key
         self._lines = [class_of(model) for model in models]
         self._prefixes = prefixes
         self._followers: set[int] = set()
@@ -106,6 +115,8 @@ class Gate:
             return None
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
             return hold
+        if (stop := self._stopped(need, now)) is not None:
+            return stop
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst)
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
@@ -115,13 +126,49 @@ class Gate:
             if isinstance(ticket, Hold):
                 return Hold(ticket.reason, ticket.until_s - self.began_s)
             self._tickets[agent] = ticket
+        self._took(agent, need, now)
+        return None
+
+    def _took(self, agent: int, need: Need, now: float) -> None:
+        """Tell everybody that the agent goes."""
         if self._budget is not None:
             self._budget.set_aside(agent, need.worst)
         if self._prefixes is not None:
             if self._prefixes.is_warm(agent, now):
                 self._followers.add(agent)
             self._prefixes.left(agent, now)
-        return None
+        if self._breakers is not None:
+            self._breakers.left(agent, need.worst)
+        if self._key is not None:
+            self._key.left(self.began_s + now)
+
+    def _stopped(self, need: Need, now: float) -> Hold | Never | None:
+        """Ask the breakers, and whether the key is known to be taken."""
+        if self._key is not None:
+            if self._key.accepted:
+                self._key = None
+            elif (until_s := self._key.wait_until_s(self.began_s + now)) is not None:
+                return Hold("key", until_s - self.began_s)
+        if self._breakers is None:
+            return None
+        stop = self._breakers.hold(need.worst, now)
+        return Never(f"Breaker: {stop}.") if isinstance(stop, str) and stop else stop or None
+
+    def replied(self, status: int | None) -> None:
+        """Take in a reply, or that a request ended without one."""
+        if self._key is not None:
+            self._key.replied(status)
+
+    def open_breakers(self, now: float) -> tuple[str, ...]:
+        """Say what breakers are open."""
+        return () if self._breakers is None else self._breakers.words(now)
+
+    def limits_in_use(self, now: float) -> list[LimitUse]:
+        """List the limits of the model classes in use, and what is used of them."""
+        if self._pacer is None:
+            return []
+        given = {name: (one.requests, one.input_tokens, one.output_tokens) for name, one in self._pacer.given.items()}
+        return limits_in_use(self._pacer.health(self.began_s + now), given)
 
     def began(self, agent: int) -> None:
         """Take in that the agent's answer has begun."""
@@ -151,6 +198,7 @@ class Gate:
         total_tokens: int | None,
         read_tokens: int | None,
         cost_usd: float | None,
+        bad: bool | None = None,
         now: float,
     ) -> None:
         """Take in what a request has used.
@@ -162,11 +210,14 @@ class Gate:
             read_tokens: Input that came from the cache.
             total_tokens: All of both, cached input too, which is what a budget counts.
             cost_usd: Dollars. `None` is unknown, in all of these.
+            bad: Whether it failed by the fault of the service or the network; `None` says nothing of them.
             now: The time.
         """
         ticket = self._tickets.pop(agent, None)
         if self._pacer is not None and ticket is not None:
             self._pacer.finished(ticket, input_tokens, output_tokens, self.began_s + now)
+        if self._breakers is not None:
+            self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
         if self._budget is not None:
             self._budget.settle(agent, cost_usd, total_tokens)
         if self._prefixes is not None:

@@ -10,7 +10,7 @@ from agent_magic.show.units import count
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.schedule.pacer_health import Health
+    from agent_magic.schedule.pacer_health import PoolHealth
 
 KINDS = ("requests", "input", "output")
 NEAR, FULL = 0.8, 0.95
@@ -70,7 +70,7 @@ class Around(NamedTuple):
 ALONE = Around()
 
 
-def vitals_of(classes: Mapping[str, Health], retries: int = 0, troubles: Sequence[str] = ()) -> Vitals:
+def vitals_of(classes: Mapping[str, PoolHealth], retries: int = 0, troubles: Sequence[str] = ()) -> Vitals:
     """Gather what a pacer knows.
 
     Args:

@@ -9,16 +9,27 @@ from agent_magic.record.ledger import saved_usd
 from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_magic.record.results import RunRecord
     from agent_magic.schedule.policy import Policy
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
-    """Say which answers were cut and passed on all the same; an empty string where the policy wants no word of it."""
-    if policy.on_max_tokens != "warn" or not record.capped:
-        return ""
-    names = ", ".join(record.capped[:5]) + (" ..." if len(record.capped) > 5 else "")  # noqa: RUF100
-    return f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
+    """Say which answers were cut, or refused, and passed on; empty where the policy wants no word of it."""
+    notes: list[str] = []
+    if policy.on_max_tokens == "warn" and record.capped:
+        names = _some(record.capped)
+        notes.append(
+            f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
+        )
+    if policy.on_refusal == "warn" and record.refused:
+        notes.append(f"Refused, and passed on all the same: {_some(record.refused)}. %agents show NAME has them.")
+    return " ".join(notes)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: RUF100
 
 
 def served_note(record: RunRecord) -> str:

@@ -36,6 +36,9 @@ def add_policy(parser: Parser) -> None:
     parser.add_argument("--budget", type=float, metavar="USD", help="The most dollars; the cap cannot be crossed.")
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="The most tokens, input and output together.")
     parser.add_argument("--on-max-tokens", metavar="WORD", help="fail, warn or allow answers cut at max_tokens.")
+    parser.add_argument("--on-refusal", metavar="WORD", help="fail, warn or allow answers in which the model declined.")
+    parser.add_argument("--timeout-counts", metavar="WORD", help="work, or total: waiting for a slot or a limit too.")
+    parser.add_argument("--max-usd-per-min", type=float, metavar="USD", help="The most dollars within any minute.")
 
 
 def add_run_options(parser: Parser) -> None:
