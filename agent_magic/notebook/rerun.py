@@ -30,7 +30,7 @@ _SAME = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32,64}"), "ID"),
     (re.compile(r"Answers come from .*"), "Answers come from …"),
     (re.compile(r"\b(?:live|ledger|replay|simulated|mixed)\b"), "SOURCE"),
-    (re.compile(r"[ \t─-]+"), " "),
+    (re.compile(r"[ \t─]+|-{4,}"), " "),
     (re.compile(r"\s*\n\s*"), "\n"),
 ]
 """What may differ between a run and its replay: who answered, ids, and the width of columns because of that."""
@@ -85,7 +85,7 @@ def rerun(notebook: Path, *, cassette: Path | None = None, output: Path | None =
         )
         environment["AGENT_MAGIC_LEDGER"] = "off"
         try:
-            client.execute(env=environment)
+            client.execute(env=environment, cleanup_kc=True)
         except nbclient.exceptions.DeadKernelError:
             raise AgentMagicError("The kernel died before the notebook was through.") from None
     if output is not None:
@@ -109,14 +109,23 @@ def _kernel(folder: Path) -> Any:
 def _compare(number: int, saved: Any, fresh: Any) -> Compared | None:
     if saved.cell_type != "code":
         return None
-    error = next((f"{one.ename}: {one.evalue}" for one in fresh.outputs if one.output_type == "error"), "")
-    expected = any(one.output_type == "error" for one in saved.outputs)
+    error, expected = _error(fresh.outputs), bool(_error(saved.outputs))
     ignored = IGNORED in saved.source or "nbval-ignore-output" in saved.metadata.get("tags", ())
     before, now = shown(saved.outputs), shown(fresh.outputs)
-    if ignored or not (saved.outputs or error):
+    if ignored or not saved.outputs:
         return Compared(number, error, ()) if error and not expected else None
     lines = difflib.unified_diff(before.split("\n"), now.split("\n"), "saved", "replayed", lineterm="", n=1)
     return Compared(number, "" if expected else error, tuple(lines))
+
+
+def _error(outputs: list[Any]) -> str:
+    """Return the error that outputs show; IPython writes the user's own mistakes to standard error."""
+    for one in outputs:
+        if one.output_type == "error":
+            return f"{one.ename}: {one.evalue}"
+        if one.output_type == "stream" and one.name == "stderr" and one.text.startswith("UsageError: "):
+            return str(one.text).strip()
+    return ""
 
 
 def shown(outputs: list[Any]) -> str:
