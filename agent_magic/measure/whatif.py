@@ -59,15 +59,18 @@ def whatif_frame(
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
     First the columns of the policy, named as the arguments, then `NUMBERS`. Unknown is `NA`, never 0.
-    `cost_multiple` is against `baseline_usd`, what one agent cost that did the whole task; without it `NaN`.
+    `cost_multiple` is against `baseline_usd`, what one agent cost that did the whole task; `NaN` until it was measured.
 
     Args:
         forecaster: The run.
         given: The arguments of `run.whatif`.
-        baseline_usd: Dollars of the single-agent baseline, measured.
+        baseline_usd: Dollars of the single-agent baseline; by default those that the run was measured against.
         tell: Told after each scenario how many are done, and of how many.
         keep: Told of each forecast.
     """
+    alone = forecaster.record.bases.get("one agent")
+    if baseline_usd is None and alone is not None:
+        baseline_usd = alone.cost_usd
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
     for number, one in enumerate(asked, 1):

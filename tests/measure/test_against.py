@@ -93,3 +93,12 @@ def test_a_run_from_the_ledger_has_no_speedup():
         run = Run(drive(plan, client, ledger=ledger, prices=PRICES)[0])
     run.against(run_of(plan.baseline()))
     assert math.isnan(run.summary["speedup"][0])
+
+
+def test_forecasts_are_held_against_the_measured_baseline():
+    """`cost_multiple` of a what-if: its dollars over those of the one agent that was run; unknown before."""
+    plan = plan_of("a", "b")
+    run = run_of(plan)
+    assert run.whatif(concurrency=[1, 2])["cost_multiple"].isna().all()
+    run.against(run_of(plan.baseline(), takes_s=5.0, tokens=(20, 10, 0, 0)))
+    assert [1.5, 1.5] == list(run.whatif(concurrency=[1, 2])["cost_multiple"])
