@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.show.markup import fit_end
 from agent_magic.show.scene import flow_of, node_view, worked_path
-from agent_magic.show.svg import card_texts
+from agent_magic.show.svg import card_texts, tail_room
 from agent_magic.show.timeline import axis_for, bars_of, rows_of, tick_label
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class CardFeed:
 
     def __init__(self, record: RunRecord, layout: Layout) -> None:
         self._record, self._layout = record, layout
+        self._said: dict[int, list[str | float | None]] = {}
         self.rows = {agent: row for row, agent in enumerate(rows_of(record.plan))}
 
     def entries(
@@ -49,7 +51,7 @@ class CardFeed:
         """
         results = self._record.results
         return {
-            "nodes": {agent: self._node(agent, now_s, tails) for agent in look},
+            "nodes": {agent: self._node(agent, now_s, tails, grown=agent not in fresh) for agent in look},
             "bars": {self.rows[agent]: self._bars(agent) for agent in fresh if agent in self.rows},
             "flows": {agent: flow for agent in changed if (flow := flow_of(results[agent]))},
         }
@@ -59,13 +61,27 @@ class CardFeed:
         path = {"path": list(worked_path(self._record, now_s))} if ended else {}
         return {**path, "axis": _axis(now_s)}
 
-    def _node(self, agent: int, now_s: float, tails: Mapping[int, str]) -> list[str | float | None]:
-        """Return the texts of a card. Of a running one the page itself writes the seconds."""
+    def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
+        """Return the texts of a card. Of a running one the page itself writes the seconds.
+
+        Args:
+            agent: Its number.
+            now_s: Seconds since the run began.
+            tails: The end of the text that arrives.
+            grown: Whether at most its text has changed: no event came.
+        """
+        wide = self._layout.nodes[agent].w
+        before = self._said.get(agent)
+        if grown and before is not None and before[4] is not None:  # under way, as it was
+            badge = str(before[3])
+            return [before[0], fit_end(tails.get(agent, ""), tail_room(wide, badge), 10.5), None, badge, before[4]]
         view = node_view(self._record, agent, now_s, tail=tails.get(agent, ""))
-        _, line, tail = card_texts(view, self._layout.nodes[agent].w)
+        _, line, tail = card_texts(view, wide)
         if view.since_s is not None:
             line = line.partition(" · ")[2]
-        return [line, tail, view.share, view.badge, None if view.since_s is None else round(view.since_s, 2)]
+        since = None if view.since_s is None else round(view.since_s, 2)
+        self._said[agent] = [line, tail, view.share, view.badge, since]
+        return self._said[agent]
 
     def _bars(self, agent: int) -> list[list[str | float | None]]:
         return [

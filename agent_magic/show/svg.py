@@ -136,13 +136,17 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
 def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
     """Return name, numbers and tail, cut to the width of a card."""
     room = card_w - 2 * CARD_PAD
-    beside = pill_w(node.badge) + 6 if node.badge else 0.0
     cut = fit if node.state in {"f", "p", "q"} else fit_end
     return (
         fit(node.title, room - 22, 13, bold=True),
         fit(node.line, room, 11),
-        cut(node.tail, room - beside, 10.5) if node.tail else "",
+        cut(node.tail, tail_room(card_w, node.badge), 10.5) if node.tail else "",
     )
+
+
+def tail_room(card_w: float, badge: str) -> float:
+    """Return the width of the last line of a card, beside its badge."""
+    return card_w - 2 * CARD_PAD - (pill_w(badge) + 6 if badge else 0.0)
 
 
 def pill_w(badge: str) -> float:
