@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.notebook.verbs import cassettes, connection, declared, past, results, runs, steering, trials
+from agent_magic.notebook.verbs import cassettes, connection, declared, limits, past, results, runs, steering, trials
 from agent_magic.notebook.verbs.helping import help_verb
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ VERBS: dict[str, Verb] = {
     **cassettes.VERBS,
     **steering.VERBS,
     **connection.VERBS,
+    **limits.VERBS,
 }
 """Every subcommand by its name."""
 VERBS["help"] = help_verb(VERBS)
