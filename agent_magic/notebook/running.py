@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Run, start
+from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
 from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
 from agent_magic.notebook.watching import Watch
+from agent_magic.record.cassette import read_cassette
 from agent_magic.record.prices import Prices
 from agent_magic.run.playing import Filling, Player
+from agent_magic.run.replay import Deck
 from agent_magic.show.live import LiveView
 from agent_magic.show.notes import capped_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
@@ -18,16 +22,19 @@ from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from agent_magic.api import Plan
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.notebook.session import Session
     from agent_magic.notebook.verb import Desk
+    from agent_magic.record.cassette import Cassette
     from agent_magic.record.results import RunRecord
     from agent_magic.run.driver import Driver
     from agent_magic.schedule.policy import Policy
 
+ENDING = ".cassette.jsonl"
+MOST_FILES = 20
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
 
@@ -77,18 +84,53 @@ async def execute(
         )
 
     if deck is not None:
-        match = deck.find(plan, timeout_s=policy.timeout_s)
-        if not match.missing:
-            return await _replay(session, deck.whole(match), deck.pace, policy, graphic=graphic)
-        filling = Filling(match, live, deck.provenance(match.run))
-        _note(f"{len(filling.bought)} of {len(plan)} agents are not in {deck.cassette.name}, and bought")
-        if not filling.bought:
-            return await _replay(session, filling.whole(), deck.pace, policy, graphic=graphic)
-        driver: Any = filling
-    else:
-        driver = live(plan)
-    async with session.client.open():  # without a key this raises before anything is shown
+        return await _fill(session, deck, plan, policy, live, graphic=graphic)
+    driver = live(plan)
+    try:
+        async with session.client.open():  # without a key this raises before anything is shown
+            return await _run(session, driver, graphic=graphic)
+    except NotConnected:
+        found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
+        if found is None:
+            raise
+    _note(f"there is no key, so answers come from {found.name}, recorded {found.recorded}")
+    session.insert(Deck(found))
+    return await execute(session, plan, policy, fresh=fresh, graphic=graphic)
+
+
+async def _fill(
+    session: Session,
+    deck: Deck,
+    plan: Plan,
+    policy: Policy,
+    live: Callable[[DeclaredPlan], Driver],
+    *,
+    graphic: bool,
+) -> Run:
+    """Replay what is recorded, and buy the rest."""
+    match = deck.find(plan, timeout_s=policy.timeout_s)
+    if not match.missing:
+        return await _replay(session, deck.whole(match), deck.pace, policy, graphic=graphic)
+    filling = Filling(match, live, deck.provenance(match.run))
+    _note(f"{len(filling.bought)} of {len(plan)} agents are not in {deck.cassette.name}, and bought")
+    if not filling.bought:
+        return await _replay(session, filling.whole(), deck.pace, policy, graphic=graphic)
+    driver: Any = filling
+    async with session.client.open():
         return await _run(session, driver, graphic=graphic)
+
+
+def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
+    """Return the first cassette of a folder that holds a recording of all of this plan.
+
+    What a reader of a shared notebook has is the file beside it; what its agents ask says whether it is theirs.
+    """
+    for path in sorted(folder.glob(f"*{ENDING}"))[:MOST_FILES]:
+        with contextlib.suppress(CassetteError, ReplayMiss):
+            cassette = read_cassette(path)
+            if not Deck(cassette).find(plan, timeout_s=timeout_s).missing:
+                return cassette
+    return None
 
 
 async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.errors import AgentMagicError, SecretFound
 from agent_magic.measure.fingerprint import fingerprint
 from agent_magic.notebook.clean import fingerprints
+from agent_magic.notebook.running import ENDING
 from agent_magic.record.cassette import ANYWHERE, read_cassette
 from agent_magic.record.cassette_writing import lines_of, made_with, write_cassette
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from agent_magic.api import Run
     from agent_magic.record.results import RunRecord
 
-ENDING = ".cassette.jsonl"
 STAMP = "application/vnd.agent-magic.provenance+json"
 LONGEST_S = 1e9
 """Deadlines are no part of what is asked, so a replay needs none."""
