@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         start,
     )
     from agent_magic.errors import AgentMagicError
+    from agent_magic.measure.calibration import calibration
     from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
     from agent_magic.measure.compare import compare
     from agent_magic.schedule.limits import Limits
@@ -41,6 +42,7 @@ __all__ = [
     "Run",
     "TokenPrice",
     "__version__",
+    "calibration",
     "capacity",
     "compare",
     "load_ipython_extension",
@@ -62,6 +64,7 @@ _HOMES = {
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",
     "TokenPrice": "agent_magic.api",
+    "calibration": "agent_magic.measure.calibration",
     "capacity": "agent_magic.measure.capacity",
     "compare": "agent_magic.measure.compare",
     "tradeoff": "agent_magic.show.charts.of_run",

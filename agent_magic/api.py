@@ -14,6 +14,7 @@ from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_t
 from agent_magic.errors import RunFailed
 from agent_magic.measure.advice import Advice, advise
 from agent_magic.measure.against import measure_against
+from agent_magic.measure.calibration import Forecasts
 from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
@@ -174,6 +175,7 @@ class Run:
         self, record: RunRecord, driver: Driver | None = None, *, history: History | None = None, prices: Any = None
     ) -> None:
         self.record, self._driver, self.history, self.prices = record, driver, history, prices
+        self.forecasts = Forecasts()
 
     def __getitem__(self, name: str) -> AgentResult:
         """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
@@ -276,7 +278,7 @@ class Run:
         """
         given = {name: value for name, value in locals().items() if name in ARGUMENTS}
         with Progress("scenarios") as progress:
-            return whatif_frame(self.forecaster(), {**given, **misspelt}, tell=progress.tell)
+            return whatif_frame(self.forecaster(), {**given, **misspelt}, tell=progress.tell, log=self.forecasts)
 
     def forecaster(self) -> Forecaster:
         """Return what answers many what-ifs of this run quickly; see `agent_magic.measure.forecast`."""

@@ -220,6 +220,7 @@ class Forecaster:
         agents = self.record.plan.agents
         timeouts_s = [agents[agent].timeout_s or policy.timeout_s for agent in kept]
         price = self._pricing(scenario)
+        expected = self.record.terms.work_s if self.record.terms is not None else None
         gate: Gate | None = None
         entries: Sequence[str | None] = [None] * len(works)
         warm: list[str] = []
@@ -241,6 +242,7 @@ class Forecaster:
             provider=Provider(setting.ceilings, warm),
             entries=entries,
             price=price,
+            work_s=None if expected is None else [expected[agent] for agent in kept],
         ).run()
         return world, add_up(dag, works, world)
 

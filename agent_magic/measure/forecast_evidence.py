@@ -87,6 +87,8 @@ class Seen(NamedTuple):
 def seen_of(record: RunRecord) -> list[Seen]:
     """Read the agents of a record, in plan order."""
     found = [_seen(record, number) for number in range(len(record.results))]
+    wrote = {(one.model, one.context) for one in found if any(_wrote(step) for step in one.tries)}
+    found = [one._replace(warm=one.warm and (one.model, one.context) not in wrote) for one in found]
     counted = {(one.model, one.context): one.prefix for one in found if one.prefix_counted}
     return [
         one._replace(prefix=counted[one.model, one.context], prefix_counted=True)
@@ -94,6 +96,10 @@ def seen_of(record: RunRecord) -> list[Seen]:
         else one
         for one in found
     ]
+
+
+def _wrote(step: Tried) -> bool:
+    return bool(step.usage and step.usage.cache_write_tokens)
 
 
 def rows_of(record: RunRecord) -> Iterator[Past]:
@@ -140,7 +146,7 @@ def _seen(record: RunRecord, number: int) -> Seen:
         context=agent.context,
         prefix=cached or round(len(context) * per_character),
         prefix_counted=cached > 0,
-        warm=bool(usage and usage.cache_read_tokens and not usage.cache_write_tokens),
+        warm=bool(usage and usage.cache_read_tokens),
     )
 
 

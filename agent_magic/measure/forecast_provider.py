@@ -11,7 +11,7 @@ import math
 from email.utils import formatdate
 from functools import lru_cache
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.schedule.limits import DIMENSIONS, HEADER_OF, PREFIX
 from agent_magic.schedule.prefix import LIFE_S
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 EPOCH_S = 1_700_000_000
 """Any date will do: headers tell times only against each other."""
+
+
+NAMES: Final = {
+    name: tuple(f"{PREFIX}{HEADER_OF[name]}-{what}" for what in ("limit", "remaining", "reset")) for name in DIMENSIONS
+}
 
 
 class Input(NamedTuple):
@@ -109,10 +114,10 @@ class Provider:
 
 
 class _Bucket:
-    __slots__ = ("at_s", "capacity", "level", "per_minute", "rate")
+    __slots__ = ("at_s", "capacity", "level", "limit", "rate")
 
     def __init__(self, ceiling: Ceiling) -> None:
-        self.per_minute, self.rate = ceiling.per_minute, ceiling.per_minute / 60
+        self.limit, self.rate = str(int(ceiling.per_minute)), ceiling.per_minute / 60
         self.capacity = self.level = max(1.0, ceiling.capacity)
         self.at_s = 0.0
 
@@ -173,11 +178,11 @@ class _Pool:
         self._drain(now)
         found = {"date": _http_date(int(now))}
         for name, bucket in self._buckets:
-            start = f"{PREFIX}{HEADER_OF[name]}"
+            limit, remaining, reset = NAMES[name]
             level = max(0.0, bucket.level_at(now))
-            found[f"{start}-limit"] = str(int(bucket.per_minute))
-            found[f"{start}-remaining"] = str(int(level) if name == "requests" else round(level / 1000) * 1000)
-            found[f"{start}-reset"] = _reset_date(math.ceil(now + (bucket.capacity - level) / bucket.rate))
+            found[limit] = bucket.limit
+            found[remaining] = str(int(level) if name == "requests" else round(level / 1000) * 1000)
+            found[reset] = _reset_date(math.ceil(now + (bucket.capacity - level) / bucket.rate))
         return found
 
 

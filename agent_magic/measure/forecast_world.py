@@ -118,6 +118,7 @@ class World:
         provider: Who admits requests and bills their input.
         entries: Per agent, the cache entry it asks for; `None` asks for none.
         price: What tokens of a model cost.
+        work_s: Per agent, the seconds expected of it, by which agents take turns.
 
     Attributes:
         bars: The attempts, in the order they ended.
@@ -127,7 +128,7 @@ class World:
         refused: How many 429s there were.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a run stands on
         self,
         dag: Dag,
         works: Sequence[Work],
@@ -138,10 +139,11 @@ class World:
         provider: Provider,
         entries: Sequence[str | None],
         price: Pricing,
+        work_s: Sequence[float] | None = None,
     ) -> None:
         self._works, self._gate, self._provider, self._entries, self._price = works, gate, provider, entries, price
         self._max_attempts = policy.max_attempts
-        self._conductor = Conductor(dag, policy, timeouts_s=timeouts_s, room=gate)
+        self._conductor = Conductor(dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate)
         self._heap: list[tuple[float, int, int, int, int]] = []
         self._serial = 0
         self._alarm_s = NEVER

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from agent_magic.measure.calibration import Forecasts
     from agent_magic.measure.forecast import Forecast, Forecaster
     from agent_magic.measure.scenarios import Asked
     from agent_magic.schedule.policy import Policy
@@ -54,7 +55,7 @@ def whatif_frame(
     *,
     baseline_usd: float | None = None,
     tell: Callable[[int, int], None] | None = None,
-    keep: Callable[[Asked, Forecast], None] | None = None,
+    log: Forecasts | None = None,
 ) -> pd.DataFrame:
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
@@ -66,7 +67,7 @@ def whatif_frame(
         given: The arguments of `run.whatif`.
         baseline_usd: Dollars of the single-agent baseline; by default those that the run was measured against.
         tell: Told after each scenario how many are done, and of how many.
-        keep: Told of each forecast.
+        log: Keeps each forecast, to hold it against a later run.
     """
     alone = forecaster.record.bases.get("one agent")
     if baseline_usd is None and alone is not None:
@@ -76,8 +77,8 @@ def whatif_frame(
     for number, one in enumerate(asked, 1):
         found = forecaster.forecast(one.scenario)
         rows.append({**_policy_row(forecaster, one), **_number_row(found, baseline_usd)})
-        if keep is not None:
-            keep(one, found)
+        if log is not None:
+            log.add(forecaster.record, found)
         if tell is not None:
             tell(number, len(asked))
     return _frame(rows, forecaster)

@@ -136,6 +136,7 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
 async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
     """Let it run, shown, and settle it however it ends."""
     run = Run(driver.record, driver, history=session.history, prices=driver.prices)
+    run.forecasts = session.forecasts
     session.running.append(driver)
     try:
         async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):
@@ -167,6 +168,7 @@ async def _replay(session: Session, record: RunRecord, pace: float | None, polic
         player: Any = Player(record, policy, pace=pace)
         return await _run(session, player, graphic=graphic)
     run = Run(record, history=session.history)
+    run.forecasts = session.forecasts
     session.settle(run)
     if graphic:
         display_bundle(run.bundle())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
+from agent_magic.measure.calibration import Forecasts
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
 from agent_magic.record.cassette import read_cassette
@@ -45,6 +46,7 @@ class Session:
         runs: The runs that are over, oldest first, `MOST_RUNS` at most.
         keeping: Where what is bought is kept.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
+        forecasts: What was forecast, and the runs that came after.
         last: The last run, one that was cut too; `None` before the first.
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
@@ -60,6 +62,7 @@ class Session:
         self.runs: list[Run] = []
         self.keeping = Keeping()
         self.pacer = Pacer()
+        self.forecasts = Forecasts()
         self.last: Run | None = None
         self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
@@ -197,6 +200,7 @@ class Session:
         self.last = run
         self.runs = [*self.runs[1 - MOST_RUNS :], run]
         self.history.learn(run.record)
+        self.forecasts.ran(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
         done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]
         self.registry(run.plan.name).settle(done)

@@ -30,9 +30,11 @@ class Terms(NamedTuple):
         paced: Whether a pacer kept it inside rate limits.
         before: The limits that were known when it began.
         after: Those that were known when it was over.
+        work_s: Per agent, the seconds that were expected of it, by which agents took turns; `None` if none were.
     """
 
     policy: Mapping[str, Any]
     paced: bool
     before: Ceilings
     after: Ceilings
+    work_s: tuple[float, ...] | None = None

@@ -108,7 +108,6 @@ class Driver:
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         self.streams: dict[int, Stream] = {}
         self._texts: dict[str, str] = {}
-        self.record.terms = Terms(asdict(policy), pacer is not None, pacer.ceilings() if pacer else {}, {})
         self._pacer = pacer
         key = getattr(client, "key", None)
         self._admission = Admission(
@@ -116,6 +115,8 @@ class Driver:
         )
         gate = self._admission.gate
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
+        before = pacer.ceilings() if pacer else {}
+        self.record.terms = Terms(asdict(policy), pacer is not None, before, {}, tuple(work_s) if work_s else None)
         self._conductor = Conductor(plan.dag, policy, timeouts_s=self._timeouts_s, work_s=work_s, room=gate)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._journal: Journal | None = None

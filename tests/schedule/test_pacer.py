@@ -356,3 +356,16 @@ def test_whatever_happens_it_goes_on(events, seed):
             break
         now = max(now + 0.05, got.until_s)
     assert isinstance(got, Ticket)
+
+
+def test_a_queue_whose_turn_it_is_not_is_told_a_time_to_come():
+    """However often it asks, it is never told a time that is past: whoever asks again then would ask for ever."""
+    pacer = Pacer({MODEL: Limits(60)})
+    pacer.ask(MODEL, 10, 10, 0.0, queue=1)
+    assert isinstance(pacer.ask(MODEL, 10, 10, 0.0, queue=1), Hold)
+    now = 0.0
+    for _ in range(10):
+        held = pacer.ask(MODEL, 10, 10, now, queue=2)
+        assert isinstance(held, Hold)
+        assert held.until_s > now
+        now = held.until_s
