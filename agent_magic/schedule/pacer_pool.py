@@ -252,7 +252,7 @@ class Pool:
                 return None
             if hold.until_s + GRACE_S > now:
                 own = self._turns.get(queue)
-                if own is None or own.until_s <= now:  # a time that has come would be asked for without end
+                if own is None or own.until_s <= now + INSTANT_S:  # a time that has come would be asked for without end
                     own = self._turns[queue] = Hold(hold.reason, max(hold.until_s, now) + SPREAD_S)
                 return own
             del self._turns[first]
