@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import os
 import threading
@@ -18,6 +19,7 @@ from agent_magic.record.cassette import read_cassette
 from agent_magic.run.claude import Claude
 from agent_magic.run.replay import Deck, Nobody
 from agent_magic.schedule.pacer import Pacer
+from agent_magic.show import layout
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
 
-WARMED = ("anthropic",)
-"""Importing the SDK takes one to three seconds."""
+WARMED = (functools.partial(importlib.import_module, "anthropic"), layout.warm)
+"""Importing the SDK takes one to three seconds, loading Graphviz half of one or more."""
+NO_KEY = "the-stand-in-needs-no-key"
+"""Sent to the stand-in API: a common word would be hidden in every message, as a key is."""
 DEFAULT_PLAN = "agents"
 MOST_RUNS = 100
 PINNED = "AGENT_MAGIC_CASSETTE"
@@ -82,8 +86,8 @@ class Session:
         """Import what the first run needs, in a thread, while the user is still writing prompts. Once a session."""
         if not self._warmed:
             self._warmed = True
-            for library in WARMED:
-                threading.Thread(target=importlib.import_module, args=(library,), daemon=True).start()
+            for load in WARMED:
+                threading.Thread(target=load, daemon=True).start()
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
         """Return the declared agents of a plan."""
@@ -142,7 +146,7 @@ class Session:
         atexit.register(self._simulator.stop)
         # The same under each address it may have, but for its own script.
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}"
-        self.client = Claude(base_url=self._simulator.url, credential="simulator", endpoint=name)
+        self.client = Claude(base_url=self._simulator.url, credential=NO_KEY, endpoint=name)
         self.pacer = Pacer()
         return self._simulator.url
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.dag import build_dag
 from agent_magic.show.layered import stack_layers
 
 if TYPE_CHECKING:
@@ -109,6 +110,13 @@ def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
         lines = {edge: _through(grid, dag, edge, way) for edge, way in ways.items()}
         placed = middles, lines, "layered"
     return _compose(dag, grid, *placed)
+
+
+def warm() -> None:
+    """Load Graphviz where nobody waits for it: the first picture then comes at once, and the loop is not held up."""
+    dag = build_dag([(), (0,)])
+    if dag is not None:
+        place(dag)
 
 
 def layout_source(dag: Dag, grid: Grid) -> str:

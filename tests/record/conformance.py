@@ -179,7 +179,8 @@ class Conformance:
 
         plan = plan_of(a="x", b="{{ a }}")
         first, _ = drive(plan, always(source="simulated"), ledger=ledger)
-        second, client = drive(plan, always(), ledger=ledger, earlier=Earlier(first, "scripted", again=["b"]))
+        earlier = Earlier(first, "scripted", plan=plan, again=["b"])
+        second, client = drive(plan, always(), ledger=ledger, earlier=earlier)
         assert 1 == len(client.asked)
         assert [(1, 1), (2, 0)] == [(one.calls, one.served) for one in ledger.past_runs()]
         assert second.events == ledger.record_of(ledger.past_runs()[0].run).events

@@ -133,3 +133,12 @@ def test_many_long_edges_never_reach_graphviz() -> None:
 def test_an_empty_plan_has_an_empty_layout() -> None:
     """No agents, no layers, no error."""
     assert lay_out(Plan(())).nodes == ()
+
+
+def test_warming_loads_graphviz(monkeypatch):
+    """Afterwards the first picture of a session waits for nothing."""
+    asked = []
+    monkeypatch.setattr(room, "_place_with_wasi", lambda source: asked.append(source) or "graph 1 1 1\n")
+    room.warm()
+    assert 1 == len(asked)
+    assert asked[0].startswith("digraph")
