@@ -144,8 +144,10 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
 def _text(value: object) -> Any:
     """Write a value that is no plain one as text, so that it can be read and compared."""
     if isinstance(value, Mapping):
-        parts = cast("Mapping[str, object]", value).items()
-        return ", ".join(f"{name}={_text(each)}" for name, each in parts)
+        names: dict[str, list[str]] = {}
+        for name, each in cast("Mapping[str, object]", value).items():
+            names.setdefault(str(_text(each)), []).append(name)
+        return "; ".join(f"{each} for {', '.join(those)}" for each, those in names.items())
     if isinstance(value, Limits):
         words = ("requests", "input_tokens", "output_tokens")
         return ", ".join(f"{name}={each:g}" for name in words if (each := getattr(value, name)) is not None)

@@ -104,6 +104,13 @@ def test_prices_are_exchanged(record):
     assert row["input_tokens"] * 2e-6 + row["output_tokens"] * 1e-5 == pytest.approx(row["cost_usd"])
 
 
+def test_models_of_some_agents_are_said_once_each(record):
+    """Beginning with the model, so that a label that is cut short still says it."""
+    given = {"a1": "claude-opus-4-5", "a2": "claude-sonnet-4-5", "a3": "claude-opus-4-5"}
+    row = Run(record).whatif(model=given).iloc[0]
+    assert "claude-opus-4-5 for a1, a3; claude-sonnet-4-5 for a2" == row["model"]
+
+
 def test_a_dropped_agent_costs_nothing_and_nobody_waits_for_it(record):
     """What its children had of its answer is taken out of their prompts."""
     frame = Run(record).whatif(drop=[None, "a1", ("a1", "a2")])
