@@ -27,6 +27,8 @@ SCALING = '"Agent Scaling Analysis & Solutions", github.com/rawjaws/anvil'
 
 WORTH = 0.05
 """A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
+ALIKE = 0.9
+"""Agents that cost at least this share of the dearest one are looked at together with it."""
 MOST_ASKED = 12
 """So many agents or edges are forecast at most, those with the largest promise first."""
 MOST_COUNTED = 1_000
@@ -246,20 +248,27 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
 
 
 def cheaper_model(outlook: Outlook) -> Finding | None:
-    """The agent that costs most: what the default model would do to seconds and dollars."""
+    """The agents that cost most, alike ones together: what the default model would do to seconds and dollars."""
     results, total = outlook.record.results, summarize(outlook.record).cost_usd
-    priced = [(one.cost_usd or 0.0, number) for number, one in enumerate(results) if one.model != DEFAULT_MODEL]
+    priced = {number: one.cost_usd or 0.0 for number, one in enumerate(results) if one.model != DEFAULT_MODEL}
     if not priced or not total:
         return None
-    cost, best = max(priced)
-    changed = outlook.ask(models={best: DEFAULT_MODEL})
+    dearest = [number for number, cost in priced.items() if cost >= ALIKE * max(priced.values())]
+    changed = outlook.ask(models=dict.fromkeys(dearest, DEFAULT_MODEL))
     saves = outlook.saves_usd(changed)
     if saves is None or saves < WORTH * total:
         return None
-    name = results[best].name
-    measured = f"{name} is {cost / total:.0%} of the dollars, with {results[best].model}"
-    change = f"Try {DEFAULT_MODEL} for {name}, and read both answers: quality is not measured."
+    names = _listed([results[number].name for number in dearest])
+    models = ", ".join(sorted({results[number].model for number in dearest}))
+    share = sum(priced[number] for number in dearest) / total
+    measured = f"{names}: {share:.0%} of the dollars, with {models}"
+    change = f"Try {DEFAULT_MODEL} for {names}, and read both answers: quality is not measured."
     return _found(outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change)
+
+
+def _listed(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def shared_context(outlook: Outlook) -> Finding | None:

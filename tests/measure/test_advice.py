@@ -128,6 +128,18 @@ def test_a_dear_agent_may_try_the_default_model():
     assert "measured" != found.basis
 
 
+def test_agents_that_cost_alike_may_try_it_together():
+    """Four reviewers of one price are one proposal, not the dearest of them by a hair; a cheap agent is not in it."""
+    dear = [am.Agent(f"d{one}", "x", model="claude-opus-5-5") for one in range(6)]
+    plan = am.Plan([*dear, am.Agent("cheap", "y", model="claude-sonnet-5-5")])
+    run = Run(drive(plan, lambda *_: Reply(2.0))[0])
+    found = {one.rule: one for one in run.advise()}["the model by the task"]
+    assert "d0, d1, d2, d3 and 2 more: " in found.measured
+    assert "Try claude-haiku-5-5 for d0, d1, d2, d3 and 2 more, and" in found.change
+    asked = run.whatif(model={f"d{one}": "claude-haiku-5-5" for one in range(6)})
+    assert run.totals.cost_usd - asked["cost_usd"][0] == pytest.approx(found.saves_usd)
+
+
 def test_a_shared_beginning_is_named():
     """Two prompts with the same long beginning: how much, and whose; short ones are not worth a word."""
     text = "word " * 4000
