@@ -24,6 +24,8 @@ LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
 """What is not copied: it is no part of what a notebook reads."""
 IGNORED = "NBVAL_IGNORE_OUTPUT"
 GUARD = "__import__('agent_magic.notebook.clean', fromlist=['clean']).block_network()"
+_ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
+"""The line that a run leaves where a program executes the cells; with a front end its picture says the same."""
 _SAME = [
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"0x[0-9a-f]+"), "0x"),
@@ -138,7 +140,7 @@ def shown(outputs: list[Any]) -> str:
 
 def _text(output: Any) -> str:
     if output.output_type == "stream":
-        return str(output.text)
+        return _ENDING.sub("", output.text)
     if output.output_type == "error":
         return f"{output.ename}: {output.evalue}"
     return str(output.data.get("text/plain", ""))

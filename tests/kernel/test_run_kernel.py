@@ -40,7 +40,7 @@ class Server:
     """The stand-in API of a kernel, seen from outside."""
 
     def __init__(self, kernel):
-        self.url = kernel.do(f"print({MAGICS}.session.client.endpoint)").text.strip()
+        self.url = kernel.do(f"print({MAGICS}.session._simulator.url)").text.strip()
 
     def log(self):
         """Return what was asked so far; `messages` are the requests that cost something."""

@@ -56,7 +56,7 @@ def kernel():
         shown.do("%agents connect simulator --latency none")
         shown.do(
             "import agent_magic as am, logging\nlogging.basicConfig(filename='all.log', level=logging.DEBUG)\n"
-            "url = get_ipython().magics_manager.registry['AgentMagics'].session.client.endpoint\n"
+            "url = get_ipython().magics_manager.registry['AgentMagics'].session._simulator.url\n"
             "get_ipython().magics_manager.registry['AgentMagics'].session.connect(am.Claude(base_url=url))"
         )
         yield shown
