@@ -15,6 +15,7 @@ from agent_magic.errors import RunFailed
 from agent_magic.measure.advice import Advice, advise
 from agent_magic.measure.against import measure_against
 from agent_magic.measure.calibration import Forecasts
+from agent_magic.measure.estimate import Estimate, estimate
 from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
@@ -36,6 +37,7 @@ from agent_magic.run.client import Client
 from agent_magic.run.controls import Controls
 from agent_magic.run.driver import Driver
 from agent_magic.run.earlier import Earlier
+from agent_magic.run.foreseen import foresee
 from agent_magic.run.replay import Deck
 from agent_magic.schedule.health import record_health
 from agent_magic.schedule.pacer import Pacer
@@ -132,6 +134,12 @@ class Plan(DeclaredPlan):
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
         return one_agent(self, model=model, max_tokens=max_tokens)
+
+    def estimate(
+        self, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any
+    ) -> Estimate:
+        """Say what a run may cost and take: nothing is sent. For `more` see `agent_magic.measure.estimate.estimate`."""
+        return estimate(self, *foresee(self, client, ledger), policy, **more)
 
     async def sweep(self, concurrency: Iterable[int], policy: Policy | None = None, **more: Any) -> Sweep[Run]:
         """Really run at each concurrency, beside forecasts from the first; `more` is for `run`. See `measure.sweep`."""
@@ -382,17 +390,9 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     if pacer is None and isinstance(answering, Claude):
         pacer = Pacer()
     earlier = None if resume is None else Earlier(resume.record, answering.endpoint, plan=plan, again=again)
-    driver = Driver(
-        plan,
-        policy or Policy(),
-        answering,
-        ledger=ledger,
-        earlier=earlier,
-        fresh=fresh,
-        prices=prices if isinstance(prices, Prices) else Prices(prices),
-        pacer=pacer,
-        history=history,
-    )
+    options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "history": history}
+    prices = prices if isinstance(prices, Prices) else Prices(prices)
+    driver = Driver(plan, policy or Policy(), answering, earlier=earlier, prices=prices, **options)
     if earlier is not None:
         driver.skip(earlier.left_out)
     return driver

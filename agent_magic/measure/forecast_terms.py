@@ -91,11 +91,13 @@ def _ceilings(limits: Limits) -> dict[str, Ceiling]:
 
 def known_to(pacer: Pacer, record: RunRecord) -> None:
     """Let a pacer learn, at its time 0, the limits that were known when the run began."""
-    before = record.terms.before if record.terms is not None else {}
-    if not before:
-        return
-    provider = Provider(before)
-    for pool in before:
+    announced_to(pacer, record.terms.before if record.terms is not None else {})
+
+
+def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:
+    """Let a pacer learn limits at its time 0."""
+    provider = Provider(ceilings)
+    for pool in ceilings:
         ticket = pacer.ask(pool, 1, 1, 0.0)
         if isinstance(ticket, Ticket):
             pacer.heard(ticket, provider.headers(pool, 0.0), 0.0)

@@ -1,4 +1,4 @@
-"""`%agents plan`: the graph, the prompts and what they may cost, without spending."""
+"""`%agents plan`: the graph, the prompts and what they may cost and take, without spending."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import CallError, NotConnected
-from agent_magic.measure.estimate import expect
 from agent_magic.notebook.front_end import display_bundle
-from agent_magic.record.prices import Prices
-from agent_magic.run.asking import ask
+from agent_magic.run.foreseen import foresee
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, price_line
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
-    from agent_magic.api import Plan
-    from agent_magic.measure.estimate import Expected
+    from agent_magic.api import Ledger, Plan
+    from agent_magic.measure.estimate import Estimate
+    from agent_magic.notebook.session import Session
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client
+    from agent_magic.schedule.policy import Policy
 
 MOST_COUNTED = 50
 """Larger plans are estimated: the count endpoint has a limit of its own."""
@@ -27,42 +27,56 @@ MOST_CHARS = 2_000
 """More of a prompt than this is not printed."""
 
 
-async def show_plan(plan: Plan, client: Client, *, graphic: bool) -> None:
+async def show_plan(plan: Plan, session: Session, policy: Policy, *, fresh: bool, graphic: bool) -> None:
     """Show a plan. Nothing is sent but the prompts, to the free count endpoint.
 
     Args:
         plan: The plan.
-        client: Who counts tokens. Without a key they are estimated, and said to be.
+        session: Who counts tokens, what was bought, and what earlier answers took. Without a key tokens are estimated,
+            and said to be.
+        policy: How it would run.
+        fresh: Whether what was bought before would be bought again.
         graphic: Whether the front end can show a picture.
     """
-    expected, trouble = await _expected(plan, client)
+    found, trouble = await _estimate(plan, session, policy, None if fresh else session.ledger)
     if graphic:
-        estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in expected}
+        estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
         display_bundle(plan_picture(plan, estimates))
     else:
         print(plan_text(plan))  # noqa: T201 - the answer
     if trouble:
         print(f"note: tokens could not be counted: {trouble}")  # noqa: T201 - the user has to know
-    print(f"{estimate_text(expected)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
+    print(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
 
 
-async def show_price(plan: Plan, client: Client, times: int = 1) -> None:
-    """Print in a line what so many runs of a plan may cost."""
-    expected, _ = await _expected(plan, client)
-    print(price_line(expected, times))  # noqa: T201 - the answer
+async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:
+    """Print in a line what so many runs of a plan may cost, everything bought anew."""
+    found, _ = await _estimate(plan, session, policy, None)
+    print(price_line(found.expected, times))  # noqa: T201 - the answer
 
 
-async def _expected(plan: Plan, client: Client) -> tuple[list[Expected], str]:
-    """Estimate every agent, its prompt counted where the endpoint says, and why it does not."""
-    plan.check_prompts()
-    requests = [ask(plan, agent, dict.fromkeys(plan.inputs[agent], ""), COUNT_TIMEOUT_S) for agent in range(len(plan))]
-    counted, trouble = await _count(requests, client)
-    return expect(plan, requests, counted, Prices()), trouble
+async def _estimate(plan: Plan, session: Session, policy: Policy, ledger: Ledger | None) -> tuple[Estimate, str]:
+    """Estimate a plan, its prompts counted where the endpoint says, and why it does not."""
+    requests, held = foresee(plan, session.client, ledger)
+    sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
+    counts, trouble = await _count(sent, session.client)
+    left = iter(counts)
+    return plan.estimate(
+        policy,
+        client=session.client,
+        ledger=ledger,
+        history=session.history,
+        counted=[next(left) if answer is None else None for answer in held],
+        ceilings=session.pacer.ceilings(),
+        simulated=session.simulates,
+    ), trouble
 
 
 async def _count(requests: list[Request], client: Client) -> tuple[list[int | None], str]:
     """Ask the API for the tokens of each request; `None` where it does not say, and why."""
     nothing: list[int | None] = [None] * len(requests)
+    if not requests:
+        return nothing, ""
     if len(requests) > MOST_COUNTED:
         return nothing, f"{len(requests):,} agents are more than the count endpoint should be asked for at once"
     troubles: list[str] = []

@@ -181,9 +181,14 @@ class Session:
         self._deck = None
 
     @property
+    def simulates(self) -> bool:
+        """Whether the stand-in API answers."""
+        return self._simulator is not None and self._deck is None
+
+    @property
     def connection(self) -> str:
         """Who answers, in words."""
-        if self._simulator is not None and self._deck is None:
+        if self.simulates:
             return "the stand-in API (answers are made up and labelled simulated)"
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded}"

@@ -1,37 +1,32 @@
-"""What a plan may cost, as text."""
+"""What a plan may cost and take, as text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.measure.estimate import ASSUMED_OUTPUT_TOKENS
-from agent_magic.show.units import count, dollars, plural
+from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent_magic.measure.estimate import Expected
+    from agent_magic.measure.estimate import Estimate, Expected
 
 MOST_ROWS = 40
+MOST_STEPS = 8
+MOST_REASONS = 6
+MARKS = {"counted": "", "estimated": "≈", "ledger": "", "assumed": "?"}
+"""What stands before a number for what it stands on."""
 
 
-def estimate_text(expected: Sequence[Expected]) -> str:
-    """Write a table, a row per agent, and the sum. Says what was counted and what was assumed."""
+def estimate_text(estimate: Estimate) -> str:
+    """Write a table, a row per agent, and what the whole may cost and take. Each number says what it stands on."""
+    expected = estimate.expected
     width = min(32, max((len(one.agent) for one in expected), default=5))
-    head = f"{'agent':<{width}}  {'input':>9}  {'output':>7}  {'expected':>9}  {'at most':>9}"
-    rows = [
-        f"{one.agent[:width]:<{width}}  {_tokens(one):>9}  {count(one.output_tokens):>7}  "
-        f"{dollars(one.cost_usd):>9}  {dollars(one.most_usd):>9}"
-        for one in expected[:MOST_ROWS]
-    ]
+    titles = f"{'input':>9}  {'output':>7}  {'low–high':>13}  {'seconds':>10}  {'expected':>9}  {'at most':>9}"
+    head = f"{'agent':<{width}}  {titles}"
+    rows = [f"{one.agent[:width]:<{width}}  {_cells(one)}" for one in expected[:MOST_ROWS]]
     more = [f"… and {len(expected) - MOST_ROWS:,} more"] if len(expected) > MOST_ROWS else []
-    low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
-    total = f"expected {dollars(low)}, at most {dollars(high)} if every answer fills its max_tokens"
-    note = (
-        f"An answer nobody has seen yet is assumed to have {ASSUMED_OUTPUT_TOKENS} tokens. "
-        "≈ is our estimate; other inputs were counted by the API."
-    )
-    return "\n".join([head, *rows, *more, total, note])
+    return "\n".join([head, *rows, *more, *_whole(estimate), *_legend(estimate)])
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
@@ -46,8 +41,58 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
     )
 
 
-def _tokens(one: Expected) -> str:
-    return ("" if one.basis == "counted" else "≈") + count(one.input_tokens)
+def _cells(one: Expected) -> str:
+    if one.held:
+        return f"{'ledger':>9}  {'ledger':>7}  {'':>13}  {'0.0 s':>10}  {'$0':>9}  {'$0':>9}"
+    ends = f"{count(one.output.low)}–{count(one.output.high)}"
+    return (
+        f"{MARKS[one.basis] + count(one.input_tokens):>9}  {MARKS[one.output_basis] + count(one.output_tokens):>7}  "
+        f"{ends:>13}  {MARKS[one.seconds_basis] + seconds(one.seconds.likely):>10}  {dollars(one.cost_usd):>9}  "
+        f"{dollars(one.most_usd):>9}"
+    )
+
+
+def _whole(estimate: Estimate) -> list[str]:
+    """Write what the whole may cost and take."""
+    cost, wall_s = estimate.cost or (None, None, None), estimate.wall_s
+    most = f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens"
+    lines = [
+        f"dollars: {dollars(cost[0])} low, {dollars(cost[1])} expected, {dollars(cost[2])} high; {most}",
+        f"seconds: {seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
+    ]
+    path = estimate.critical_path
+    if path.agents:
+        steps = [f"{name} {seconds(took)}" for name, took in zip(path.agents, path.work_s, strict=True)]
+        if len(steps) > MOST_STEPS:
+            steps = [*steps[: MOST_STEPS - 2], f"({len(steps) - MOST_STEPS + 1} more)", steps[-1]]
+        lines.append(f"critical path: {' → '.join(steps)}, {seconds(path.length_s)} together")
+    lines.append(f"limited by: {estimate.binds}")
+    if estimate.held:
+        lines.append(f"ledger: {estimate.held} of {plural(len(estimate.expected), 'answer')} bought before, at $0")
+    if estimate.reaches is not None:
+        found = estimate.reaches
+        lines.append(
+            f"budget: {dollars(found.budget_usd)} reaches {found.likely} of {plural(len(estimate.expected), 'agent')} "
+            f"in the order they start, {found.surely} if every answer fills its max_tokens"
+        )
+    return lines
+
+
+def _legend(estimate: Estimate) -> list[str]:
+    made_up = " Earlier answers were made up by the stand-in API." if estimate.simulated else ""
+    return [
+        f"stands on: {estimate.stands_on}. ≈ is our estimate, ? is assumed; failures are left out.{made_up}",
+        *_reasons(estimate.expected),
+        *(f"note: {note}" for note in estimate.notes),
+    ]
+
+
+def _reasons(expected: Sequence[Expected]) -> list[str]:
+    """Say in words what was assumed, each once."""
+    parts = dict.fromkeys(part for one in expected for part in one.stands_on.split("; "))
+    found = [f"  {part}" for part in parts if "assumed" in part or "table" in part or "taken as" in part]
+    left = len(found) - MOST_REASONS
+    return found if left <= 0 else [*found[:MOST_REASONS], f"  … and {left} more in plan.estimate().agents"]
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -10,7 +10,8 @@ import pytest
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import Overloaded
-from agent_magic.measure.estimate import ASSUMED_OUTPUT_TOKENS, expect
+from agent_magic.measure.estimate import estimate
+from agent_magic.measure.estimate_agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack_s, summarize, total_cost
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.record.request import Request
@@ -175,7 +176,7 @@ def test_what_a_plan_may_cost():
     )
     prices = Prices({"mine": TokenPrice(1_000_000, 0)})
     asked = [Request("mine", "x" * 400, 100), Request("mine", "", 1000)]
-    first, second = expect(plan, asked, [None, 7], prices)
+    first, second = estimate(plan, asked, [None, None], counted=[None, 7], prices=prices).expected
     assert ("a", 0, 101, 100, "estimated", 101.0, 101.0) == (
         first.agent,
         first.layer,
@@ -190,7 +191,8 @@ def test_what_a_plan_may_cost():
         second.output_tokens,
         second.basis,
     )
-    counted = expect(plan, asked, [7, 7], prices)[0]
+    counted = estimate(plan, asked, [None, None], counted=[7, 7], prices=prices).expected[0]
     assert (7, "counted") == (counted.input_tokens, counted.basis)
     shared = asked[0]._replace(context="y" * 4000)
-    assert 1101 == expect(plan, [shared, asked[1]], [None, 7], prices)[0].input_tokens
+    longer = estimate(plan, [shared, asked[1]], [None, None], counted=[None, 7], prices=prices).expected[0]
+    assert 1101 == longer.input_tokens

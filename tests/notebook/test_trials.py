@@ -6,10 +6,8 @@ import pytest
 from IPython.core.error import UsageError
 
 import agent_magic as am
-from agent_magic.measure.estimate import expect
 from agent_magic.notebook.verbs.trials import _slots
-from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.record.request import Request
+from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import price_line
 
 
@@ -26,7 +24,6 @@ def test_the_concurrencies_of_a_sweep():
 def test_the_price_of_several_runs():
     """Dollars of all runs together, tokens of each."""
     plan = am.Plan([am.Agent("a", "x" * 400, max_tokens=100, model="mine")])
-    prices = Prices({"mine": TokenPrice(1_000_000, 0)})
-    expected = expect(plan, [Request("mine", "x" * 400, 100)], [None], prices)
+    expected = plan.estimate(prices={"mine": TokenPrice(1_000_000, 0)}).expected
     assert price_line(expected).startswith("1 request, about 101 input tokens: expected $101.00, at most $101.00")
     assert price_line(expected, 3).startswith("3 runs of 1 request, about 101 input tokens each: expected $303.00")

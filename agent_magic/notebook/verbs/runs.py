@@ -49,7 +49,9 @@ def add_run_options(parser: Parser) -> None:
 
 
 async def _plan(desk: Desk, given: Namespace) -> None:
-    await show_plan(desk.freeze(given), desk.session.client, graphic=is_kernel(desk.shell))
+    await show_plan(
+        desk.freeze(given), desk.session, desk.policy(given), fresh=given.fresh, graphic=is_kernel(desk.shell)
+    )
 
 
 async def _run(desk: Desk, given: Namespace) -> Run:
@@ -90,11 +92,11 @@ def _report(task: asyncio.Task[Run]) -> None:
 
 VERBS = {
     "plan": Verb(
-        "Show the graph, the prompts and what they may cost. Nothing is spent.",
-        _plan_options,
+        "Show the graph, the prompts and what they may cost and take. Nothing is spent.",
+        add_run_options,
         _plan,
         waits=True,
-        examples=("%agents plan", "%agents plan compare    # compare and what it waits for"),
+        examples=("%agents plan", "%agents plan compare --budget 0.50    # compare and what it waits for"),
     ),
     "run": Verb(
         "Run the agents and show the graph while they run. Returns the run.",

@@ -46,7 +46,7 @@ async def _baseline(desk: Desk, given: Namespace) -> Run:
     session = desk.session
     plan = desk.freeze(given)
     alone = plan.baseline(model=given.model, max_tokens=given.max_tokens)
-    await show_price(alone, session.client)
+    await show_price(alone, session, desk.policy(given))
     before = session.last
     run = await execute(session, alone, desk.policy(given), fresh=True, graphic=is_kernel(desk.shell))
     if before is not None and before.plan == plan:
@@ -59,7 +59,7 @@ async def _baseline(desk: Desk, given: Namespace) -> Run:
 async def _sweep(desk: Desk, given: Namespace) -> Sweep[Run] | None:
     plan, policy = desk.freeze(given), desk.policy(given)
     slots = _slots(given.at, len(plan))
-    await show_price(plan, desk.session.client, len(slots))
+    await show_price(plan, desk.session, policy, len(slots))
     if not given.yes:
         print(f"Nothing was sent. Add --yes to run it at concurrency {', '.join(map(str, slots))}.")  # noqa: T201
         return None

@@ -1,0 +1,153 @@
+"""The conductor of the live run on virtual time, with the agents of a plan that has not run yet."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.measure.forecast_provider import Provider
+from agent_magic.measure.forecast_sum import Totals, add_up
+from agent_magic.measure.forecast_terms import announced_to
+from agent_magic.measure.forecast_work import SAME, Try, Work
+from agent_magic.measure.forecast_world import World
+from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.schedule.budget import Worst
+from agent_magic.schedule.limits import class_of
+from agent_magic.schedule.pacer import Pacer
+from agent_magic.schedule.prefix import Prefixes, paying_groups
+from agent_magic.schedule.room import Gate, Need
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.measure.estimate_agents import Guess
+    from agent_magic.record.prices import Prices
+    from agent_magic.record.request import Request
+    from agent_magic.record.terms import Ceilings
+    from agent_magic.schedule.policy import Policy
+
+PRIMED_S = 120.0
+"""How long before the run the pacer is taken to have learned the limits it knows."""
+HELD_POOL = ""
+"""Of agents whose answers are there: they ask nobody, so no limit counts them."""
+LIKELY = 1
+
+
+class Turn(NamedTuple):
+    """What came of one turn.
+
+    Attributes:
+        totals: Its sums.
+        costs: Per agent, dollars; `None` where the price is unknown.
+        order: The agents' numbers in the order they started.
+        timeouts_s: Per agent, the deadline it has in a run; the turn keeps none.
+    """
+
+    totals: Totals
+    costs: tuple[float | None, ...]
+    order: tuple[int, ...]
+    timeouts_s: tuple[float, ...]
+
+
+class _Pricing:
+    """Prices tokens; none cost nothing."""
+
+    recorded = False
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+
+    def __call__(self, model: str, usage: Usage) -> float | None:
+        return self._prices.of(model, usage).cost_usd if usage.output_tokens or usage.total_input_tokens else 0.0
+
+
+def turn(
+    plan: Plan,
+    requests: Sequence[Request],
+    guesses: Sequence[Guess],
+    policy: Policy,
+    end: int,
+    ceilings: Ceilings,
+    prices: Prices,
+) -> Turn:
+    """Turn a plan once.
+
+    Args:
+        plan: The plan.
+        requests: Per agent, what it asks.
+        guesses: Per agent, what it may use and take.
+        policy: How to run.
+        end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
+        ceilings: The rate limits that are known.
+        prices: What tokens cost.
+    """
+    works = [_work(plan.agents[n].name, requests[n], guess, end) for n, guess in enumerate(guesses)]
+    groups = _groups(plan, requests, works, policy)
+    expected_s = [guess.seconds.likely for guess in guesses]
+    world = World(
+        plan.dag,
+        works,
+        policy,
+        [math.inf] * len(works),
+        gate=_gate(works, groups, ceilings, guesses),
+        provider=Provider(ceilings),
+        entries=groups or [None] * len(works),
+        price=_Pricing(prices),
+        work_s=expected_s,
+    ).run()
+    costs: dict[str, list[float | None]] = {work.name: [] for work in works}
+    for bar in world.bars:
+        costs[bar.agent].append(bar.cost_usd)
+    started = sorted(world.bars, key=lambda bar: bar.started_s)
+    order = dict.fromkeys(plan.index[bar.agent] for bar in started)
+    timeouts_s = tuple(agent.timeout_s or policy.timeout_s for agent in plan.agents)
+    return Turn(
+        add_up(plan.dag, works, world), tuple(_sum(costs[work.name]) for work in works), tuple(order), timeouts_s
+    )
+
+
+def _work(name: str, request: Request, guess: Guess, end: int) -> Work:
+    takes_s = guess.seconds[end]
+    by = takes_s / guess.seconds.likely if guess.seconds.likely else 1.0
+    given = round(guess.input[end])
+    only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]))
+    prefix = 0 if guess.held or request.context is None else min(len(request.context) // CHARS_PER_TOKEN, given)
+    pool = HELD_POOL if guess.held else class_of(request.model)
+    size = guess.aside[1]
+    return Work(name, request.model, pool, (only,), guess.cap, given, size, prefix, warm=False, time=SAME, output=SAME)
+
+
+def _groups(plan: Plan, requests: Sequence[Request], works: Sequence[Work], policy: Policy) -> list[str | None] | None:
+    """Name the shared context each agent asks to be cached; `None` where none is."""
+    contexts = [
+        agent.context if work.pool != HELD_POOL else None for agent, work in zip(plan.agents, works, strict=True)
+    ]
+    if policy.cache == "off" or not any(contexts):
+        return None
+    tokens = {name: work.prefix for name, work in zip(contexts, works, strict=True) if name is not None}
+    return paying_groups([one.model for one in requests], contexts, tokens, always=policy.cache == "on")
+
+
+def _gate(
+    works: Sequence[Work], groups: list[str | None] | None, ceilings: Ceilings, guesses: Sequence[Guess]
+) -> Gate | None:
+    if not ceilings and groups is None:
+        return None
+
+    def need(agent: int) -> Need:
+        work = works[agent]
+        return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=guesses[agent].held)
+
+    pacer = Pacer(seed=0) if ceilings else None
+    prefixes = None if groups is None else Prefixes(groups)
+    gate = Gate([work.model for work in works], need, pacer=pacer, prefixes=prefixes)
+    if pacer is not None:
+        gate.began_s = PRIMED_S
+        announced_to(pacer, ceilings)
+    return gate
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known and len(known) == len(costs) else None
