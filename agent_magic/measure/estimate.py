@@ -200,7 +200,8 @@ class Estimate:
     def __repr__(self) -> str:
         made_up = ", by answers that were made up" if self.simulated else ""
         held = f", {self.held} answered by the ledger at $0" if self.held else ""
-        lines = [f"Estimate of {self.plan!r}: {len(self.expected)} agents{held}{made_up}"]
+        noun = "agent" if len(self.expected) == 1 else "agents"
+        lines = [f"Estimate of {self.plan!r}: {len(self.expected)} {noun}{held}{made_up}"]
         if self.cost is None:
             lines.append("dollars: unknown, a model has no known price")
         else:
@@ -357,10 +358,11 @@ def _binds(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequ
         return "deadline"
     if any(one.seconds.likely > late_s for one, late_s in zip(guesses, likely.timeouts_s, strict=True)):
         return "timeout"
-    path = found.critical_path
-    if not likely.totals.limited_by and len(path) > 1 and likely.totals.wall_s <= path.length_s * NEARLY:
-        return "dependencies"
-    return likely.totals.limited_by or "none known"
+    path, waited = found.critical_path, likely.totals.limited_by
+    if waited in {"", "dependencies"}:
+        near = len(path) > 1 and likely.totals.wall_s <= path.length_s * NEARLY
+        return "dependencies" if near or (waited and len(path) > 1) else "none known"
+    return waited
 
 
 def _notes(policy: Policy, guesses: Sequence[Guess], turns: Sequence[Turn], *, limited: bool) -> tuple[str, ...]:

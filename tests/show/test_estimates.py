@@ -1,0 +1,43 @@
+"""What a plan may cost and take, as text: every number with what it stands on."""
+
+from __future__ import annotations
+
+import agent_magic as am
+from agent_magic.api import Ledger
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.history import History, Past
+from agent_magic.record.prices import TokenPrice
+from agent_magic.run.foreseen import foresee
+from agent_magic.show.estimates import estimate_text
+
+MODEL = "claude-haiku-5-5"
+PLAN = am.Plan([am.Agent("a", "x", max_tokens=900), am.Agent("b", "{{ a }}", max_tokens=900), am.Agent("c", "z")])
+
+
+def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
+    """One answer is in the ledger, one agent has a past, one has none."""
+    ledger, client = Ledger(tmp_path / "ledger.db"), am.Claude(base_url="http://127.0.0.1:9")
+    answer = Answer("one", "end_turn", usage=Usage(1, output_tokens=1), model=MODEL)
+    ledger.keep(foresee(PLAN, client)[0][0].key(client.endpoint), 0, answer)
+    history = History([Past("b", MODEL, None, 1, 100, 1.0, 3.0, simulated=False)] * 5)
+    prices = {MODEL: TokenPrice(1.0, 5.0)}
+    found = PLAN.estimate(am.Policy(2, budget_usd=0.0001), client=client, ledger=ledger, history=history, prices=prices)
+    ledger.close()
+    text = estimate_text(found)
+    _, first, second, third, *_ = text.splitlines()
+    assert ["a", "ledger", "ledger", "0.0", "s", "$0", "$0"] == first.split()
+    assert ["b", "≈1", "100", "100–100", "3.0", "s"] == second.split()[:6]
+    assert ["c", "≈1", "?500"] == third.split()[:3]
+    assert "ledger: 1 of 3 answers bought before, at $0" in text
+    assert "lengths 1 ledger, 1 assumed" in text
+    assert "limited by: budget" in text
+    assert "reaches 1 of 3 agents" in text
+    assert "critical path: c " in text
+
+
+def test_one_agent_depends_on_nobody():
+    """Nothing holds it up that is known."""
+    found = am.Plan([am.Agent("a", "x")]).estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
+    assert "none known" == found.binds
+    assert "1 agent\n" in repr(found)
+    assert "no rate limits are known" in estimate_text(found)
