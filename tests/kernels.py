@@ -121,9 +121,9 @@ class Kernel:
         """Whether the process is there."""
         return self._manager.is_alive()
 
-    def start(self, code: str) -> str:
+    def start(self, code: str, *, allow_stdin: bool = True) -> str:
         """Send a cell and return its id at once."""
-        cell = self._client.execute(code)
+        cell = self._client.execute(code, allow_stdin=allow_stdin)
         self._cells[cell] = _Cell(time.monotonic())
         return cell
 
@@ -145,6 +145,13 @@ class Kernel:
         entry = self._cells[cell]
         self._pump(lambda: text in entry.text or entry.content is not None)
         assert text in entry.text, f"{text!r} was not shown: {entry.reply()}"
+
+    def asked(self, answer: str | None) -> str:
+        """Wait for a question of a cell and return it, answered but for `None`."""
+        question = self._client.get_stdin_msg(timeout=PATIENCE_S)["content"]["prompt"]
+        if answer is not None:
+            self._client.input(answer)
+        return question
 
     def interrupt(self, *cells: str) -> None:
         """Press Stop. The seconds of the cells named count from here."""

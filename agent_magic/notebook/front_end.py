@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -57,6 +59,27 @@ def is_unwatched(shell: Any) -> bool:
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ:
         return False
     return "__vsc_ipynb_file__" not in shell.user_ns and "google.colab" not in sys.modules
+
+
+def can_ask(shell: Any) -> bool:
+    """Tell whether somebody is there to answer a question: at a terminal, or at a front end that passes one on."""
+    if not is_kernel(shell):
+        return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+    return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
+
+
+def agrees(question: str) -> bool:
+    """Ask, and tell whether the answer is yes. Stop, Ctrl-C and the end of the input are no."""
+    in_main = threading.current_thread() is threading.main_thread()
+    # The cell's own handler would cancel what waits on the loop, which does not turn while somebody thinks.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler) if in_main else None
+    try:
+        return input(question).strip().lower() in {"y", "yes"}
+    except (KeyboardInterrupt, EOFError):
+        return False
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, before)
 
 
 def display_bundle(bundle: dict[str, str]) -> None:

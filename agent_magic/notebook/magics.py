@@ -53,6 +53,10 @@ class AgentMagics(Magics):
     ).tag(config=True)
     max_attempts = Int(3, min=1, help="The most requests for one agent, retries included.").tag(config=True)
     budget = Float(0.0, min=0.0, help="The most dollars of a run; 0 is no limit.").tag(config=True)
+    confirm_agents = Int(100, min=0, help="A run of more agents than this asks first; 0 is never.").tag(config=True)
+    confirm_usd = Float(5.0, min=0.0, help="A run expected to cost more dollars asks first; 0 is never.").tag(
+        config=True
+    )
     on_max_tokens = Enum(
         ("fail", "warn", "allow"),
         "warn",

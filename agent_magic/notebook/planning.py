@@ -69,6 +69,7 @@ async def _estimate(plan: Plan, session: Session, policy: Policy, ledger: Ledger
         counted=[next(left) if answer is None else None for answer in held],
         ceilings=session.pacer.ceilings(),
         simulated=session.simulates,
+        prices=session.prices,
     ), trouble
 
 

@@ -78,7 +78,7 @@ async def execute(
             ledger=session.ledger,
             pacer=session.pacer,
             history=session.history,
-            prices=Prices(tell=_note),
+            prices=Prices(session.prices, tell=_note),
             resume=resume if what is plan else None,
             again=again if what is plan else None,
         )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
     from agent_magic.record.history import History
+    from agent_magic.record.prices import TokenPrice
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
 
@@ -50,6 +51,7 @@ class Session:
         runs: The runs that are over, oldest first, `MOST_RUNS` at most.
         keeping: Where what is bought is kept.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
+        prices: The user's own prices by model, which count before the list.
         forecasts: What was forecast, and the runs that came after.
         last: The last run, one that was cut too; `None` before the first.
         running: The runs under way, one in a cell and one in the background at most.
@@ -66,6 +68,7 @@ class Session:
         self.runs: list[Run] = []
         self.keeping = Keeping()
         self.pacer = Pacer()
+        self.prices: dict[str, TokenPrice] = {}
         self.forecasts = Forecasts()
         self.last: Run | None = None
         self.running: list[Driver] = []
@@ -184,6 +187,11 @@ class Session:
     def simulates(self) -> bool:
         """Whether the stand-in API answers."""
         return self._simulator is not None and self._deck is None
+
+    @property
+    def spends(self) -> bool:
+        """Whether answers cost money: the stand-in's do not, and those of a recording were paid for."""
+        return self._simulator is None and (self.deck is None or self.deck.fill)
 
     @property
     def connection(self) -> str:

@@ -22,6 +22,9 @@ class Desk(Protocol):
 
     session: Session
     shell: Any
+    model: Any
+    confirm_agents: Any
+    confirm_usd: Any
 
     def freeze(self, given: Namespace) -> Plan:
         """Make the plan that the options name of what is declared."""

@@ -7,11 +7,13 @@ says. The price used is stored with each attempt, because it will change.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.errors import DeclarationError
 from agent_magic.record.answer import Price
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ class TokenPrice:
         cache_read: Input read from the cache; `None` is a tenth of `input`.
         cache_write: Input written to the cache for 5 minutes; `None` is 1.25 times `input`.
         cache_write_1h: Input written to the cache for an hour; `None` is twice `input`.
+
+    Raises:
+        DeclarationError: One of them is no price.
     """
 
     input: float
@@ -45,15 +50,27 @@ class TokenPrice:
     cache_write: float | None = field(default=None, kw_only=True)
     cache_write_1h: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        for rate in self.rates:
+            if not 0 <= rate < math.inf:
+                hint = "Give USD per million tokens, 0 or more."
+                raise DeclarationError(f"A price of {rate!r} cannot be.", hint=hint)
+
+    @property
+    def rates(self) -> tuple[float, float, float, float, float]:
+        """Input, output, read from the cache, written to it for 5 minutes, and for an hour."""
+        read = self.input * 0.1 if self.cache_read is None else self.cache_read
+        write = self.input * 1.25 if self.cache_write is None else self.cache_write
+        write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        return self.input, self.output, read, write, write_1h
+
     def cost_usd(self, usage: Usage) -> float:
         """Return the dollars of these tokens."""
         plain = (usage.input_tokens or 0) * self.input + (usage.output_tokens or 0) * self.output
         long = usage.cache_write_1h_tokens
         if not (usage.cache_read_tokens or usage.cache_write_tokens or long):
             return plain / MTOK
-        read = self.input * 0.1 if self.cache_read is None else self.cache_read
-        write = self.input * 1.25 if self.cache_write is None else self.cache_write
-        write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        _, _, read, write, write_1h = self.rates
         return (
             plain
             + (usage.cache_read_tokens or 0) * read
@@ -96,12 +113,18 @@ class Prices:
                 price = other if total > above else price
         return Price(price.cost_usd(usage), basis)
 
+    def tariff_of(self, model: str) -> tuple[Tariff, str]:
+        """Return a model's prices, and where they are from; none where it has no known price."""
+        if model in self._own:
+            return ((-1, self._own[model]),), "given"
+        tariff = _tariff(model)
+        return (tariff, _basis()) if tariff else ((), "")
+
     def _find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
         """Look a model up, once: its price, those of longer prompts, and where they are from."""
-        if model in self._own:
-            found = self._own[model], (), "given"
-        elif tariff := _tariff(model):
-            found = tariff[0][1], tariff[1:], _basis()
+        tariff, basis = self.tariff_of(model)
+        if tariff:
+            found = tariff[0][1], tariff[1:], basis
         else:
             found = None, (), ""
             self._tell(f"No price is known for {model!r}: its costs are shown as unknown.")

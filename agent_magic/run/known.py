@@ -48,11 +48,14 @@ class Known:
             request: What it asks.
             look: Whether to look into the ledger for it.
         """
-        if self.taken_over(agent, request) is not None:
-            return True
-        if not look or self._ledger is None or self.is_fresh(agent):
-            return False
-        return self._ledger.find(*self.key(agent, request)) is not None
+        return (self.find(agent, request) if look else self.taken_over(agent, request)) is not None
+
+    def find(self, agent: int, request: Request) -> Answer | None:
+        """Return the answer that is there already, of the earlier run or in the ledger."""
+        taken = self.taken_over(agent, request)
+        if taken is not None or self._ledger is None or self.is_fresh(agent):
+            return taken
+        return self._ledger.find(*self.key(agent, request))
 
     def is_fresh(self, agent: int) -> bool:
         """Tell whether the agent is to be asked whatever the ledger has."""

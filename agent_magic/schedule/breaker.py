@@ -147,7 +147,7 @@ class BurnBreaker:
     def never(self, worst: Worst) -> str:
         """Say why a request can never go; an empty string where it can."""
         if worst.usd is None:
-            return "its model has no known price, so it cannot be held within dollars per minute"
+            return "its model has no known price, so it cannot be held within dollars per minute: see %agents prices"
         if worst.usd > self._most_usd:
             return f"it may cost ${worst.usd:.4f}, and ${self._most_usd:.4f} a minute are allowed"
         return ""

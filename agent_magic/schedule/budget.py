@@ -21,6 +21,11 @@ class Worst:
     tokens: int
 
 
+def give_price(model: str) -> str:
+    """Say how a model gets a price."""
+    return f"Give it one: %agents prices {model} --input USD --output USD, or prices= of Plan.run."
+
+
 class Budget:
     """Counts what is spent and what is set aside.
 
@@ -67,10 +72,10 @@ class Budget:
         self.spent_usd += (worst.usd or 0.0) if usd is None else usd
         self.spent_tokens += worst.tokens if tokens is None else tokens
 
-    def why_not(self, worst: Worst) -> str:
-        """Say why a request cannot be sent."""
+    def why_not(self, worst: Worst, model: str) -> str:
+        """Say why a request to a model cannot be sent."""
         if self.cap_usd is not None and worst.usd is None:
-            return "its model has no known price, so it cannot be held within a budget"
+            return f"{model} has no known price, so it cannot be held within a budget. {give_price(model)}"
         if self.cap_usd is not None and self.spent_usd + self.reserved_usd + (worst.usd or 0.0) > self.cap_usd:
             return f"${self.spent_usd:.4f} of ${self.cap_usd:.4f} are spent, and it may cost ${worst.usd:.4f}"
         return f"{self.spent_tokens:,} of {self.cap_tokens:,} tokens are used, and it may take {worst.tokens:,}"

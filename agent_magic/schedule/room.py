@@ -118,7 +118,7 @@ class Gate:
         if (stop := self._stopped(need, now)) is not None:
             return stop
         if self._budget is not None and not self._budget.fits(need.worst):
-            why = self._budget.why_not(need.worst)
+            why = self._budget.why_not(need.worst, need.model)
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
         if self._pacer is not None:
             queue = self._queues.setdefault(self.line(agent), id(self) + len(self._queues))  # one for each run and line

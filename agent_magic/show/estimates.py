@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.schedule.budget import give_price
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from agent_magic.measure.confirm import Outlay
     from agent_magic.measure.estimate import Estimate, Expected
+    from agent_magic.record.prices import Tariff
 
 MOST_ROWS = 40
+RATES = ("input", "output", "cache read", "cache write", "for an hour")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "assumed": "?"}
@@ -93,6 +97,31 @@ def _reasons(expected: Sequence[Expected]) -> list[str]:
     found = [f"  {part}" for part in parts if "assumed" in part or "table" in part or "taken as" in part]
     left = len(found) - MOST_REASONS
     return found if left <= 0 else [*found[:MOST_REASONS], f"  … and {left} more in plan.estimate().agents"]
+
+
+def outlay_line(what: Outlay, budget_usd: float | None) -> str:
+    """Write in a line what a run may cost: `150 agents, about $7.20 expected (estimate), at most $31.00`."""
+    parts = [plural(what.agents, "agent")]
+    if what.unpriced < what.agents:
+        parts.append(f"about {dollars(what.usd)} expected (estimate)")
+        if budget_usd is not None and budget_usd < what.most_usd:
+            parts.append(f"at most {dollars(budget_usd)}, the budget")
+        elif not what.unpriced:
+            parts.append(f"at most {dollars(what.most_usd)}")
+    if what.unpriced:
+        parts.append(f"{what.unpriced:,} of unknown price")
+    return ", ".join(parts)
+
+
+def tariff_text(model: str, tariff: Tariff, basis: str) -> str:
+    """Write what a model's tokens cost per million, a line for each length of the prompt, and where that is from."""
+    if not tariff:
+        return f"{model}: no price is known. {give_price(model)}"
+    lines: list[str] = []
+    for above, price in tariff:
+        rates = ", ".join(f"{kind} ${rate:,.10g}" for kind, rate in zip(RATES, price.rates, strict=True))
+        lines.append(f"  prompts over {above:,} tokens: {rates}" if lines else f"{model}: {rates} per MTok ({basis})")
+    return "\n".join(lines)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

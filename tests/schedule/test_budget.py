@@ -33,14 +33,16 @@ def test_what_is_unknown_counts_as_its_worst_case():
 def test_an_unknown_price_fits_no_budget():
     """Without a price nothing can be promised; a budget in tokens needs none."""
     assert not Budget(cap_usd=1.0).fits(Worst(None, 1))
-    assert "no known price" in Budget(cap_usd=1.0).why_not(Worst(None, 1))
+    said = Budget(cap_usd=1.0).why_not(Worst(None, 1), "mine")
+    assert "mine has no known price" in said
+    assert "%agents prices mine --input USD --output USD" in said
     assert Budget(cap_tokens=10).fits(Worst(None, 10))
 
 
 @pytest.mark.parametrize(("cap", "worst", "said"), [((1.0, None), (2.0, 1), "$"), ((None, 10), (0.0, 11), "tokens")])
 def test_the_reason_names_what_is_lacking(cap, worst, said):
     """The reason gives the numbers of the cap that does not fit."""
-    assert said in Budget(*cap).why_not(Worst(*worst))
+    assert said in Budget(*cap).why_not(Worst(*worst), "mine")
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 50), st.booleans()), max_size=40))

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.notebook.verbs import cassettes, connection, declared, limits, past, results, runs, steering, trials
+from agent_magic.notebook.verbs import (
+    cassettes,
+    connection,
+    declared,
+    limits,
+    past,
+    prices,
+    results,
+    runs,
+    steering,
+    trials,
+)
 from agent_magic.notebook.verbs.helping import help_verb
 
 if TYPE_CHECKING:
@@ -22,6 +33,7 @@ VERBS: dict[str, Verb] = {
     **steering.VERBS,
     **connection.VERBS,
     **limits.VERBS,
+    **prices.VERBS,
 }
 """Every subcommand by its name."""
 VERBS["help"] = help_verb(VERBS)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.notebook.confirming import confirm
 from agent_magic.notebook.front_end import is_kernel
 from agent_magic.notebook.planning import show_plan
 from agent_magic.notebook.running import execute, run_and_tell
@@ -46,6 +47,7 @@ def add_run_options(parser: Parser) -> None:
     add_policy(parser)
     parser.add_argument("--concurrency", type=int, metavar="N", help="The most requests under way at once.")
     parser.add_argument("--fresh", action="store_true", help="Buy again what was bought before.")
+    parser.add_argument("--yes", action="store_true", help="Run without asking, however large it is.")
 
 
 async def _plan(desk: Desk, given: Namespace) -> None:
@@ -56,7 +58,9 @@ async def _plan(desk: Desk, given: Namespace) -> None:
 
 async def _run(desk: Desk, given: Namespace) -> Run:
     plan = desk.freeze(given)
-    return await run_and_tell(desk, given, plan, None if given.fresh else desk.session.unfinished(plan))
+    resume = None if given.fresh else desk.session.unfinished(plan)
+    await confirm(desk, given, plan, resume)
+    return await run_and_tell(desk, given, plan, resume)
 
 
 async def _start(desk: Desk, given: Namespace) -> None:
@@ -67,6 +71,7 @@ async def _start(desk: Desk, given: Namespace) -> None:
         raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
     plan = desk.freeze(given)
     resume = None if given.fresh else session.unfinished(plan)
+    await confirm(desk, given, plan, resume)
     work = execute(session, plan, desk.policy(given), fresh=given.fresh, graphic=True, resume=resume)
     session.background = asyncio.get_running_loop().create_task(work)
     session.background.add_done_callback(_report)

@@ -8,6 +8,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Controls
 from agent_magic.errors import UnknownAgent
+from agent_magic.notebook.confirming import confirm
 from agent_magic.notebook.running import run_and_tell
 from agent_magic.notebook.verb import Desk, Verb, add_names, add_nothing
 from agent_magic.notebook.verbs.runs import add_run_options
@@ -67,7 +68,9 @@ async def _retry(desk: Desk, given: Namespace) -> Run | None:
         return None
     last, again = desk.session.last_run(), given.names or None
     given.names = []
-    return await run_and_tell(desk, given, desk.freeze(given), last, again)
+    plan = desk.freeze(given)
+    await confirm(desk, given, plan, last, again)
+    return await run_and_tell(desk, given, plan, last, again)
 
 
 VERBS = {

@@ -1,0 +1,64 @@
+"""`%agents prices`: what is listed, and what the user says."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.notebook.magics import AgentMagics
+from agent_magic.record.prices import TokenPrice
+
+
+@pytest.fixture
+def magics():
+    """The magics of a shell, connected to nobody."""
+    return AgentMagics(InteractiveShell.instance())
+
+
+def test_prices_of_what_is_declared_are_shown(magics, capsys):
+    """The declared models, each once, with where their prices are from, longer prompts too."""
+    magics.agents("prices")
+    assert capsys.readouterr().out.startswith("claude-haiku-5-5: input $0.1, output $0.5, ")
+    magics.agent("one --model claude-sonnet-5-5", "Hello.")
+    magics.agent("two", "Hello.")
+    magics.agent("three --model mine", "Hello.")
+    capsys.readouterr()
+    magics.agents("prices")
+    sonnet, haiku, longer, mine = capsys.readouterr().out.splitlines()
+    assert sonnet.startswith(
+        "claude-sonnet-5-5: input $2, output $10, cache read $0.1, cache write $2.5, for an hour $4"
+    )
+    assert "(genai-prices " in sonnet
+    assert haiku.startswith("claude-haiku-5-5: ")
+    assert longer.startswith("  prompts over 100,000 tokens: input $0.5, ")
+    assert mine.startswith("mine: no price is known. Give it one: %agents prices mine --input USD --output USD")
+
+
+def test_a_price_is_given(magics, capsys):
+    """It is kept for the session and shown as given; a listed model can have one too."""
+    magics.agents("prices mine --input 3 --output 15 --cache-read 0.25")
+    assert "mine: input $3, output $15, cache read $0.25, cache write $3.75, for an hour $6 per MTok (given)\n" == (
+        capsys.readouterr().out
+    )
+    magics.agents("prices claude-haiku-5-5 --input 0 --output 0")
+    assert {"mine": TokenPrice(3, 15, cache_read=0.25), "claude-haiku-5-5": TokenPrice(0, 0)} == magics.session.prices
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mine --input 3",
+        "mine --output 3",
+        "--input 3 --output 3",
+        "mine --cache-read 1",
+        "mine --input -1 --output 3",
+        "mine --input nan --output 3",
+        "mine --input 1 --output inf",
+    ],
+)
+def test_what_is_no_price_is_refused(magics, line):
+    """A model, its input and its output, all 0 or more: else nothing is kept."""
+    with pytest.raises(UsageError, match="price"):
+        magics.agents(f"prices {line}")
+    assert {} == magics.session.prices
