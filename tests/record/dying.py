@@ -230,11 +230,12 @@ def together(url, path, agents, seconds):
     driver = am.start(flat(agents, seconds), Policy(10), client=am.Claude(base_url=url, credential="x"), ledger=ledger)
     asyncio.run(driver.drive())
     results = driver.record.results
+    ledger.lost_runs()  # marks those that the run itself has not come upon
     return {
         "succeeded": sum(one.status == "succeeded" for one in results),
         "bought": sum(one.source == "simulated" for one in results),
         "notes": ledger.notes,
-        "unknown": sum(one.unknown for one in ledger.past_runs()) + sum(one.unknown for one in ledger.lost_runs()),
+        "unknown": sum(one.unknown for one in ledger.past_runs()),
     }
 
 
