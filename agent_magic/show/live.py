@@ -67,7 +67,12 @@ class LiveView:
         from IPython.display import DisplayHandle
 
         self._handle = DisplayHandle()
-        self._handle.display(self.face)
+        said: Any = getattr(self.face, "_repr_mimebundle_", lambda: None)()
+        data: Any = said[0] if isinstance(said, tuple) else said  # pyright: ignore[reportUnknownVariableType]
+        if data is None:
+            self._handle.display(self.face)
+        else:  # ipywidgets 7 displays itself without an id, and the still picture would have nothing to replace
+            self._handle.display(data, raw=True)
 
     def tick(
         self, now_s: float, tails: Mapping[int, str] | None = None, around: Around = ALONE, *, at_once: bool = False
