@@ -1,173 +1,47 @@
-"""What a user holds: `Agent`, `Plan`, `Policy`, `Claude`, `Run`. One-line methods that call the rooms."""
+"""A run as its user holds it: frames, forecasts, pictures. One-line methods that call the rooms."""
 
 from __future__ import annotations
 
-import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.baseline import one_agent
-from agent_magic.declare.plan import Plan as DeclaredPlan
-from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.errors import RunFailed
 from agent_magic.measure.advice import Advice, advise
 from agent_magic.measure.against import measure_against
 from agent_magic.measure.calibration import Forecasts
-from agent_magic.measure.estimate import Estimate, estimate
 from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.outlook import Outlook
-from agent_magic.measure.past import runs_frame
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
-from agent_magic.measure.sweep import Sweep, make_sweep
 from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
-from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
-from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.record.request import Request
-from agent_magic.record.store import DiskLedger
-from agent_magic.run.chosen import as_client
-from agent_magic.run.claude import Claude
-from agent_magic.run.client import Client
-from agent_magic.run.controls import Controls
-from agent_magic.run.driver import Driver
-from agent_magic.run.earlier import Earlier
-from agent_magic.run.foreseen import foresee
-from agent_magic.run.replay import Deck
 from agent_magic.schedule.health import record_health
-from agent_magic.schedule.pacer import Pacer
-from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
 from agent_magic.show.explore import Explorer
 from agent_magic.show.explore_panel import explore
-from agent_magic.show.notes import capped_note, ledger_notes
 from agent_magic.show.progress import Progress
 from agent_magic.show.text import one_line
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     import pandas as pd
-    from anthropic import AsyncAnthropic
 
+    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.history import History
-    from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.run.driver import Driver
     from agent_magic.schedule.health import Health
+    from agent_magic.schedule.policy import Policy
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
-
-LOG = logging.getLogger("agent_magic")
-__all__ = [
-    "Agent",
-    "Claude",
-    "Controls",
-    "Ledger",
-    "Plan",
-    "Policy",
-    "Request",
-    "Run",
-    "TokenPrice",
-    "start",
-]
-
-
-class Plan(DeclaredPlan):
-    """The frozen, validated graph of agents; see `agent_magic.declare.plan.Plan` for its arguments and relations."""
-
-    async def run(
-        self,
-        policy: Policy | None = None,
-        *,
-        client: Client | AsyncAnthropic | None = None,
-        fresh: bool = False,
-        ledger: AnyLedger | None = None,
-        prices: Mapping[str, TokenPrice] | None = None,
-        resume: Run | None = None,
-        again: Iterable[str] | None = None,
-    ) -> Run:
-        """Run the plan.
-
-        A failed agent is a result, not an error: look at `run.agents`, or call `run.raise_for_failures()`.
-
-        Args:
-            policy: How to run; `Policy()` by default.
-            client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the four methods of
-                `agent_magic.run.client.Client`. By default `Claude()`, which takes the key from the environment.
-            fresh: Buy again what the ledger has.
-            ledger: Where answers are kept and served again from: a `Ledger`; none by default.
-            prices: Your own prices by model, counted before the list.
-            resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
-            again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.run.earlier`.
-
-        Raises:
-            NotConnected: There is no key; nothing was sent.
-            DeclarationError: A prompt cannot be filled in; nothing was sent.
-            UnknownAgent: `again` names one that is not in the plan.
-        """
-        options: Any = {"client": client, "fresh": fresh, "ledger": ledger, "prices": prices}
-        driver = start(self, policy, **options, resume=resume, again=again)
-        await driver.drive()
-        for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
-            if note:
-                LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
-        return Run(driver.record, driver, prices=driver.prices)
-
-    def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
-        """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
-
-        Raises:
-            CassetteError: The file is no cassette.
-            ReplayMiss: The plan asks for something that was not recorded.
-        """
-        return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=(policy or Policy()).timeout_s))
-
-    def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
-        """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
-        return one_agent(self, model=model, max_tokens=max_tokens)
-
-    def estimate(
-        self, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any
-    ) -> Estimate:
-        """Say what a run may cost and take: nothing is sent. For `more` see `agent_magic.measure.estimate.estimate`."""
-        return estimate(self, *foresee(self, client, ledger), policy, **more)
-
-    async def sweep(self, concurrency: Iterable[int], policy: Policy | None = None, **more: Any) -> Sweep[Run]:
-        """Really run at each concurrency, beside forecasts from the first; `more` is for `run`. See `measure.sweep`."""
-        return await make_sweep(lambda one: self.run(one, **more), concurrency, policy or Policy())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
-        return plan_to_dict(self)
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """Write the plan as JSON."""
-        return json.dumps(plan_to_dict(self), indent=indent, ensure_ascii=False)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """Read a plan from plain data. Raises `PlanError` with the place of what is wrong."""
-        return plan_from_dict(data, cls)
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """Read a plan from JSON. Raises `PlanError` with the place of what is wrong."""
-        return plan_from_json(text, cls)
-
-    def __repr__(self) -> str:
-        return f"Plan({self.name!r}: {len(self)} agents in {self.depth} layers)"
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return static_bundle(self)
 
 
 class Run:
@@ -351,48 +225,3 @@ class Run:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
-
-
-class Ledger(DiskLedger):
-    """Every answer that was bought and every run, in one file of the user; see `DiskLedger` for its arguments."""
-
-    def runs(self) -> pd.DataFrame:
-        """One row per run, the newest first; see `agent_magic.measure.past`."""
-        return runs_frame(self.past_runs())
-
-    def open(self, run: int | None = None) -> Run:
-        """Bring a past run back, with its frames, its picture and its timeline; the newest if none is named.
-
-        Raises:
-            LedgerError: There is none of this number.
-        """
-        return Run(self.record_of(self.newest() if run is None else run))
-
-
-def start(  # noqa: PLR0913 - the options of `Plan.run`
-    plan: DeclaredPlan,
-    policy: Policy | None = None,
-    *,
-    client: Client | AsyncAnthropic | None = None,
-    fresh: bool = False,
-    ledger: AnyLedger | None = None,
-    prices: Mapping[str, TokenPrice] | Prices | None = None,
-    pacer: Pacer | None = None,
-    history: History | None = None,
-    resume: Run | None = None,
-    again: Iterable[str] | None = None,
-) -> Driver:
-    """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
-
-    Without a pacer requests to the API get one of their own. By a history the longest way to the end goes first.
-    """
-    answering = as_client(client)
-    if pacer is None and isinstance(answering, Claude):
-        pacer = Pacer()
-    earlier = None if resume is None else Earlier(resume.record, answering.endpoint, plan=plan, again=again)
-    options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "history": history}
-    prices = prices if isinstance(prices, Prices) else Prices(prices)
-    driver = Driver(plan, policy or Policy(), answering, earlier=earlier, prices=prices, **options)
-    if earlier is not None:
-        driver.skip(earlier.left_out)
-    return driver

@@ -1,0 +1,24 @@
+"""What a user holds: `Agent`, `Plan`, `Policy`, `Claude`, `Run`, `Ledger`."""
+
+from agent_magic.api.ledger import Ledger
+from agent_magic.api.plan import Plan, start
+from agent_magic.api.run import Run
+from agent_magic.declare.agent import Agent
+from agent_magic.record.prices import TokenPrice
+from agent_magic.record.request import Request
+from agent_magic.run.claude import Claude
+from agent_magic.run.controls import Controls
+from agent_magic.schedule.policy import Policy
+
+__all__ = [
+    "Agent",
+    "Claude",
+    "Controls",
+    "Ledger",
+    "Plan",
+    "Policy",
+    "Request",
+    "Run",
+    "TokenPrice",
+    "start",
+]
