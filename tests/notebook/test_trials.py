@@ -27,3 +27,14 @@ def test_the_price_of_several_runs():
     expected = plan.estimate(prices={"mine": TokenPrice(1_000_000, 0)}).expected
     assert price_line(expected).startswith("1 request, about 101 input tokens: expected $101.00, at most $101.00")
     assert price_line(expected, 3).startswith("3 runs of 1 request, about 101 input tokens each: expected $303.00")
+
+
+def test_concurrencies_without_their_option_are_pointed_out():
+    """Numbers where names are expected are taken for what they are."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from agent_magic.notebook.magics import AgentMagics
+
+    magics = AgentMagics(InteractiveShell.instance())
+    with pytest.raises(UsageError, match="sweep --at 1,2"):
+        magics.agents("sweep 1 2")

@@ -37,7 +37,7 @@ def _limits(desk: Desk, given: Namespace) -> None:
 
 
 def _lines(pacer: Pacer) -> list[str]:
-    """Write a line per model class: each limit, what was used of it in the last minute, where it is from."""
+    """Write a line per model class: each limit, how fast we used it of late, where it is from."""
     pools = pacer.health(time.monotonic())
     lines: list[str] = []
     for name in dict.fromkeys((*pacer.given, *pools)):
@@ -51,8 +51,8 @@ def _lines(pacer: Pacer) -> list[str]:
             if known is None:
                 parts.append(f"{kind} unknown")
             else:
-                used = "" if gauge is None else f", {gauge.used:,.0f} used"
-                parts.append(f"{kind} {known:,.0f}/min{used} ({'given' if known == limit else 'learned'})")
+                pace = "" if gauge is None else f", of late {gauge.used:,.0f}/min"
+                parts.append(f"{kind} {known:,.0f}/min ({'given' if known == limit else 'learned'}{pace})")
         lines.append(f"{name}: {'; '.join(parts)}")
     return lines or ["No limits are known yet: they are learned from the first answers, or given with --rpm."]
 

@@ -49,6 +49,7 @@ async def _baseline(desk: Desk, given: Namespace) -> Run:
     await show_price(alone, session, desk.policy(given))
     before = session.last
     run = await execute(session, alone, desk.policy(given), fresh=True, graphic=is_kernel(desk.shell))
+    session.just_shown = run
     if before is not None and before.plan == plan:
         before.against(run)
         session.last = before
@@ -57,6 +58,8 @@ async def _baseline(desk: Desk, given: Namespace) -> Run:
 
 
 async def _sweep(desk: Desk, given: Namespace) -> Sweep[Run] | None:
+    if any(name.replace(",", "").isdigit() for name in given.names):
+        raise UsageError(f"Concurrencies are given by --at: %agents sweep --at {','.join(given.names)}")
     plan, policy = desk.freeze(given), desk.policy(given)
     slots = _slots(given.at, len(plan))
     await show_price(plan, desk.session, policy, len(slots))
