@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_magic.api import (
         Agent,
         Claude,
+        Context,
         Controls,
         Ledger,
         Plan,
@@ -34,6 +35,7 @@ __all__ = [
     "Agent",
     "AgentMagicError",
     "Claude",
+    "Context",
     "Controls",
     "Ledger",
     "Limits",
@@ -57,6 +59,7 @@ _HOMES = {
     "Agent": "agent_magic.api",
     "AgentMagicError": "agent_magic.errors",
     "Claude": "agent_magic.api",
+    "Context": "agent_magic.api",
     "Ledger": "agent_magic.api",
     "Limits": "agent_magic.schedule.limits",
     "Controls": "agent_magic.api",
@@ -87,7 +90,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Add `%%agent` and `%agents` to IPython. Called by `%load_ext agent_magic`."""
+    """Add `%%agent`, `%%context` and `%agents` to IPython. Called by `%load_ext agent_magic`."""
     importlib.import_module("agent_magic.notebook.extension").load(shell)
 
 

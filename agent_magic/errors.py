@@ -167,12 +167,15 @@ class Cycle(PlanError):
 class UndefinedVariable(PlanError):
     """A prompt names something that is neither an agent nor a value."""
 
-    def __init__(self, variable: str, *, agent: str, known: Iterable[str] = (), what: str = "") -> None:
+    def __init__(
+        self, variable: str, *, agent: str = "", user: str = "", known: Iterable[str] = (), what: str = ""
+    ) -> None:
         self.variable = variable
         self.agent = agent
-        hint = did_you_mean(variable, known) or " Define it in a cell, or declare an agent of that name."
+        otherwise = f"declare it with %%context {variable}" if what else "declare an agent of that name"
+        hint = did_you_mean(variable, known) or f" Define it in a cell{'' if user else f', or {otherwise}'}."
         used = f"{what} {variable!r}" if what else f"{{{{ {variable} }}}}"
-        super().__init__(f"Agent {agent!r} uses {used}, which is not defined.{hint}")
+        super().__init__(f"{user or f'Agent {agent!r}'} uses {used}, which is not defined.{hint}")
 
 
 class NotConnected(AgentMagicError):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,39 @@ def test_a_plan_goes_round(agents, tmp_path, capsys):
         exec(next(cell for cell in cells if "from_json" in cell), space)
         back = space["plan"]
     assert plan.agents == back.agents
+
+
+def test_contexts_go_round(tmp_path, capsys):
+    """A notebook's contexts come out as templates of the JSON plan and the script; a plan's text becomes a cell."""
+    path, script = tmp_path / "n.ipynb", tmp_path / "s.py"
+    cells = ["company = 'ACME'", "%%context rules\nOf {{ company }}:\nbe kind", "%%context spare\n{{ nothing }}"]
+    path.write_text(json.dumps(notebook(*cells, "%%agent a --context rules\nWhich?", "%%agent b\nAll: {{ rules }}")))
+    assert 0 == main(["export", str(path), "--format", "json"])
+    data = json.loads(capsys.readouterr().out)
+    assert ({"rules": "Of {{ company }}:\nbe kind"}, {"company": "ACME"}) == (data["contexts"], data["values"])
+    plan = Plan.from_dict(data)
+    assert "Of ACME:\nbe kind" == plan.context_of(0) == plan.values["rules"]
+    assert "contexts" not in plan.to_dict()
+    assert 0 == main(["export", str(path), "--output", str(script)])
+    space: dict[str, Any] = {"__name__": "not main"}
+    exec(script.read_text(), space)
+    assert plan == Plan(space["AGENTS"], space["VALUES"], contexts=space["CONTEXTS"])
+    assert "contexts=CONTEXTS" in script.read_text()
+    (tmp_path / "p.json").write_text(plan.to_json())
+    assert 0 == main(["import", str(tmp_path / "p.json")])
+    sources = ["".join(cell["source"]) for cell in json.loads(capsys.readouterr().out)["cells"]]
+    assert "%%context rules\nOf ACME:\nbe kind" in sources
+    assert not any(source.startswith("rules =") for source in sources)
+
+
+def test_a_context_with_braces_of_its_own_stays_a_value(tmp_path, capsys):
+    """What a cell would read as a template is written as Python."""
+    plan = Plan([Agent("a", "x", context="rules")], {"rules": "as {{ is }}"})
+    (tmp_path / "p.json").write_text(plan.to_json())
+    assert 0 == main(["import", str(tmp_path / "p.json")])
+    assert "rules = 'as {{ is }}'" in "\n".join(
+        "".join(cell["source"]) for cell in json.loads(capsys.readouterr().out)["cells"]
+    )
 
 
 def test_a_script_holds_every_prompt(tmp_path):

@@ -1,9 +1,10 @@
-"""What a user holds: `Agent`, `Plan`, `Policy`, `Claude`, `Run`, `Ledger`."""
+"""What a user holds: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Run`, `Ledger`."""
 
 from agent_magic.api.ledger import Ledger
 from agent_magic.api.plan import Plan, start
 from agent_magic.api.run import Run
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.context import Context
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.request import Request
 from agent_magic.run.claude import Claude
@@ -13,6 +14,7 @@ from agent_magic.schedule.policy import Policy
 __all__ = [
     "Agent",
     "Claude",
+    "Context",
     "Controls",
     "Ledger",
     "Plan",

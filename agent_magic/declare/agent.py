@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.name import check_name
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
 from agent_magic.errors import DeclarationError, did_you_mean
@@ -19,12 +19,6 @@ DEFAULT_MODEL = "claude-haiku-5-5"
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-
-RESERVED = frozenset(
-    "and or not in is if elif else for true false none True False None loop self super varargs kwargs caller range "
-    "recursive ignore missing with without context import include extends block macro call filter set dict".split()
-)
-"""Words the template language reads as its own, so no agent can have them as a name."""
 
 OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s")
 
@@ -41,8 +35,8 @@ class Agent:
         max_tokens: The most output tokens. `None`: the default.
         system: The system prompt, sent verbatim (not a template).
         role: The name of a role whose system prompt is used; see `agent_magic.declare.roles`.
-        context: The name of a value that goes out first, byte for byte the same for every agent that shares it, so
-            that the provider can cache it.
+        context: The name of a context or a value that goes out first, byte for byte the same for every agent that
+            shares it, so that the provider can cache it.
         after: Agents that must have succeeded before, though their text is not used. `"a,b"` will do too.
         timeout_s: Seconds from the first attempt's start to the last one's end, waiting between them included.
         effort: `low`, `medium`, `high`, `xhigh` or `max`; `None` leaves it to the model.
@@ -87,22 +81,6 @@ class Agent:
         """Return a copy in which options left open take these values."""
         missing = {key: value for key, value in defaults.items() if getattr(self, key) is None and value is not None}
         return replace(self, **missing) if missing else self  # pyright: ignore[reportArgumentType]
-
-
-def check_name(name: str) -> None:
-    """Raise `DeclarationError` unless `name` can be an agent's name.
-
-    An agent's name stands in other prompts as `{{ name }}`, so it has to be an identifier and none of the template
-    language's own words. Python keywords such as `class` are fine.
-    """
-    if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
-        better = re.sub(r"\W+", "_", str(name)).strip("_")
-        better = better if better.isidentifier() else f"agent_{better}" if better else "my_agent"
-        message = f"{name!r} cannot be an agent's name: it has to be one word of letters, digits and underscores."
-        raise DeclarationError(message, agent=str(name), hint=f"Try {better!r}.")
-    if name in RESERVED:
-        message = f"{name!r} cannot be an agent's name: prompts read it as a word of the template language."
-        raise DeclarationError(message, agent=name, hint=f"Try '{name}_agent'.")
 
 
 def _names(after: str | Iterable[str] | None) -> tuple[str, ...]:

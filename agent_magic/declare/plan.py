@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent_magic.declare.context import with_contexts
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
 from agent_magic.declare.template import as_text, sendable
 from agent_magic.errors import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
+    from agent_magic.declare.context import Context
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
@@ -60,12 +62,15 @@ class Plan:
             backwards are dropped with a warning each.
         on_missing: `error`, or `drop`: edges to agents that do not exist, or to the agent itself, are dropped with a
             warning each, and their `{{ name }}` becomes empty.
+        contexts: Text that agents share. Those in use are written now, with these values, and stand among the plan's
+            values from then on.
 
     Raises:
         DuplicateAgent: Two agents have one name.
         UnknownAgent: `after` names an agent that is not in the plan.
         UndefinedVariable: A prompt names something that is neither an agent nor a value.
         Cycle: Agents wait for each other.
+        PlanError: A context uses an agent's answer, or has its name.
     """
 
     agents: Sequence[Agent]
@@ -74,19 +79,21 @@ class Plan:
     description: str = field(default="", kw_only=True)
     on_cycle: OnCycle = field(default="error", kw_only=True)
     on_missing: OnMissing = field(default="error", kw_only=True)
+    contexts: InitVar[Iterable[Context]] = field(default=(), kw_only=True)
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
     dag: Dag = field(init=False, repr=False, compare=False)
     inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, contexts: Iterable[Context]) -> None:
         self._put(agents=tuple(self.agents))
         _check_words(self)
         index: dict[str, int] = {}
         for number, agent in enumerate(self.agents):
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
-        links = _Links(self.agents, index, dict(self.values or {}), drop=self.on_missing == "drop")
+        values = with_contexts(contexts, self.agents, dict(self.values or {}))
+        links = _Links(self.agents, index, values, drop=self.on_missing == "drop")
         self._put(index=MappingProxyType(index), values=MappingProxyType(links.used))
         dag = build_dag(links.parents) or self._without_cycle(links)
         self._put(dag=dag, inputs=tuple(links.inputs), dropped=frozenset(links.dropped))

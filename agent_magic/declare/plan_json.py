@@ -10,7 +10,8 @@
 }
 ```
 
-`depends_on` takes names or places in the list. Parents a prompt names need not be in it.
+`depends_on` takes names or places in the list. Parents a prompt names need not be in it. `contexts` may hold texts with
+`{{ name }}` that agents share, by name; a plan that is written has them among its values.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.context import Context
 from agent_magic.declare.template import as_text
 from agent_magic.errors import PlanError
 
@@ -58,6 +60,9 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
     values: Any = data.get("values") or {}
     if not isinstance(values, dict):
         raise PlanError(f"'values' is {values!r}; it has to be an object of names and values.")
+    contexts: Any = data.get("contexts") or {}
+    if not isinstance(contexts, dict):
+        raise PlanError(f"'contexts' is {contexts!r}; it has to be an object of names and texts.")
     return kind(
         tuple(_agent_from_dict(row, place, names) for place, row in enumerate(rows)),
         cast("dict[str, Any]", values),
@@ -65,6 +70,7 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
         description=data.get("description") or "",
         on_cycle=data.get("on_cycle") or "error",
         on_missing=data.get("on_missing") or "error",
+        contexts=[Context(name, text) for name, text in cast("dict[str, str]", contexts).items()],
     )
 
 

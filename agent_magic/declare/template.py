@@ -61,8 +61,13 @@ class Template:
     pieces: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str, *, agent: str) -> Template:
-        """Read a prompt.
+    def parse(cls, text: str, *, agent: str, title: str = "") -> Template:
+        """Read a prompt, or other text that goes out.
+
+        Args:
+            text: What the user wrote.
+            agent: Whose it is.
+            title: How an error calls it, where it is no agent's prompt.
 
         Raises:
             DeclarationError: It is not a template; the message names the line.
@@ -74,7 +79,7 @@ class Template:
         plain = "{{" not in rest and "{%" not in rest
         if plain and not _WORDS.intersection(names):
             return cls(text, names, simple=True, pieces=tuple(_SIMPLE.split(text)))
-        return cls(text, _jinja_names(text, agent), simple=False)
+        return cls(text, _jinja_names(text, agent, title or f"The prompt of {agent!r}"), simple=False)
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Fill the template in.
@@ -155,7 +160,7 @@ def _literal_tags(text: str) -> str:
     return "".join(part if index % 2 else _LONE_TAG.sub("{{ '{%' }}", part) for index, part in enumerate(parts))
 
 
-def _jinja_names(text: str, agent: str) -> tuple[str, ...]:
+def _jinja_names(text: str, agent: str, title: str) -> tuple[str, ...]:
     """Let Jinja2 read the prompt and say which names it needs."""
     from jinja2 import TemplateSyntaxError, meta, nodes
 
@@ -166,13 +171,13 @@ def _jinja_names(text: str, agent: str) -> tuple[str, ...]:
         found = meta.find_undeclared_variables(tree) - GLOBALS
         environment.from_string(_literal_tags(text))
     except (SyntaxError, RecursionError):
-        message = f"The prompt of {agent!r} cannot be read: its expressions are nested too deeply."
+        message = f"{title} cannot be read: its expressions are nested too deeply."
         raise DeclarationError(message, agent=agent, hint="Work the value out in a cell, and use its name.") from None
     except TemplateSyntaxError as error:
         lines = text.splitlines() or [""]
         line = lines[min(error.lineno, len(lines)) - 1].strip()
         why = (error.message or "a syntax error").rstrip(".")
-        message = f"The prompt of {agent!r} cannot be read in line {error.lineno}, {line[:60]!r}: {why}."
+        message = f"{title} cannot be read in line {error.lineno}, {line[:60]!r}: {why}."
         hint = "To send braces as they are, put {% raw %} before and {% endraw %} behind them."
         raise DeclarationError(message, agent=agent, hint=hint) from None
     return tuple(sorted(found, key=lambda name: _first_use(text, name)))

@@ -6,21 +6,23 @@ import ast
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.context import Context, names_of
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
-from agent_magic.notebook.magics import read_agent
+from agent_magic.notebook.magics import read_agent, read_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from agent_magic.declare.plan import Plan
 
+T = TypeVar("T", Agent, Context)
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
 """The settings of `%config AgentMagics` that agents without their own take, and what they are called there."""
@@ -41,12 +43,14 @@ class Found:
 
     Attributes:
         agents: Per plan, the agents by name, the last declaration of each.
+        contexts: Per plan, the contexts by name.
         values: The variables with plain values that code cells set.
         computed: The cells that set other variables, by name.
         runs: The lines of `%agents run` and `%agents start`, in order.
     """
 
     agents: dict[str, dict[str, Agent]] = field(default_factory=dict[str, dict[str, Agent]])
+    contexts: dict[str, dict[str, Context]] = field(default_factory=dict[str, dict[str, Context]])
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     computed: dict[str, int] = field(default_factory=dict[str, int])
     runs: list[str] = field(default_factory=list[str])
@@ -70,16 +74,20 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
     """Read what cells declare, without running any of them.
 
     Raises:
-        AgentMagicError: A `%%agent` cell cannot be read; the message names the cell.
+        AgentMagicError: An `%%agent` or `%%context` cell cannot be read; the message names the cell.
     """
     found, defaults = Found(), dict[str, Any]()
     for number, (kind, source) in enumerate(cells, 1):
         if kind != "code":
             continue
         first, _, rest = source.partition("\n")
-        if first.startswith("%%agent ") or first.strip() == "%%agent":
-            agent, plan = _agent(first.removeprefix("%%agent").strip(), rest, number)
+        magic, _, line = first.strip().partition(" ")
+        if magic == "%%agent":
+            agent, plan = _read(read_agent, line, rest, number)
             found.agents.setdefault(plan, {})[agent.name] = agent.with_defaults(**defaults)
+        elif magic == "%%context":
+            context, plan = _read(read_context, line, rest, number)
+            found.contexts.setdefault(plan, {})[context.name] = context
         elif not first.startswith("%%"):
             for option, value in _CONFIG.findall(source):
                 if option in _DEFAULTS:
@@ -89,9 +97,9 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
     return found
 
 
-def _agent(line: str, prompt: str, number: int) -> tuple[Agent, str]:
+def _read(read: Callable[[str, str], tuple[T, str]], line: str, text: str, number: int) -> tuple[T, str]:
     try:
-        return read_agent(line, prompt if prompt.endswith("\n") else prompt + "\n")  # as IPython hands it over
+        return read(line.strip(), text if text.endswith("\n") else text + "\n")  # as IPython hands it over
     except (UsageError, AgentMagicError) as error:
         raise AgentMagicError(f"Cell {number}: {error}") from None
 
@@ -139,12 +147,10 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     if not agents:
         others = f" It declares agents of: {', '.join(found.agents)}." if found.agents else ""
         raise PlanError(f"The notebook declares no agents of the plan {name!r}.{others}")
-    wanted = dict.fromkeys(
-        used
-        for agent in agents.values()
-        for used in (*agent.uses, *([agent.context] if agent.context else []))
-        if used not in agents
-    )
+    named = dict.fromkeys(used for agent in agents.values() for used in names_of(agent))
+    contexts = {one: text for one, text in found.contexts.get(name, {}).items() if one in named}
+    wanted = dict.fromkeys([*named, *(used for context in contexts.values() for used in context.uses)])
+    wanted = [one for one in wanted if one not in agents and one not in contexts]
     rows = [
         {
             "name": agent.name,
@@ -156,24 +162,30 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     ]
     values = {one: found.values[one] for one in wanted if one in found.values}
     unknown = {one: found.computed.get(one) for one in wanted if one not in found.values}
-    return {"name": name, "agents": rows, "values": values}, unknown
+    plan: dict[str, Any] = {"name": name, "agents": rows, "values": values}
+    if contexts:
+        plan["contexts"] = {context.name: context.text for context in contexts.values()}
+    return plan, unknown
 
 
 def to_notebook(plan: Plan) -> dict[str, Any]:
-    """Write a plan as a notebook: a cell of values, an `%%agent` cell for each agent, and the run."""
+    """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run."""
     cells = [
         _cell("markdown", f"# {plan.name}\n\n{plan.description}".strip()),
         _cell("code", "%load_ext agent_magic"),
     ]
-    if plan.values:
-        cells.append(_cell("code", "\n".join(f"{name} = {value!r}" for name, value in plan.values.items())))
     named = "" if plan.name == "agents" else f" --plan {plan.name}"
+    contexts = _contexts(plan, named)
+    values = [f"{name} = {value!r}" for name, value in plan.values.items() if name not in contexts]
+    if values:
+        cells.append(_cell("code", "\n".join(values)))
     written = [_declaration(agent, named) for agent in plan.agents]
     if None in written:
         text = json.dumps(plan_to_dict(plan), indent=2)
         cells.append(_cell("code", f"import agent_magic as am\n\nplan = am.Plan.from_json({text!r})\nplan"))
         cells += [_cell("code", "run = await plan.run()\nrun"), _cell("code", "run.agents")]
     else:
+        cells += [_cell("code", text) for text in contexts.values()]
         cells += [_cell("code", text) for text in written if text is not None]
         cells += [
             _cell("code", f"%agents plan{named}"),
@@ -189,6 +201,22 @@ def to_notebook(plan: Plan) -> dict[str, Any]:
 def _cell(kind: str, source: str) -> dict[str, Any]:
     cell: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source.splitlines(keepends=True)}
     return {**cell, "execution_count": None, "outputs": []} if kind == "code" else cell
+
+
+def _contexts(plan: Plan, named: str) -> dict[str, str]:
+    """Write the plan's contexts as `%%context` cells, by name; those are left out that no cell can hold."""
+    shared = dict.fromkeys(agent.context for agent in plan.agents if agent.context is not None)
+    cells: dict[str, str] = {}
+    for name in shared:
+        text: Any = plan.values[name]
+        try:
+            same = isinstance(text, str) and read_context(f"{name}{named}", f"{text}\n")[0].written({}) == text
+        except (UsageError, AgentMagicError, KeyError):  # it holds braces of its own, or nothing
+            same = False
+        if same:
+            ending = "\n" if text.endswith("\n") else ""
+            cells[name] = f"%%context {name}{named}\n{text}{ending}"
+    return cells
 
 
 def _declaration(agent: Agent, plan: str) -> str | None:

@@ -39,7 +39,7 @@ MODELS = (
 """Offered before any is in use; any other id works as well. A test holds that each has a list price."""
 MOST_FILES = 200
 _LINE = re.compile(r"(?:^|[=;\s])%(?:am_)?agents[ \t]+(?P<rest>.*)$")
-_CELL = re.compile(r"^%%(?:am_)?agent[ \t]+(?P<rest>.*)$")
+_CELL = re.compile(r"^%%(?:am_)?(?P<magic>agent|context)[ \t]+(?P<rest>.*)$")
 _OPEN = re.compile(r"\{\{\s*(?P<word>[A-Za-z_]\w*)?$")
 _ENDS = re.compile(r"[\s,=]")
 _WORDS: Mapping[str, Sequence[str]] = {
@@ -68,6 +68,8 @@ class Known(NamedTuple):
         ran: The agents of the last run.
         models: Models in use.
         variables: The notebook's variables that a prompt can show.
+        contexts: The declared contexts of the plan.
+        unwritten: The contexts that agents name and nobody has declared.
     """
 
     agents: Sequence[str] = ()
@@ -76,6 +78,8 @@ class Known(NamedTuple):
     ran: Sequence[str] = ()
     models: Sequence[str] = ()
     variables: Sequence[str] = ()
+    contexts: Sequence[str] = ()
+    unwritten: Sequence[str] = ()
 
 
 class Offer(NamedTuple):
@@ -90,7 +94,7 @@ class Offer(NamedTuple):
     words: tuple[str, ...]
 
 
-def offer(line: str, known: Known, *, cell: str | None, agent_parser: ArgumentParser) -> Offer | None:
+def offer(line: str, known: Known, *, cell: str | None, parsers: Mapping[str, ArgumentParser]) -> Offer | None:
     """Find the words for the place of the cursor.
 
     Args:
@@ -98,14 +102,14 @@ def offer(line: str, known: Known, *, cell: str | None, agent_parser: ArgumentPa
         known: What there is to offer.
         cell: The first line of the cell, the cursor being on a later one; `None` where it is on the first, or where
             nobody knows.
-        agent_parser: Reads the line of `%%agent`.
+        parsers: Read the lines of `%%agent` and `%%context`, by `agent` and `context`.
 
     Returns:
         The words, those that fit only; `None` where the place is not ours, or nothing fits.
     """
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):
-        found = _arguments(match["rest"], agent_parser, known, "agent")
+        found = _arguments(match["rest"], parsers[match["magic"]], known, match["magic"])
     elif (match := _OPEN.search(line)) and (cell is None or _CELL.match(cell)):
         found = match["word"] or "", _in_prompt(cell or "", known)
     elif match := _LINE.search(line):
@@ -125,13 +129,17 @@ def known_to(magics: AgentMagics, line: str) -> Known:
     registry = session.registry(plan) if plan in session.plans else None
     declared = registry.agents if registry else ()
     own = [agent.name for agent in declared]
+    contexts = [one.name for one in registry.contexts] if registry else []
+    undefined = [(agent, name) for agent in declared if registry for name in registry.undefined(agent, names)]
     return Known(
         own,
-        [name for agent in declared if registry for name in registry.undefined(agent, names)],
+        [name for agent, name in undefined if name != agent.context],
         session.plans,
         [result.name for result in session.last.record.results] if session.last else own,
         [magics.model, *(agent.model for agent in declared if agent.model)],
         [name for name, value in list(names.items()) if name not in hidden and _shows(name, value)],
+        contexts,
+        [name for agent, name in undefined if name == agent.context],
     )
 
 
@@ -184,10 +192,11 @@ def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]
 
 
 def _ask(magics: AgentMagics, line: str, first: str | None) -> Offer | None:
-    if "agent" not in line and "{{" not in line:
+    if "agent" not in line and "context" not in line and "{{" not in line:
         return None
-    parser: ArgumentParser = getattr(magics.agent, "parser")  # noqa: B009 - IPython's decorator puts it there
-    return offer(line, known_to(magics, first or line), cell=first, agent_parser=parser)
+    held: Any = magics  # IPython's decorator puts the parsers there
+    parsers: dict[str, ArgumentParser] = {"agent": held.agent.parser, "context": held.context.parser}
+    return offer(line, known_to(magics, first or line), cell=first, parsers=parsers)
 
 
 def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:
@@ -244,7 +253,9 @@ def _values(action: Action, fragment: str, known: Known, command: str) -> Iterab
     if action.dest in _WORDS:
         return _WORDS[action.dest]
     if action.dest == "name":
-        return known.awaited if command == "agent" else known.ran
+        return known.awaited if command == "agent" else known.unwritten if command == "context" else known.ran
+    if action.dest == "names" and command == "drop":
+        return [*known.agents, *known.contexts]
     find = _FOUND.get(action.dest)
     return find(known, fragment) if find else ()
 
@@ -258,9 +269,11 @@ def _models(known: Known, _: str) -> Iterable[str]:
 
 
 def _in_prompt(cell: str, known: Known) -> list[str]:
-    """Return what a prompt can name: other agents first, then variables."""
-    own = cell.split()[1:2]
-    return [*(name for name in known.agents if name not in own), *known.variables]
+    """Return what a prompt can name: other agents first, then variables. A context takes variables only."""
+    magic, *own = cell.split()[:2] or [""]
+    if magic.endswith("context"):
+        return [*known.variables]
+    return [*(name for name in known.agents if name not in own), *known.variables, *known.contexts]
 
 
 def _files(fragment: str) -> list[str]:
@@ -292,7 +305,7 @@ _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "drop": _agents,
     "plan": lambda known, _: known.plans,
     "model": _models,
-    "context": lambda known, _: known.variables,
+    "context": lambda known, _: [*known.contexts, *known.variables],
     "command": lambda _, __: VERBS,
     "file": lambda _, fragment: _files(fragment),
     "script": lambda _, fragment: _files(fragment),

@@ -38,10 +38,10 @@ import agent_magic as am
 AGENTS = [
 {agents}
 ]
-
+{contexts}
 
 async def main() -> int:
-    plan = am.Plan(AGENTS, VALUES, name={name!r})
+    plan = am.Plan(AGENTS, VALUES, name={name!r}{shared})
     run = await plan.run({policy})
     print(run, file=sys.stderr)
     for name, text in run.texts.items():
@@ -68,6 +68,8 @@ def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int 
         title=_plain_line(title),
         values=_values(plan["values"], unknown),
         agents=agents,
+        contexts=_contexts(plan.get("contexts") or {}),
+        shared=", contexts=CONTEXTS" if plan.get("contexts") else "",
         name=plan["name"],
         policy=_policy(run),
     )
@@ -84,6 +86,13 @@ def _values(values: Mapping[str, Any], unknown: Mapping[str, int | None]) -> str
         where = f"cell {cell} of the notebook computes it" if cell else "the notebook does not set it"
         rows.append(f"    # {name!r}: ...,  # {where}: give it here")
     return "\n".join(["VALUES = {", *rows, "}"]) if rows else "VALUES = {}"
+
+
+def _contexts(texts: Mapping[str, str]) -> str:
+    if not texts:
+        return ""
+    rows = [f"    am.Context({name!r}, {_text(text)})," for name, text in texts.items()]
+    return "\n".join(["CONTEXTS = [", *rows, "]", ""])
 
 
 def _agent(row: Mapping[str, Any]) -> str:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-CELL, LINE = "agent", "agents"
-ELSE_CELL, ELSE_LINE = "am_agent", "am_agents"
+CELL, CONTEXT, LINE = "agent", "context", "agents"
+ELSE_CELL, ELSE_CONTEXT, ELSE_LINE = "am_agent", "am_context", "am_agents"
 
 
 def load(shell: InteractiveShell) -> None:
@@ -29,6 +29,7 @@ def load(shell: InteractiveShell) -> None:
     cell = _free_name(held, "cell", CELL, ELSE_CELL)
     line = _free_name(held, "line", LINE, ELSE_LINE)
     held.register_magic_function(magics.agent, "cell", cell)
+    held.register_magic_function(magics.context, "cell", _free_name(held, "cell", CONTEXT, ELSE_CONTEXT))
     held.register_magic_function(magics.agents, "line", line)
     held.register_magic_function(magics.agents_async, "line", line + ASYNC_SUFFIX)
     _rewriter(held, line).install()

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import PlanError
+from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.show.text import plan_text
-from agent_magic.show.units import plural
+from agent_magic.show.units import count, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent_magic.api import Run
+    from agent_magic.declare.context import Context
+    from agent_magic.notebook.registry import Registry
     from agent_magic.notebook.session import Session
 
 
@@ -26,15 +29,27 @@ def declared_text(session: Session, plan: str, namespace: Mapping[str, Any]) -> 
     values = dict(registry.values(namespace))
     undefined = {agent.name: registry.undefined(agent, namespace) for agent in registry.agents}
     values.update({name: "" for names in undefined.values() for name in names})
+    values.update({one.name: "" for one in registry.contexts})
     lines: list[str] = []
     try:
         lines.append(plan_text(_lenient(registry.agents, values, plan)))
     except PlanError as error:
         lines += [f"{plan}: {', '.join(agent.name for agent in registry.agents)}", f"  {error}"]
+    lines += [_context_line(registry, context, namespace) for context in registry.contexts]
     lines += [f"  {name}: not defined yet: {', '.join(names)}" for name, names in undefined.items() if names]
     if registry.stale:
         lines.append(f"  stale since the last run: {', '.join(registry.stale)}")
     return "\n".join(lines)
+
+
+def _context_line(registry: Registry, context: Context, namespace: Mapping[str, Any]) -> str:
+    lacking = [name for name in context.uses if name not in namespace]
+    if lacking:
+        size = f"not defined yet: {', '.join(lacking)}"
+    else:
+        size = f"about {count(len(context.written(namespace)) // CHARS_PER_TOKEN)} tokens"
+    agents = [agent.name for agent in registry.sharing(context.name)]
+    return f"  context {context.name}: {size}, shared by {', '.join(agents) or 'nobody yet'}"
 
 
 def agent_text(run: Run, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`%%agent` and `%agents`. A magic reads its line, makes one call, returns."""
+"""`%%agent`, `%%context` and `%agents`. A magic reads its line, makes one call, returns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
+from agent_magic.declare.context import Context
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
 from agent_magic.notebook.arguments import read_command, split_command
 from agent_magic.notebook.awaiting import awaited
@@ -19,8 +20,9 @@ from agent_magic.notebook.bridge import run_sync
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.schedule.policy import Policy
-from agent_magic.show.cards import declaration_card
+from agent_magic.show.cards import context_card, declaration_card
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -105,7 +107,9 @@ class AgentMagics(Magics):
     @argument(
         "--role", metavar="NAME", help="A ready system prompt: researcher, analyzer, planner, writer, critic, ..."
     )
-    @argument("--context", metavar="NAME", help="A variable that goes out first, shared with other agents.")
+    @argument(
+        "--context", metavar="NAME", help="The %%%%context, or variable, that goes out first, shared with other agents."
+    )
     @argument("--after", default="", metavar="A,B", help="Wait for these agents, without using their text.")
     @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     @argument("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -126,7 +130,9 @@ class AgentMagics(Magics):
             Compare: {{ python }} {{ rust }}
 
             %%agent check --after compare --system "You are terse." --context handbook
-            Does our handbook allow it? (The variable `handbook` goes out first; agents that share it share its cache.)
+            Does our handbook allow it?
+
+        `--context` names a `%%context` cell, or a variable, that goes out first; agents that share it share its cache.
 
         Run them with `run = %agents run`. A declaration replaces the one of the same name; `%agents drop NAME` takes
         it back. `%config AgentMagics` has the defaults.
@@ -134,6 +140,35 @@ class AgentMagics(Magics):
         with user_errors():
             declared, plan = read_agent(line, cell)
             self._declare(declared, plan, cell_of(self.shell))
+
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @cell_magic("context")
+    @magic_arguments()
+    @argument("name", metavar="NAME", help="The context's name, for `%%%%agent ... --context NAME`.")
+    @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan whose agents share it.")  # pyright: ignore[reportUntypedFunctionDecorator]
+    def context(self, line: str, cell: str = "") -> None:
+        """Declare a context: text that goes out before an agent's own, the same for all who share it. Nothing is sent.
+
+        One agent then warms the provider's prompt cache and the others follow when its answer begins, so that a long
+        text is paid for about once. It takes the notebook's variables as a prompt does, read when a run begins, and no
+        agent's answer: it has to be the same bytes for everybody. Examples::
+
+            %%context handbook
+            You will be asked about these rules of {{ company }}.
+            {{ rules }}
+
+            %%agent legal --context handbook
+            Which rules may not hold before a court?
+
+            %%agent plain --context handbook
+            Which rules would a newcomer misread?
+
+        It may stand before or behind its agents. A declaration replaces the one of the same name, and marks what used
+        it stale; `%agents drop NAME` takes it back.
+        """
+        with user_errors():
+            declared, plan = read_context(line, cell)
+            self._declare_context(declared, plan, cell_of(self.shell))
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @line_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -173,10 +208,22 @@ class AgentMagics(Magics):
         command, rest = split_command(line)
         return VERBS[command].do(self, read_command(command, rest))
 
+    def _ran(self) -> list[str]:
+        return [result.name for result in self.session.last.record.results] if self.session.last else []
+
+    def _declare_context(self, context: Context, plan: str, cell: Cell) -> None:
+        registry, names = self.session.registry(plan), self.shell.user_ns
+        notes = registry.declare_context(context, cell, ran=self._ran())
+        if context.name in names:
+            notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
+        lacking = [name for name in context.uses if name not in names]
+        agents = [agent.name for agent in registry.sharing(context.name)]
+        size = None if lacking else len(context.written(names)) // CHARS_PER_TOKEN
+        display_bundle(context_card(context.name, size, agents, lacking, notes))
+
     def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
-        ran = [result.name for result in self.session.last.record.results] if self.session.last else []
-        notes = registry.declare(agent, cell, ran=ran, variables=names, cycles=self.on_cycle != "error")
+        notes = registry.declare(agent, cell, ran=self._ran(), variables=names, cycles=self.on_cycle != "error")
         if agent.name in names:
             notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
         gone = registry.of_cells(cell.deleted)
@@ -251,7 +298,7 @@ def read_agent(line: str, cell: str) -> tuple[Agent, str]:
         UsageError: The line cannot be read.
         DeclarationError: The agent cannot be.
     """
-    given = _read_line(AgentMagics.agent, line)
+    given = _read_line("%%agent", AgentMagics.agent, line)
     agent = Agent(
         given.name,
         cell.removesuffix("\n"),
@@ -267,19 +314,30 @@ def read_agent(line: str, cell: str) -> tuple[Agent, str]:
     return agent, given.plan
 
 
-def _read_line(magic: Any, line: str) -> Namespace:
-    """Read the line of `%%agent`; an unknown option gets a suggestion."""
+def read_context(line: str, cell: str) -> tuple[Context, str]:
+    """Read a `%%context` cell; return the context and the name of its plan.
+
+    Raises:
+        UsageError: The line cannot be read.
+        DeclarationError: The context cannot be.
+    """
+    given = _read_line("%%context", AgentMagics.context, line)
+    return Context(given.name, cell.removesuffix("\n")), given.plan
+
+
+def _read_line(called: str, magic: Any, line: str) -> Namespace:
+    """Read the line of a cell; an unknown option gets a suggestion."""
     try:
         return magic.parser.parse_argstring(line)
     except ValueError as error:  # an open quotation
-        raise UsageError(f"%%agent: {error}. Close the quotes.") from None
+        raise UsageError(f"{called}: {error}. Close the quotes.") from None
     except UsageError as error:
         unknown = str(error).partition("unrecognized arguments: ")[2]
         if not unknown:
-            raise UsageError(f"%%agent: {error}. See %%agent? for its options.") from None
+            raise UsageError(f"{called}: {error}. See {called}? for its options.") from None
         known = [option for action in magic.parser._actions for option in action.option_strings]  # noqa: SLF001
         hint = did_you_mean(unknown.split()[0], known) or f" Options: {', '.join(known)}."
-        raise UsageError(f"%%agent: unknown option {unknown!r}.{hint}") from None
+        raise UsageError(f"{called}: unknown option {unknown!r}.{hint}") from None
 
 
 def _word(word: str) -> Any:

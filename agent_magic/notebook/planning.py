@@ -101,8 +101,15 @@ async def _count(requests: list[Request], client: Client) -> tuple[list[int | No
 
 
 def _prompts_text(plan: Plan) -> str:
-    """Write every prompt as it will go out, answers as `<name's answer>`."""
+    """Write every context and prompt as it will go out, answers as `<name's answer>`."""
     parts: list[str] = []
+    sharing: dict[str, list[int]] = {}
+    for number, agent in enumerate(plan.agents):
+        if agent.context is not None:
+            sharing.setdefault(agent.context, []).append(number)
+    for name, numbers in sharing.items():
+        who = ", ".join(plan.names[number] for number in numbers)
+        parts.append(f"--- context {name}, first for {who}\n{_shortened(plan.context_of(numbers[0]) or '')}")
     for number, agent in enumerate(plan.agents):
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         parts.append(f"--- {agent.name}\n{_shortened(plan.prompt_of(number, answers))}")

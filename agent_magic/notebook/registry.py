@@ -1,18 +1,20 @@
-"""The agents declared in cells: what is declared where, and what has become stale."""
+"""The agents and contexts declared in cells: what is declared where, and what has become stale."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agent_magic.declare.agent import OPTIONS
+from agent_magic.declare.context import names_of
 from agent_magic.declare.dag import build_dag, find_cycle
-from agent_magic.errors import Cycle, UnknownAgent
+from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from agent_magic.declare.agent import Agent
+    from agent_magic.declare.context import Context
     from agent_magic.notebook.front_end import Cell
 
 
@@ -31,8 +33,16 @@ class Declared:
     stale: bool = field(default=False, kw_only=True)
 
 
+@dataclass(slots=True)
+class DeclaredContext:
+    """A context as a cell declared it."""
+
+    context: Context
+    cell: Cell
+
+
 class Registry:
-    """The declared agents of one plan, in the order they were first declared. The name is the key.
+    """The declared agents and contexts of one plan, in the order they were first declared. The name is the key.
 
     Args:
         name: The plan's name.
@@ -41,6 +51,7 @@ class Registry:
     def __init__(self, name: str) -> None:
         self.name = name
         self._declared: dict[str, Declared] = {}
+        self._contexts: dict[str, DeclaredContext] = {}
 
     def __len__(self) -> int:
         return len(self._declared)
@@ -52,6 +63,11 @@ class Registry:
     def agents(self) -> tuple[Agent, ...]:
         """The agents in declared order."""
         return tuple(one.agent for one in self._declared.values())
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """The contexts in declared order."""
+        return tuple(one.context for one in self._contexts.values())
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -75,7 +91,11 @@ class Registry:
 
         Raises:
             Cycle: It closes a cycle; the registry is as before.
+            DeclarationError: There is a context of that name.
         """
+        notes = self._take_back(self._contexts, cell, "context")
+        if agent.name in self._contexts:
+            _refuse(agent.name, "a context", "an agent")
         renamed = self._earlier_name(agent.name, cell)
         old = self._declared.get(agent.name)
         table = self._with(agent, cell, renamed)
@@ -83,7 +103,6 @@ class Registry:
             _check_cycle(table, variables)
         self._declared = table
         changed = old is None or old.agent != agent
-        notes: list[str] = []
         if renamed:
             notes.append(f"renamed from {renamed!r}")
         elif old is not None and changed and cell.id is not None and old.cell.id not in {None, cell.id}:
@@ -92,22 +111,63 @@ class Registry:
             notes += self._mark_stale(agent.name, ran)
         return notes
 
+    def declare_context(self, context: Context, cell: Cell, *, ran: Collection[str]) -> list[str]:
+        """Take a context in, in place of one of the same name or from the same cell.
+
+        Args:
+            context: The context.
+            cell: Its cell.
+            ran: The agents that have a result already.
+
+        Returns:
+            Notes for the user; see `declare`.
+
+        Raises:
+            DeclarationError: There is an agent of that name, or it uses an agent's answer or another context.
+        """
+        name = context.name
+        notes = self._take_back(self._declared, cell, "agent")
+        if name in self._declared:
+            _refuse(name, "an agent", "a context")
+        for used in context.uses:
+            if used in self._declared or (used in self._contexts and used != name):
+                kind = "the answer of agent" if used in self._declared else "the context"
+                raise DeclarationError(
+                    f"Context {name!r} uses {kind} {used!r}, but has to be the same for all who share it.",
+                    hint="A context takes variables; answers go into prompts.",
+                )
+        old = self._contexts.get(name)
+        renamed = [] if cell.id is None else [key for key, one in self._contexts.items() if one.cell.id == cell.id]
+        if len(renamed) == 1 and renamed != [name] and self._contexts[renamed[0]].cell.execution != cell.execution:
+            del self._contexts[renamed[0]]
+            notes.append(f"renamed from {renamed[0]!r}")
+        elif old is not None and old.context != context and cell.id is not None and old.cell.id not in {None, cell.id}:
+            notes.append("replaces the one another cell had declared")
+        self._contexts[name] = DeclaredContext(context, cell)
+        return notes + (self._mark_stale(name, ran) if old is not None and old.context != context else [])
+
+    def sharing(self, name: str) -> tuple[Agent, ...]:
+        """Return the agents that send a context first."""
+        return tuple(agent for agent in self.agents if agent.context == name)
+
     def drop(self, names: Iterable[str]) -> None:
-        """Forget agents.
+        """Forget agents and contexts.
 
         Raises:
             UnknownAgent: One of them is not declared; nothing was dropped.
         """
         names = list(names)
         for name in names:
-            if name not in self._declared:
-                raise UnknownAgent(name, known=self._declared)
+            if name not in self._declared and name not in self._contexts:
+                raise UnknownAgent(name, known=[*self._declared, *self._contexts])
         for name in names:
-            del self._declared[name]
+            self._declared.pop(name, None)
+            self._contexts.pop(name, None)
 
     def clear(self) -> None:
-        """Forget all agents."""
+        """Forget all agents and contexts."""
         self._declared.clear()
+        self._contexts.clear()
 
     def settle(self, ran: Iterable[Agent]) -> None:
         """Take in that these agents have a result that fits, unless they were declared anew meanwhile."""
@@ -117,18 +177,23 @@ class Registry:
                 one.stale = False
 
     def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
-        """Return the agents that these cells declared."""
-        return tuple(name for name, one in self._declared.items() if one.cell.id in cell_ids)
+        """Return the agents and contexts that these cells declared."""
+        every = [*self._declared.items(), *self._contexts.items()]
+        return tuple(name for name, one in every if one.cell.id in cell_ids)
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
-        """Read from a namespace the names that prompts use, and no other."""
-        used = {name for agent in self.agents for name in (*agent.uses, *([agent.context] if agent.context else []))}
+        """Read from a namespace the names that prompts and contexts use, and no other."""
+        used = {name for agent in self.agents for name in names_of(agent)}
+        used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
     def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
-        needed = (*agent.uses, *([agent.context] if agent.context else []))
-        lacking = [name for name in needed if name not in self._declared and name not in namespace]
+        lacking = [
+            name
+            for name in names_of(agent)
+            if name not in self._declared and name not in self._contexts and name not in namespace
+        ]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
 
     def parents(self, agent: Agent) -> tuple[tuple[str, str], ...]:
@@ -138,13 +203,13 @@ class Registry:
         return (*used, *order)
 
     def descendants(self, name: str) -> tuple[str, ...]:
-        """Return the agents that wait for `name`, directly or not."""
+        """Return the agents that wait for `name`, directly or not; of a context, those that use it too."""
         found: list[str] = []
         todo = [name]
         while todo:
             parent = todo.pop()
             for child, one in self._declared.items():
-                if parent in (*one.agent.uses, *one.agent.after) and child not in found and child != name:
+                if parent in (*names_of(one.agent), *one.agent.after) and child not in found and child != name:
                     found.append(child)
                     todo.append(child)
         return tuple(child for child in self._declared if child in found)
@@ -170,8 +235,19 @@ class Registry:
         table.setdefault(agent.name, Declared(agent, cell))
         return table
 
+    def _take_back(self, table: dict[str, Declared] | dict[str, DeclaredContext], cell: Cell, kind: str) -> list[str]:
+        """Forget what this cell declared when it was of the other kind, and say so."""
+        mine = [
+            name
+            for name, one in table.items()
+            if cell.id is not None and one.cell.id == cell.id and one.cell.execution != cell.execution
+        ]
+        for name in mine:
+            del table[name]
+        return [f"in place of the {kind} {', '.join(mine)}"] if mine else []
+
     def _mark_stale(self, name: str, ran: Collection[str]) -> list[str]:
-        outdated = [other for other in (name, *self.descendants(name)) if other in ran]
+        outdated = [other for other in (name, *self.descendants(name)) if other in ran and other in self._declared]
         for other in outdated:
             self._declared[other].stale = True
         others = [other for other in outdated if other != name]
@@ -192,3 +268,10 @@ def _check_cycle(table: Mapping[str, Declared], variables: Collection[str]) -> N
         parents.append([index[one] for one in dict.fromkeys((*used, *agent.after)) if one in index])
     if build_dag(parents) is None:
         raise Cycle([names[number] for number in find_cycle(parents)])
+
+
+def _refuse(name: str, held: str, wanted: str) -> NoReturn:
+    raise DeclarationError(
+        f"{name!r} is {held} already and cannot be {wanted} too: prompts that name it could mean either.",
+        hint=f"Give it another name, or take the other back: %agents drop {name}.",
+    )

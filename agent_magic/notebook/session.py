@@ -134,7 +134,27 @@ class Session:
         wanted = list(agents)
         if wanted:
             declared = _with_ancestors(declared, wanted)
-        return Plan(declared, registry.values(namespace), name=name, on_cycle=on_cycle, on_missing=on_missing)
+        self._check_contexts(declared, registry, namespace)
+        return Plan(
+            declared,
+            registry.values(namespace),
+            name=name,
+            on_cycle=on_cycle,
+            on_missing=on_missing,
+            contexts=registry.contexts,
+        )
+
+    def _check_contexts(self, agents: Iterable[Agent], registry: Registry, namespace: Mapping[str, Any]) -> None:
+        """Raise where an agent shares a context that was declared for another plan only."""
+        own = {one.name for one in registry.contexts}
+        homes = {one.name: plan for plan, other in self._registries.items() for one in other.contexts}
+        for agent in agents:
+            name = agent.context
+            if name in homes and name not in own and name not in namespace:
+                raise PlanError(
+                    f"Agent {agent.name!r} shares the context {name!r}, which is declared for the plan "
+                    f"{homes[name]!r}. Declare it for this one too: %%context {name} --plan {registry.name}"
+                )
 
     def connect_simulator(self, **options: Any) -> str:
         """Start the stand-in API in a process of its own and send everything there. Returns its URL."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.show.bundle import picture
 from agent_magic.show.markup import escape, single_line
 from agent_magic.show.text import plan_text
+from agent_magic.show.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +58,25 @@ def declaration_card(
     warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
     warnings += [f"out of date now: {_names(stale)}"] if stale else []
     warnings += [single_line(note) for note in notes]
-    lines = [" · ".join([f"agent {single_line(agent.name)}", *facts]), *([" · ".join(warnings)] if warnings else [])]
-    return {"text/html": _html(agent.name, facts, warnings), "text/plain": "\n  ".join(lines)}
+    return _card("agent", agent.name, facts, warnings)
+
+
+def context_card(
+    name: str, tokens: int | None, shared_by: Sequence[str], undefined: Sequence[str] = (), notes: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the representations of a declared context, as `declaration_card` does of an agent.
+
+    Args:
+        name: Its name.
+        tokens: Its length, estimated; `None` while it cannot be written.
+        shared_by: The agents that send it first.
+        undefined: Names it uses that have no value yet.
+        notes: Anything else.
+    """
+    facts = [] if tokens is None else [f"about {count(tokens)} tokens"]
+    facts += [f"shared by {_names(shared_by)}"] if shared_by else []
+    warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
+    return _card("context", name, facts, [*warnings, *map(single_line, notes)])
 
 
 def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "light") -> dict[str, str]:
@@ -72,11 +90,16 @@ def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme
     return {"image/svg+xml": picture(plan, estimates=estimates or {}, theme=theme), "text/plain": plan_text(plan)}
 
 
-def _html(name: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
+def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> dict[str, str]:
+    lines = [" · ".join([f"{kind} {single_line(name)}", *facts]), *([" · ".join(warnings)] if warnings else [])]
+    return {"text/html": _html(kind, name, facts, warnings), "text/plain": "\n  ".join(lines)}
+
+
+def _html(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
     rest = "".join(f" · {escape(fact)}" for fact in facts)
     second = f'<br><span style="{_WARN}">{escape(" · ".join(warnings))}</span>' if warnings else ""
     return (
-        f'<div style="{_CARD}"><span style="{_SOFT}">agent</span> <b>{escape(single_line(name))}</b>'
+        f'<div style="{_CARD}"><span style="{_SOFT}">{kind}</span> <b>{escape(single_line(name))}</b>'
         f'<span style="{_SOFT}">{rest}</span>{second}</div>'
     )
 

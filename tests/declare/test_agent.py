@@ -10,7 +10,8 @@ import dataclasses
 
 import pytest
 
-from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS, RESERVED, Agent
+from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS, Agent
+from agent_magic.declare.name import RESERVED
 from agent_magic.declare.roles import ROLES
 from agent_magic.errors import DeclarationError
 

@@ -127,6 +127,21 @@ def test_run_all(kernel):
     assert replies[4].text.endswith("2\n")
 
 
+def test_a_context_cell_behind_its_agents(kernel):
+    """Agents that name it wait for nothing but its text: one writes the cache, the other reads as many tokens."""
+    declare(kernel, **{"left --context rules": "What is left?", "right --context rules": "And what is right?"})
+    reply = kernel.do("%%context rules\nFor {{ firm }}: {% for n in range(900) %}rule {{ n }}, {% endfor %}")
+    assert "shared by left, right\n  not defined yet: firm" in reply.text
+    assert "Context 'rules' uses {{ firm }}" in kernel.do("run = %agents run").text
+    kernel.do("firm = 'ACME'")
+    assert "ok" == kernel.do("run = %agents run").status
+    written, read = kernel.do("print(*run.agents.cache_write_tokens, *run.agents.cache_read_tokens)").text.split()[::3]
+    assert int(written) == int(read) > 1000
+    sent = "print({one.request.context[:22] for result in run.record.results for one in result.attempts})"
+    assert "{'For ACME: rule 0, rule'}\n" == kernel.do(sent).text
+    assert "now stale: left, right" in kernel.do("%%context rules\nno rules").text
+
+
 @pytest.mark.parametrize("code", ["run = %agents run", IN_DEF], ids=["awaited", "nested"])
 def test_stop_while_agents_hang(kernel, server, code):
     """Stop ends a run at once: streams are cut, what finished is kept, no task and no request comes after it."""

@@ -30,13 +30,16 @@ KNOWN = Known(
     ran=("python", "rust"),
     models=("claude-own-1",),
     variables=("topic", "table"),
+    contexts=("handbook",),
+    unwritten=("rules",),
 )
-PARSER: Any = AgentMagics.agent.parser  # pyright: ignore[reportFunctionMemberAccess]
+MAGICS: Any = AgentMagics
+PARSERS = {"agent": MAGICS.agent.parser, "context": MAGICS.context.parser}
 
 
 def words(line: str, cell: str | None = None) -> tuple[str, ...]:
     """Return what is offered at the end of a line."""
-    found = offer(line, KNOWN, cell=cell, agent_parser=PARSER)
+    found = offer(line, KNOWN, cell=cell, parsers=PARSERS)
     return found.words if found else ()
 
 
@@ -68,6 +71,10 @@ def words(line: str, cell: str | None = None) -> tuple[str, ...]:
         ("%%agent x --after python,ru", ("rust",)),
         ("%%agent x --after python,rust,", ("python", "rust", "compare")),
         ("%%agent x --context t", ("topic", "table")),
+        ("%%agent x --context ", ("handbook", "topic", "table")),
+        ("%%context ", ("rules",)),
+        ("%%context x --pl", ("--plan",)),
+        ("%agents drop hand", ("handbook",)),
         ("%%agent x --role cr", ("critic",)),
         ("%%agent x --after python --effort h", ("high",)),
     ],
@@ -85,7 +92,12 @@ def test_a_prompt(line: str):
 
 def test_an_agent_is_not_offered_its_own_answer():
     """A prompt names other agents and variables."""
-    assert ("python", "rust", "topic", "table") == words("{{ ", "%%agent compare --model m")
+    assert ("python", "rust", "topic", "table", "handbook") == words("{{ ", "%%agent compare --model m")
+
+
+def test_a_context_is_offered_variables_only():
+    """It takes no answer and no other context."""
+    assert ("topic", "table") == words("{{ ", "%%context rules --plan second")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +134,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_no_line_breaks_it(line: str, cell: str | None):
     """Whatever is typed, Tab answers with words that begin as it does."""
     for start in ("", "%agents ", "%agents run ", "%%agent x "):
-        found = offer(start + line, KNOWN, cell=cell, agent_parser=PARSER)
+        found = offer(start + line, KNOWN, cell=cell, parsers=PARSERS)
         assert found is None or all(word.startswith(found.fragment) for word in found.words)
 
 

@@ -29,10 +29,14 @@ def test_a_name_that_is_held_stays_with_its_holder(shell, capsys):
         return "theirs"
 
     shell.register_magic_function(theirs, "cell", "agent")
+    shell.register_magic_function(theirs, "cell", "context")
     load(shell)
+    assert theirs is shell.magics_manager.magics["cell"]["context"]
     assert theirs is shell.magics_manager.magics["cell"]["agent"]
-    assert "%%am_agent" in capsys.readouterr().out
-    assert "am_agent" in shell.magics_manager.magics["cell"]
+    said = capsys.readouterr().out
+    assert "%%am_agent" in said
+    assert "%%am_context" in said
+    assert {"am_agent", "am_context"} <= set(shell.magics_manager.magics["cell"])
 
 
 def test_loading_twice_and_unloading_leave_nothing_behind(shell):
@@ -46,5 +50,5 @@ def test_loading_twice_and_unloading_leave_nothing_behind(shell):
     assert (1, 1) == (len(shell.input_transformers_post), ours())
     unload(shell)
     assert (0, 0) == (len(shell.input_transformers_post), ours())
-    assert "agent" not in shell.magics_manager.magics["cell"]
+    assert not {"agent", "context"} & set(shell.magics_manager.magics["cell"])
     assert not [name for name in shell.magics_manager.magics["line"] if name.startswith("agents")]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
-from agent_magic.errors import Cycle, UnknownAgent
+from agent_magic.declare.context import Context
+from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
 from agent_magic.notebook.front_end import Cell
 from agent_magic.notebook.registry import Registry
 
@@ -257,3 +258,84 @@ def test_whatever_order_cells_run_in(todo):
         assert set(registry.stale) <= set(names(registry))
         for number, value in last.items():
             assert (value[0],) == registry.of_cells([f"cell {number}"])
+
+
+def declare_context(registry, name, text="text", cell=None, *, ran=()):
+    """Declare as a cell does; each call is an execution of its own."""
+    declare.executions += 1
+    return registry.declare_context(Context(name, text), Cell(cell, f"message {declare.executions}"), ran=ran)
+
+
+def test_a_context_that_changed_makes_who_used_it_stale():
+    """Those who share it, those whose prompt names it, and what waits for them; others stay."""
+    registry = Registry("p")
+    declare(registry, "a", context="rules")
+    declare(registry, "b", "{{ a }}")
+    declare(registry, "c", "{{ rules }}")
+    declare(registry, "d")
+    ran = ["a", "b", "c", "d", "rules"]
+    assert [] == declare_context(registry, "rules", cell="one", ran=ran)
+    assert [] == declare_context(registry, "rules", cell="one", ran=ran)
+    assert () == registry.stale
+    assert ["now stale: a, b, c"] == declare_context(registry, "rules", "new", "one", ran=ran)
+    assert ("a", "b", "c") == registry.stale
+    assert ["a"] == [agent.name for agent in registry.sharing("rules")]
+
+
+def test_a_context_may_stand_behind_its_agents():
+    """Until then its name is undefined."""
+    registry = Registry("p")
+    declare(registry, "a", "{{ x }}", context="rules")
+    assert ("x", "rules") == registry.undefined(registry.agents[0], {})
+    declare_context(registry, "rules", "{{ y }}")
+    assert ("x",) == registry.undefined(registry.agents[0], {})
+    assert {"y": 2} == registry.values({"y": 2, "z": 3})
+
+
+def test_a_context_is_renamed_and_replaced_like_an_agent():
+    """By its cell, or by its name."""
+    registry = Registry("p")
+    declare_context(registry, "rules", cell="one")
+    assert ["renamed from 'rules'"] == declare_context(registry, "laws", cell="one")
+    assert ["replaces the one another cell had declared"] == declare_context(registry, "laws", "x", "two")
+    assert ["laws"] == [one.name for one in registry.contexts]
+    assert ("laws",) == registry.of_cells({"two"})
+
+
+def test_a_name_is_an_agents_or_a_contexts():
+    """Not both, unless the cell itself became the other."""
+    registry = Registry("p")
+    declare(registry, "a", cell="one")
+    declare_context(registry, "rules", cell="two")
+    with pytest.raises(DeclarationError, match=r"'a' is an agent already.*%agents drop a"):
+        declare_context(registry, "a", cell="two")
+    with pytest.raises(DeclarationError, match="'rules' is a context already"):
+        declare(registry, "rules", cell="three")
+    assert ["in place of the agent a"] == declare_context(registry, "a", cell="one")
+    assert ["in place of the context rules"] == declare(registry, "rules", cell="two")
+    assert (["rules"], ["a"]) == (names(registry), [one.name for one in registry.contexts])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{{ a }}", "the answer of agent 'a'"), ("{{ laws }}", "the context 'laws'")]
+)
+def test_a_context_takes_no_answers(text, words):
+    """It is said at its declaration, where that is known."""
+    registry = Registry("p")
+    declare(registry, "a")
+    declare_context(registry, "laws")
+    with pytest.raises(DeclarationError, match=f"'rules' uses {words}"):
+        declare_context(registry, "rules", text)
+
+
+def test_contexts_are_forgotten():
+    """By name, or all."""
+    registry = Registry("p")
+    for name in ("rules", "laws"):
+        declare_context(registry, name)
+    registry.drop(["rules"])
+    assert ["laws"] == [one.name for one in registry.contexts]
+    with pytest.raises(UnknownAgent, match="Did you mean 'laws'"):
+        registry.drop(["lawss"])
+    registry.clear()
+    assert () == registry.contexts

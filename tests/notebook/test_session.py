@@ -17,6 +17,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Plan, Run
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.context import Context
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
 from agent_magic.notebook.arguments import read_command, split_command, waits
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
@@ -348,3 +349,27 @@ def test_warnings_before_an_error_are_told_too():
     with pytest.raises(ValueError, match="x"), notes_of(told.append):
         warn_and_raise()
     assert ["note: first"] == told
+
+
+def test_a_context_of_another_plan_is_named(session):
+    """An agent that shares what another plan declared gets the line that declares it here."""
+    session.registry("agents").declare_context(Context("rules", "x"), Cell(), ran=())
+    session.registry("second").declare(Agent("a", "x", context="rules"), Cell(), ran=(), variables=(), cycles=True)
+    with pytest.raises(PlanError, match=r"declared for the plan 'agents'.*%%context rules --plan second"):
+        session.plan({}, name="second", defaults={})
+    assert "mine" == session.plan({"rules": "mine"}, name="second", defaults={}).context_of(0)
+    session.registry("second").declare_context(Context("rules", "{{ n }}"), Cell(), ran=())
+    assert "5" == session.plan({"rules": "mine", "n": 5}, name="second", defaults={}).context_of(0)
+
+
+def test_contexts_are_listed(session):
+    """With their size, who shares them, and what they lack."""
+    registry = session.registry()
+    for name, text in (("rules", "{{ n }}"), ("laws", "x" * 400)):
+        registry.declare_context(Context(name, text), Cell(), ran=())
+    registry.declare(Agent("a", "x", context="laws"), Cell(), ran=(), variables=(), cycles=True)
+    text = declared_text(session, "agents", {})
+    assert (
+        "  context rules: not defined yet: n, shared by nobody yet\n  context laws: about 100 tokens, shared by a"
+        in text
+    )
