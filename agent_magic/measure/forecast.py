@@ -18,6 +18,7 @@ from agent_magic.measure.forecast_world import World
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
 from agent_magic.schedule.budget import Budget, Worst
+from agent_magic.schedule.key import Key
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.prefix import Prefixes, paying_groups
@@ -261,7 +262,8 @@ class Forecaster:
         policy, record = setting.policy, self.record
         capped = policy.budget_usd is not None or policy.budget_tokens is not None
         paced = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
-        if not (capped or paced or groups is not None):
+        untried = record.terms is not None and record.terms.key_untried
+        if not (capped or paced or untried or groups is not None):
             return None
 
         def need(agent: int) -> Need:
@@ -279,6 +281,7 @@ class Forecaster:
             pacer=pacer,
             budget=Budget(policy.budget_usd, policy.budget_tokens) if capped else None,
             prefixes=None if groups is None else Prefixes(groups),
+            key=Key() if untried else None,
         )
         if pacer is not None and setting.scenario.limits is None:
             gate.began_s = PRIMED_S

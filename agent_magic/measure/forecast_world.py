@@ -26,6 +26,7 @@ REFUSAL_S: Final = 0.05
 """How long a 429 takes to come."""
 NEVER: Final = float("inf")
 BEGINS, ENDS, CUT = 0, 1, 2
+OK: Final = 200
 
 
 class Pricing(Protocol):
@@ -231,6 +232,7 @@ class World:
         if gate is None:
             return
         self._opened(agent, flight, now)
+        gate.replied(OK)
         gate.heard(agent, self._provider.headers(pool, now), now)
         gate.began(agent)
         self._take(self._conductor.room_changed(now), now)
@@ -291,6 +293,7 @@ class World:
     def _settle(self, agent: int, usage: Usage, cost: float | None, now: float) -> None:
         if self._gate is None:
             return
+        self._gate.replied(None)
         given, total = usage.input_tokens, usage.total_input_tokens
         self._gate.settle(
             agent,

@@ -31,6 +31,7 @@ class Terms(NamedTuple):
         before: The limits that were known when it began.
         after: Those that were known when it was over.
         work_s: Per agent, the seconds that were expected of it, by which agents took turns; `None` if none were.
+        key_untried: Whether its first request had to show that the API takes the key.
     """
 
     policy: Mapping[str, Any]
@@ -38,3 +39,4 @@ class Terms(NamedTuple):
     before: Ceilings
     after: Ceilings
     work_s: tuple[float, ...] | None = None
+    key_untried: bool = False

@@ -98,7 +98,9 @@ class Driver:
         self._gate = gate = admission.gate
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
         before = pacer.ceilings() if pacer else {}
-        self.record.terms = Terms(asdict(policy), pacer is not None, before, {}, tuple(work_s) if work_s else None)
+        untried = key is not None and not key.accepted
+        expected = tuple(work_s) if work_s else None
+        self.record.terms = Terms(asdict(policy), pacer is not None, before, {}, expected, key_untried=untried)
         self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate)
         self._attempts = Attempts(
             self,

@@ -17,9 +17,10 @@ from agent_magic.errors import DeclarationError, Overloaded, UnknownAgent
 from agent_magic.measure.forecast import forecast
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.prices import TokenPrice
+from agent_magic.schedule.key import PATIENCE_S, Key
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
-from tests.run.virtual import MODEL, Reply, drive
+from tests.run.virtual import MODEL, Reply, Scripted, drive
 
 TICK_S = 1e-4
 """The live clock has a grid, and every event of a run rounds to it."""
@@ -122,6 +123,26 @@ def test_a_dropped_agent_costs_nothing_and_nobody_waits_for_it(record):
 def forecast_names(record, **changes):
     """The agents of a forecast's bars."""
     return {bar.agent for bar in Run(record).forecast(**changes).bars}
+
+
+@pytest.mark.parametrize("takes_s", [0.2, 3.0])
+def test_a_key_that_was_untried_holds_the_forecast_as_it_held_the_run(takes_s):
+    """The first request goes ahead alone until its reply, or half a second, whatever the policy."""
+    plan = Plan([Agent(f"a{i}", f"x{i}") for i in range(6)])
+
+    def ran(concurrency, *, tried):
+        key = Key()
+        key.accepted = tried
+        client = Scripted(lambda *_: Reply(takes_s), key=key)
+        return drive(plan, client, Policy(concurrency, seed=7))[0]
+
+    first, later = ran(2, tried=False), ran(2, tried=True)
+    for record, tried in ((first, False), (later, True)):
+        for concurrency in (1, 2, 6):
+            really = summarize(ran(concurrency, tried=tried)).wall_s
+            assert really == pytest.approx(forecast(record, Policy(concurrency, seed=7)).wall_s, abs=TICK_S)
+    assert forecast(later, Policy(6, seed=7)).wall_s == pytest.approx(takes_s, abs=TICK_S)
+    assert forecast(first, Policy(6, seed=7)).wall_s == pytest.approx(takes_s + min(takes_s, PATIENCE_S), abs=TICK_S)
 
 
 @pytest.mark.parametrize(

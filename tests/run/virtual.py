@@ -87,6 +87,7 @@ class Scripted:
 
     script: Any
     endpoint: str = "scripted"
+    key: Any = None
     asked: list = field(default_factory=list)
     running: int = 0
     peak: int = 0
