@@ -10,35 +10,30 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-import json
 import os
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from agent_magic.errors import NotConnected, Truncated, Unreadable
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.run.drain import drain
-from agent_magic.run.faults import AsCallErrors, excerpt, note_response, raised_by_sdk
+from agent_magic.errors import NotConnected
+from agent_magic.run.faults import AsCallErrors
+from agent_magic.run.reading import collect, plain
 from agent_magic.schedule.key import Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from anthropic import AsyncAnthropic, AsyncStream
-    from anthropic.types import RawMessageStreamEvent
+    from anthropic import AsyncAnthropic
 
+    from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
     from agent_magic.run.client import Stream
 
 CONNECT_S = 10.0
-NOTHING_KNOWN = Usage()
-DRAIN_S = 0.25
-"""How long to wait for the end of a connection whose answer is complete."""
 
 
 @dataclass(slots=True)
@@ -127,9 +122,10 @@ class Claude:
         """
         sdk = self._sdk()
         with AsCallErrors(stream, secrets=_secrets_of(sdk)):
-            events = await sdk.messages.create(**request.body(), stream=True, timeout=_timeout(request.timeout_s))
+            made = await sdk.messages.create(**request.body(), stream=True, timeout=_timeout(request.timeout_s))
+            events = plain(made, sdk)
             try:
-                return await _collect(events, request, stream)
+                return await collect(events, request, stream)
             finally:
                 await events.close()
 
@@ -178,133 +174,3 @@ def _timeout(seconds: float) -> Any:
     import httpx2
 
     return httpx2.Timeout(seconds, connect=min(CONNECT_S, seconds))
-
-
-async def _collect(events: AsyncStream[RawMessageStreamEvent], request: Request, stream: Stream) -> Answer:
-    """Read a stream to its end.
-
-    Raises:
-        Truncated: It ended without a `stop_reason`.
-        Unreadable: It is no event stream, or its events are not the API's.
-    """
-    response = events.response
-    note_response(stream, response)
-    ending = _Ending(request.model, stream.headers.get("request-id"))
-    kind = stream.headers.get("content-type", "")
-    try:
-        if kind.startswith("text/event-stream"):
-            await _read(events, ending, stream)
-        else:
-            _whole(kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
-    except (AttributeError, TypeError) as error:  # the SDK builds events without checking their fields
-        raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
-    return stream.answer or ending.answer(stream)
-
-
-async def _read(events: AsyncStream[RawMessageStreamEvent], ending: _Ending, stream: Stream) -> None:
-    """Read the events. What breaks after the `stop_reason` breaks an answer no more: it is complete and paid for."""
-    reading = aiter(events)
-    try:
-        async for event in reading:
-            if ending.see(event, stream):
-                break
-        with suppress(TimeoutError):  # a connection whose end is read can serve the next request
-            await drain(reading, DRAIN_S)
-    except raised_by_sdk():
-        if stream.answer is None:
-            raise
-
-
-class _Ending:
-    """Collects what a reply says besides its text."""
-
-    def __init__(self, model: str, request_id: str | None) -> None:
-        self.model, self.request_id = model, request_id
-        self.stop_reason: str | None = None
-        self.refusal: str | None = None
-
-    def see(self, event: RawMessageStreamEvent, stream: Stream) -> bool:
-        """Take an event of a stream in; tell whether it was the last."""
-        if event.type == "content_block_delta":
-            delta = event.delta
-            if delta.type == "text_delta":
-                stream.add(delta.text)
-            else:
-                stream.began()
-        elif event.type == "message_start":
-            self.model = event.message.model or self.model
-            stream.usage = _usage(event.message.usage, None)
-            stream.opened()
-        elif event.type == "message_delta":
-            self.take(event.delta)
-            stream.usage = _usage(event.usage, stream.usage)
-            if self.stop_reason is not None:
-                stream.answer = self.answer(stream)
-        return event.type == "message_stop"
-
-    def take(self, ending: Any) -> None:
-        """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
-        self.stop_reason = ending.stop_reason or self.stop_reason
-        if self.stop_reason == "refusal":
-            details = getattr(ending, "stop_details", None)
-            self.refusal = getattr(details, "category", None) or "unnamed"
-
-    def answer(self, stream: Stream) -> Answer:
-        """Make the answer of what has arrived.
-
-        Raises:
-            Truncated: There was no `stop_reason`.
-        """
-        if self.stop_reason is None:
-            raise Truncated("The stream ended before the answer did (no stop_reason).")
-        return Answer(
-            stream.text,
-            self.stop_reason,
-            usage=stream.usage or Usage(),
-            model=self.model,
-            source="simulated" if stream.simulated else "live",
-            request_id=self.request_id,
-            refusal=self.refusal,
-        )
-
-
-def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
-    """Read a reply that came in one piece although a stream was asked for."""
-    from anthropic.types import Message
-
-    data: Any = json.loads(body) if kind.startswith("application/json") else None
-    if not isinstance(data, dict) or cast("dict[str, Any]", data).get("type") != "message":
-        raise Unreadable(f"The reply is no event stream but {kind or 'nothing'!r}: {excerpt(body)!r}.")
-    message = Message.construct(**cast("dict[str, Any]", data))
-    for block in message.content or ():
-        if block.type == "text":
-            stream.add(block.text)
-    stream.usage = _usage(message.usage, None)
-    ending.model = message.model
-    ending.take(message)
-
-
-def _usage(now: Any, before: Usage | None) -> Usage | None:
-    """Read the token counts of an event. Counts are cumulative, and those left out keep their value."""
-    if now is None:
-        return before
-    before = before or NOTHING_KNOWN
-    known = _fields(now).get
-    cached = known("cache_creation")
-    long = _fields(cached).get("ephemeral_1h_input_tokens") if cached is not None else None
-    taken, read = known("input_tokens"), known("cache_read_input_tokens")
-    written, made = known("cache_creation_input_tokens"), known("output_tokens")
-    return Usage(
-        taken if isinstance(taken, int) else before.input_tokens,
-        cache_read_tokens=read if isinstance(read, int) else before.cache_read_tokens,
-        cache_write_tokens=written if isinstance(written, int) else before.cache_write_tokens,
-        output_tokens=made if isinstance(made, int) else before.output_tokens,
-        cache_write_1h_tokens=long if isinstance(long, int) else before.cache_write_1h_tokens,
-    )
-
-
-def _fields(model: Any) -> dict[str, Any]:
-    """Return what is set of an SDK object. Asking it for what is not costs a microsecond a name."""
-    fields: dict[str, Any] = getattr(model, "__dict__", {})
-    extra: dict[str, Any] | None = getattr(model, "model_extra", None)
-    return {**extra, **fields} if extra else fields

@@ -1,0 +1,170 @@
+"""Reading a reply: the events of a stream, or a message in one piece, as the JSON they came as."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.errors import Truncated, Unreadable
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.run.drain import drain
+from agent_magic.run.faults import excerpt, note_response, raised_by_sdk
+
+if TYPE_CHECKING:
+    from anthropic import AsyncStream
+
+    from agent_magic.record.request import Request
+    from agent_magic.run.client import Stream
+
+Json = dict[str, Any]
+
+NOTHING_KNOWN = Usage()
+_NO_FIELDS: Json = {}
+DRAIN_S = 0.25
+"""How long to wait for the end of a connection whose answer is complete."""
+
+
+def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
+    """Have the events of a stream as the JSON they came as, with the decoder and the errors of the client.
+
+    What is not the SDK's own stays as it is: a stream or a client of another kind, and a stream that a tracer watches,
+    which needs the SDK's objects.
+    """
+    import anthropic
+
+    if type(events) is not anthropic.AsyncStream or not isinstance(sdk, anthropic.AsyncAnthropic):
+        return events
+    if getattr(events.response.stream, "stream_observer", None) is not None:
+        return events
+    return anthropic.AsyncStream(cast_to=object, response=events.response, client=sdk)
+
+
+async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:
+    """Read a stream to its end.
+
+    Raises:
+        Truncated: It ended without a `stop_reason`.
+        Unreadable: It is no event stream, or its events are not the API's.
+    """
+    response = events.response
+    note_response(stream, response)
+    ending = _Ending(request.model, stream.headers.get("request-id"))
+    kind = stream.headers.get("content-type", "")
+    try:
+        if kind.startswith("text/event-stream"):
+            await _read(events, ending, stream)
+        else:
+            _whole(kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
+    except (AttributeError, TypeError) as error:  # nobody has checked the fields of an event before
+        raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
+    return stream.answer or ending.answer(stream)
+
+
+async def _read(events: AsyncStream[Any], ending: _Ending, stream: Stream) -> None:
+    """Read the events. What breaks after the `stop_reason` breaks an answer no more: it is complete and paid for."""
+    reading = aiter(events)
+    try:
+        async for event in reading:
+            if ending.see(_as_json(event), stream):
+                break
+        with suppress(TimeoutError):  # a connection whose end is read can serve the next request
+            await drain(reading, DRAIN_S)
+    except raised_by_sdk():
+        if stream.answer is None:
+            raise
+
+
+def _as_json(event: Any) -> Json:
+    """Return an event as it came; an object of the SDK is taken apart again."""
+    return cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
+
+
+class _Ending:
+    """Collects what a reply says besides its text."""
+
+    def __init__(self, model: str, request_id: str | None) -> None:
+        self.model, self.request_id = model, request_id
+        self.stop_reason: str | None = None
+        self.refusal: str | None = None
+
+    def see(self, event: Json, stream: Stream) -> bool:
+        """Take an event of a stream in; tell whether it was the last."""
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            delta: Any = event.get("delta")
+            if delta.get("type") == "text_delta":
+                stream.add(delta.get("text"))
+            else:
+                stream.began()
+        elif kind == "message_start":
+            message: Any = event.get("message")
+            self.model = message.get("model") or self.model
+            stream.usage = _usage(message.get("usage"), None)
+            stream.opened()
+        elif kind == "message_delta":
+            self.take(event.get("delta"))
+            stream.usage = _usage(event.get("usage"), stream.usage)
+            if self.stop_reason is not None:
+                stream.answer = self.answer(stream)
+        return kind == "message_stop"
+
+    def take(self, ending: Any) -> None:
+        """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
+        self.stop_reason = ending.get("stop_reason") or self.stop_reason
+        if self.stop_reason == "refusal":
+            self.refusal = _fields(ending.get("stop_details")).get("category") or "unnamed"
+
+    def answer(self, stream: Stream) -> Answer:
+        """Make the answer of what has arrived.
+
+        Raises:
+            Truncated: There was no `stop_reason`.
+        """
+        if self.stop_reason is None:
+            raise Truncated("The stream ended before the answer did (no stop_reason).")
+        return Answer(
+            stream.text,
+            self.stop_reason,
+            usage=stream.usage or Usage(),
+            model=self.model,
+            source="simulated" if stream.simulated else "live",
+            request_id=self.request_id,
+            refusal=self.refusal,
+        )
+
+
+def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
+    """Read a reply that came in one piece although a stream was asked for."""
+    message = _fields(json.loads(body) if kind.startswith("application/json") else None)
+    if message.get("type") != "message":
+        raise Unreadable(f"The reply is no event stream but {kind or 'nothing'!r}: {excerpt(body)!r}.")
+    for block in message.get("content") or ():
+        if block.get("type") == "text":
+            stream.add(block.get("text"))
+    stream.usage = _usage(message.get("usage"), None)
+    ending.model = message.get("model") or ending.model
+    ending.take(message)
+
+
+def _usage(now: Any, before: Usage | None) -> Usage | None:
+    """Read the token counts of an event. Counts are cumulative, and those left out keep their value."""
+    if now is None:
+        return before
+    before = before or NOTHING_KNOWN
+    known = _fields(now).get
+    long = _fields(known("cache_creation")).get("ephemeral_1h_input_tokens")
+    taken, read = known("input_tokens"), known("cache_read_input_tokens")
+    written, made = known("cache_creation_input_tokens"), known("output_tokens")
+    return Usage(
+        taken if isinstance(taken, int) else before.input_tokens,
+        cache_read_tokens=read if isinstance(read, int) else before.cache_read_tokens,
+        cache_write_tokens=written if isinstance(written, int) else before.cache_write_tokens,
+        output_tokens=made if isinstance(made, int) else before.output_tokens,
+        cache_write_1h_tokens=long if isinstance(long, int) else before.cache_write_1h_tokens,
+    )
+
+
+def _fields(value: Any) -> Json:
+    """Return the fields of a JSON object; of what is none, no fields."""
+    return cast("Json", value) if isinstance(value, dict) else _NO_FIELDS
