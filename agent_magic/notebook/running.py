@@ -139,7 +139,7 @@ async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
     run.forecasts = session.forecasts
     session.running.append(driver)
     try:
-        async with _shown(driver, run, Watch(driver, session.history, session.pacer), graphic=graphic):
+        async with _shown(driver, run, Watch(driver, session.history), graphic=graphic):
             await driver.drive()
     finally:
         session.settle(run)

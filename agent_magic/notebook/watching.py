@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.remaining import remaining
 from agent_magic.run.controls import Controls
-from agent_magic.show.around import Around, vitals_of
+from agent_magic.show.around import Around
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from agent_magic.record.history import History
     from agent_magic.run.driver import Driver
-    from agent_magic.schedule.pacer import Pacer
-    from agent_magic.show.around import Vitals
+    from agent_magic.schedule.health import Health
 
 HELD_BY = {
     "slot": "waits for a slot",
@@ -45,19 +41,11 @@ class Watch:
     Args:
         driver: What runs.
         history: What earlier answers took.
-        pacer: What knows the rate limits; `None` where nobody does.
-        clock: Seconds on the pacer's clock.
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        history: History,
-        pacer: Pacer | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._driver, self._history, self._pacer, self._clock = driver, history, pacer, clock
-        self._health: Vitals | None = None
+    def __init__(self, driver: Driver, history: History) -> None:
+        self._driver, self._history = driver, history
+        self._health: Health | None = None
         self._policy = driver.policy
         self._left_s: tuple[float, float] | None = None
         self._looked_s = self._felt_s = float("-inf")
@@ -82,14 +70,8 @@ class Watch:
             self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency)
         if now_s - self._felt_s >= FEEL_EVERY_S:
             self._felt_s = now_s
-            self._health = self._vitals()
+            self._health = self._driver.health()
         return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s)
-
-    def _vitals(self) -> Vitals | None:
-        if self._pacer is None:
-            return None
-        health = self._driver.health()
-        return vitals_of(self._pacer.health(self._clock()), health.retries, health.breakers)
 
     def arriving(self, agent: int) -> str:
         """Return the text that has arrived of an answer under way."""

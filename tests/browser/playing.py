@@ -24,7 +24,8 @@ TELL = 'print("statuses", {one.name: one.status for one in run.record.results})'
 
 PLAYER = """import asyncio, json, time
 from agent_magic.measure.metrics import summarize
-from agent_magic.show.around import Around, LimitUse, Vitals
+from agent_magic.schedule.health import Health, LimitUse
+from agent_magic.show.around import Around
 from agent_magic.show.live import VERBS, make_live_view
 from tests.show.story import *
 stop, pressed = asyncio.Event(), []
@@ -32,8 +33,9 @@ def press(verb, agent):
     pressed.append((verb, agent))
     if verb == "stop":
         stop.set()
-VITALS = Vitals((LimitUse("requests", "haiku", 4000.0, 0.41), LimitUse("input", "haiku", 1e6, 0.86),
-                 LimitUse("output", "haiku", 2e5, 0.23)), 2, 5)
+HEALTH = Health("bad", "input at 86 % of the limit", refusals=2, retries=5, latency_s=0.8, latency_trend_s=0.2,
+    limits=tuple(LimitUse(kind, "haiku", most, used * most, used, True)
+                 for kind, most, used in (("requests", 4000.0, 0.41), ("input", 1e6, 0.86), ("output", 2e5, 0.23))))
 async def play(record, events, until_s=5.1, tails=None, arriving=None):
     view = make_live_view(record, press, arriving, summarize=summarize, verbs=VERBS)
     view.show()
@@ -42,7 +44,7 @@ async def play(record, events, until_s=5.1, tails=None, arriving=None):
         now = min(until_s, time.monotonic() - began)
         while events and events[0].at_s <= now:
             record.add(events.pop(0))
-        view.tick(time.monotonic() - began, tails or {}, Around(3, 0.5, False, VITALS, (4.0, 6.0)))
+        view.tick(time.monotonic() - began, tails or {}, Around(3, 0.5, False, HEALTH, (4.0, 6.0)))
         await asyncio.sleep(0.1)
     for event in events:
         record.add(event)

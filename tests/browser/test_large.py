@@ -36,7 +36,7 @@ while place < len(events) - 1:
         record.add(events[place])
         place += 1
     before = time.thread_time()
-    view.tick(now, {}, Around(64, 50.0, False, VITALS, (30.0, 50.0)))
+    view.tick(now, {}, Around(64, 50.0, False, HEALTH, (30.0, 50.0)))
     worked += time.thread_time() - before
     steps += 1
     await asyncio.sleep(0.1)

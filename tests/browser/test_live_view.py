@@ -98,7 +98,7 @@ def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book
     """Stop by click; the saved file has one picture and one text, and shows it when opened with no kernel."""
     page = start(jupyter, book, REAL, DECLARE, RUN)
     page.wait_for_selector(".am-live .am-meter b:not(:empty)")
-    assert 3 == page.locator(".am-live .am-meter").count()
+    assert 4 == page.locator(".am-live .am-meter").count()
     for theme, ground in GROUNDS.items():
         jupyter.theme(theme)
         assert ground == page.locator(".am-live").evaluate("one => getComputedStyle(one).backgroundColor")
@@ -141,6 +141,26 @@ def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
     assert page.evaluate("document.activeElement.classList.contains('am-stop')")
     page.keyboard.press("Enter")
     assert "[('skip', 'review_ops'), ('stop', None)]" == said(page, "('stop', None)").strip()
+
+
+CUT = """() => [...document.querySelectorAll('.am-line, .am-facts, .am-meter, .am-buttons')]
+    .filter((one) => one.scrollWidth > one.clientWidth || one.getBoundingClientRect().right >
+        document.querySelector('.am-live').getBoundingClientRect().right).map((one) => one.className)"""
+
+
+@pytest.mark.parametrize("width", [1300, 900])
+def test_the_header_is_whole(jupyter: Lab, book: str, width: int) -> None:
+    """Counts, time left, facts, meters and buttons are there to their ends, in a wide page and in a narrow one."""
+    jupyter.page.set_viewport_size({"width": width, "height": 1000})
+    page = start(jupyter, book, PLAYER, STORY)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    assert "ends in 4–6 s" == page.locator(".am-left").inner_text()
+    assert "0.8 s ↗" == page.locator(".am-meter b").last.inner_text()
+    assert "input at 86 % of the limit" == page.locator(".am-health b").inner_text()
+    assert [] == page.evaluate(CUT)
+    page.locator(".am-stop").click()
+    said(page, "finished")
+    page.set_viewport_size({"width": 1300, "height": 1000})
 
 
 def test_nothing_moves_where_motion_is_not_wanted(jupyter: Lab, book: str) -> None:

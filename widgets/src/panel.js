@@ -102,6 +102,7 @@ export class Panel {
     const verbs = verbsFor(detail.state).filter((verb) => this.verbs.includes(verb)).map((verb) => {
       const made = button(LABELS[verb], () => {
         this.press(verb, detail.agent);
+        this.element.focus({ preventScroll: true }); // a button that is disabled loses the keyboard
         made.disabled = true;
       });
       made.title = HINTS[verb];

@@ -3,8 +3,8 @@
 /**
  * @typedef {{counts: string, progress: [number, number, number], facts: [string, string][], left: string,
  *   paused: boolean}} Head
- * @typedef {[kind: string, percent: number | null, level: string, hint: string]} Meter
- * @typedef {{level: string, word: string, notes: string, reason: string, meters: Meter[]}} Strip
+ * @typedef {[kind: string, value: string, percent: number | null, level: string, hint: string]} Meter
+ * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
  * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
  * @typedef {[kind: string, tone: string, from: number, to: number | null]} Bar

@@ -4,8 +4,8 @@
 /**
  * @typedef {{counts: string, progress: [number, number, number], facts: [string, string][], left: string,
  *   paused: boolean}} Head
- * @typedef {[kind: string, percent: number | null, level: string, hint: string]} Meter
- * @typedef {{level: string, word: string, notes: string, reason: string, meters: Meter[]}} Strip
+ * @typedef {[kind: string, value: string, percent: number | null, level: string, hint: string]} Meter
+ * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
  * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
  * @typedef {[kind: string, tone: string, from: number, to: number | null]} Bar
@@ -285,10 +285,9 @@ class Header {
     this.parts = PARTS.map((state) => html("i", { class: `s-${state}` }));
     this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" }, this.parts);
     this.facts = html("div", { class: "am-facts" });
-    this.meters = html("div", { class: "am-meters" });
+    this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "Health of the service" });
     this.health = html("div", { class: "am-health" });
-    this.strip = html("div", { class: "am-strip", role: "group", "aria-label": "Health of the service" }, [this.meters, this.health]);
-    this.strip.style.visibility = "hidden"; // its room is kept, so that nothing moves when it comes
+    for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their room is kept, so that nothing moves when they come
     this.paused = false;
     this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
     this.pause.title = "Start nothing new; what runs goes on";
@@ -301,7 +300,11 @@ class Header {
     this.stop.setAttribute("aria-label", "Stop all agents");
     const line = html("div", { class: "am-line" }, [html("strong", { class: "am-title", title }, [title]), this.counts, this.time, this.left]);
     const buttons = html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]);
-    this.element = html("div", { class: "am-head" }, [line, buttons, this.bar, this.facts, this.strip]);
+    this.element = html("div", { class: "am-head" }, [
+      html("div", { class: "am-top" }, [line, this.health, buttons]),
+      this.bar,
+      html("div", { class: "am-under" }, [this.facts, this.meters]),
+    ]);
   }
 
   /** @param {Head} head */
@@ -334,25 +337,24 @@ class Header {
 
   /** @param {Strip | null} strip */
   vitals(strip) {
-    this.strip.style.visibility = strip ? "" : "hidden";
+    for (const one of [this.meters, this.health]) one.style.visibility = strip ? "" : "hidden";
     if (!strip) return;
     if (this.meters.childElementCount !== strip.meters.length) {
       this.meters.replaceChildren(...strip.meters.map(([kind]) => meter(kind)));
     }
-    strip.meters.forEach(([, percent, level, hint], place) => {
+    strip.meters.forEach(([, value, percent, level, hint], place) => {
       const one = this.meters.children[place];
       set(one, "title", hint);
       set(one, "class", `am-meter s-${tone(level)}`);
-      setText(one?.querySelector("b"), percent === null ? "–" : `${percent} %`);
+      setText(one?.querySelector("b"), value);
       const fill = one?.querySelector("i i");
       if (fill instanceof HTMLElement) fill.style.width = `${Math.min(100, percent ?? 0)}%`;
     });
-    const words = [strip.word, strip.notes, strip.reason].filter(Boolean).join(" · ");
-    if (this.health.textContent === words && this.health.className === `am-health s-${tone(strip.level)}`) return;
+    const words = [strip.word, strip.notes].filter(Boolean).join(" · ");
+    if (this.health.title === words && this.health.className === `am-health s-${tone(strip.level)}`) return;
     this.health.className = `am-health s-${tone(strip.level)}`;
     this.health.title = words;
-    const rest = [strip.notes, strip.reason].filter(Boolean).join(" · ");
-    this.health.replaceChildren(icon(/** @type {Record<string, string>} */ (LEVELS)[strip.level] ?? LEVELS.none, tone(strip.level)), html("b", {}, [strip.word]), rest && ` · ${rest}`);
+    this.health.replaceChildren(icon(/** @type {Record<string, string>} */ (LEVELS)[strip.level] ?? LEVELS.none, tone(strip.level)), html("b", {}, [strip.word]), strip.notes && ` · ${strip.notes}`);
   }
 }
 
@@ -363,7 +365,7 @@ function tone(level) {
 
 /** @param {string} kind */
 function meter(kind) {
-  return html("div", { class: "am-meter" }, [html("span", {}, [kind]), html("i", {}, [html("i")]), html("b")]);
+  return html("div", { class: "am-meter" }, [html("span", {}, [kind]), html("b"), html("i", {}, [html("i")])]);
 }
 
 // The panel that a click on an agent opens, beside its card.
@@ -468,6 +470,7 @@ class Panel {
     const verbs = verbsFor(detail.state).filter((verb) => this.verbs.includes(verb)).map((verb) => {
       const made = button(LABELS[verb], () => {
         this.press(verb, detail.agent);
+        this.element.focus({ preventScroll: true }); // a button that is disabled loses the keyboard
         made.disabled = true;
       });
       made.title = HINTS[verb];

@@ -1,0 +1,72 @@
+"""The health strip: what it says of limits, latency and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_magic.schedule.health import Health, LimitUse
+from agent_magic.show.around import strip_of
+
+
+def limit(kind: str, share: float | None, model: str = "haiku") -> LimitUse:
+    """A limit of a thousand a minute, of which a share is used."""
+    known = None if share is None else 1000.0
+    return LimitUse(kind, model, known, 1000.0 * (share or 0.0), share, learned=True)  # pyright: ignore[reportArgumentType]
+
+
+def meters(health: Health) -> dict[str, list[object]]:
+    """Return value, percent and level of each meter by its name."""
+    strip = strip_of(health)
+    assert strip is not None
+    return {kind: rest[:3] for kind, *rest in strip["meters"]}
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (None, ["–", None, "none"]),
+        (0.41, ["41 %", 41, "ok"]),
+        (0.60, ["60 %", 60, "ok"]),
+        (0.66, ["66 %", 66, "warn"]),
+        (0.71, ["71 %", 71, "bad"]),
+    ],
+)
+def test_a_meter_turns_at_60_and_at_70_percent(share: float | None, said: list[object]) -> None:
+    """The thresholds are those of the run's health; an unknown limit has no share."""
+    assert said == meters(Health("ok", "", limits=(limit("input", share),)))["input"]
+
+
+def test_a_meter_shows_the_fullest_limit_and_tells_of_all() -> None:
+    """Two model classes have limits of their own; the strip has room for one, its hint for both."""
+    health = Health("ok", "", limits=(limit("requests", 0.2), limit("requests", 0.5, "opus")))
+    strip = strip_of(health)
+    assert strip is not None
+    assert ["requests", "50 %", 50, "ok"] == strip["meters"][0][:4]
+    assert "requests: haiku 20 % of 1,000 a minute; opus 50 % of 1,000 a minute" == strip["meters"][0][4]
+
+
+@pytest.mark.parametrize(
+    ("late", "trend", "said"),
+    [
+        (None, None, ["–", None, "none"]),
+        (0.8, None, ["0.8 s", 40, "ok"]),
+        (0.8, 0.05, ["0.8 s", 40, "ok"]),
+        (1.2, 0.3, ["1.2 s ↗", 60, "ok"]),
+        (1.2, -0.3, ["1.2 s ↘", 60, "ok"]),
+        (2.5, 1.0, ["2.5 s ↗", 125, "warn"]),
+    ],
+)
+def test_latency_has_a_meter_and_a_trend(late: float | None, trend: float | None, said: list[object]) -> None:
+    """First tokens after two seconds are slow; an arrow says whether they come later than before."""
+    assert said == meters(Health("ok", "", latency_s=late, latency_trend_s=trend))["first token"]
+
+
+def test_the_word_is_the_reason() -> None:
+    """Where something is not good the strip says what; where all is well, that."""
+    bad = strip_of(Health("bad", "requests at 95 % of the limit", refusals=2, retries=1))
+    good = strip_of(Health("ok", ""))
+    assert bad is not None
+    assert good is not None
+    assert ("bad", "requests at 95 % of the limit", "2 × 429 · 1 retry") == (bad["level"], bad["word"], bad["notes"])
+    assert ("ok", "steady", "") == (good["level"], good["word"], good["notes"])
+    assert strip_of(None) is None
