@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Policy,
         Run,
         TokenPrice,
+        share,
         start,
     )
     from agent_magic.errors import AgentMagicError
@@ -49,6 +50,7 @@ __all__ = [
     "compare",
     "load_ipython_extension",
     "monthly",
+    "share",
     "speedup_bounds",
     "start",
     "tradeoff",
@@ -73,6 +75,7 @@ _HOMES = {
     "tradeoff": "agent_magic.show.charts.of_run",
     "monthly": "agent_magic.measure.capacity",
     "speedup_bounds": "agent_magic.measure.capacity",
+    "share": "agent_magic.api",
     "start": "agent_magic.api",
 }
 

@@ -1,8 +1,9 @@
-"""What a user holds: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Run`, `Ledger`."""
+"""What a user holds: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Run`, `Ledger`, `share`."""
 
 from agent_magic.api.ledger import Ledger
 from agent_magic.api.plan import Plan, start
 from agent_magic.api.run import Run
+from agent_magic.api.sharing import share
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
 from agent_magic.record.prices import TokenPrice
@@ -22,5 +23,6 @@ __all__ = [
     "Request",
     "Run",
     "TokenPrice",
+    "share",
     "start",
 ]

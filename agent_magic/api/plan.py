@@ -15,11 +15,13 @@ from agent_magic.measure.estimate import Estimate, estimate
 from agent_magic.measure.sweep import Sweep, make_sweep
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.record.results import RunRecord
 from agent_magic.run.chosen import as_client
 from agent_magic.run.claude import Claude
 from agent_magic.run.driver import Driver
 from agent_magic.run.earlier import Earlier
 from agent_magic.run.foreseen import foresee
+from agent_magic.run.playing import lay
 from agent_magic.run.replay import Deck
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.run.client import Client
+    from agent_magic.run.playing import Filling, Player
 
 LOG = logging.getLogger("agent_magic")
 
@@ -72,21 +75,47 @@ class Plan(DeclaredPlan):
             UnknownAgent: `again` names one that is not in the plan.
         """
         options: Any = {"client": client, "fresh": fresh, "ledger": ledger, "prices": prices}
-        driver = start(self, policy, **options, resume=resume, again=again)
-        await driver.drive()
-        for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
-            if note:
-                LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
-        return Run(driver.record, driver, prices=driver.prices)
+        return await _driven(start(self, policy, **options, resume=resume, again=again), ledger)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
         """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
+
+        At once and strict; `play` takes its time, or buys what is missing.
 
         Raises:
             CassetteError: The file is no cassette.
             ReplayMiss: The plan asks for something that was not recorded.
         """
         return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=(policy or Policy()).timeout_s))
+
+    async def play(
+        self,
+        path: str | Path,
+        policy: Policy | None = None,
+        *,
+        fill: bool = False,
+        pace: float | None = None,
+        ledger: AnyLedger | None = None,
+        **more: Any,
+    ) -> Run:
+        """Play a cassette: the recorded run of this plan, in its own time or with its gaps bought.
+
+        Args:
+            path: The cassette.
+            policy: How what is bought runs.
+            fill: Buy what was not recorded, after what was; such agents have `source` `live`, the others `replay`.
+            pace: Recorded seconds in one second: 1 plays it as it was, 4 four times as fast; `None` at once. What is
+                bought takes the time it takes.
+            ledger: Where what is bought is kept, as in `run`.
+            **more: `client`, `fresh` and `prices`, as in `run`.
+
+        Raises:
+            CassetteError: The file is no cassette, or has no texts to go on from.
+            ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
+        """
+        policy, deck = policy or Policy(), Deck(read_cassette(Path(path)), fill=fill, pace=pace)
+        playing = lay(deck, self, policy, lambda rest: start(rest, policy, ledger=ledger, **more))
+        return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, ledger)
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
@@ -125,6 +154,15 @@ class Plan(DeclaredPlan):
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return static_bundle(self)
+
+
+async def _driven(driver: Driver | Filling | Player, ledger: AnyLedger | None) -> Run:
+    """Let it run, and say what its numbers do not."""
+    await driver.drive()
+    for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
+        if note:
+            LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
+    return Run(driver.record, driver, prices=driver.prices)
 
 
 def start(  # noqa: PLR0913 - the options of `Plan.run`

@@ -17,7 +17,7 @@ from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
-from agent_magic.record.cassette_writing import write_cassette
+from agent_magic.record.cassette_writing import only_hash, write_cassette
 from agent_magic.schedule.health import record_health
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
@@ -28,7 +28,7 @@ from agent_magic.show.text import one_line
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.run.driver import Driver
+    from agent_magic.run.playing import Filling, Player
     from agent_magic.schedule.health import Health
     from agent_magic.schedule.policy import Policy
     from agent_magic.show.charts.chart import Chart
@@ -54,7 +55,12 @@ class Run:
     """
 
     def __init__(
-        self, record: RunRecord, driver: Driver | None = None, *, history: History | None = None, prices: Any = None
+        self,
+        record: RunRecord,
+        driver: Driver | Filling | Player | None = None,
+        *,
+        history: History | None = None,
+        prices: Any = None,
     ) -> None:
         self.record, self._driver, self.history, self.prices = record, driver, history, prices
         self.forecasts = Forecasts()
@@ -212,9 +218,13 @@ class Run:
         if failures:
             raise RunFailed(failures)
 
-    def save(self, path: str | Path) -> int:
-        """Write the run to a cassette, to share or to replay. Returns the number of calls in it."""
-        return write_cassette(self.record, Path(path))
+    def save(self, path: str | Path, *, redact: Callable[[str], str] | None = None, texts: bool = True) -> int:
+        """Write the run to a cassette, to share or to replay. Returns the number of calls in it.
+
+        `texts=False` leaves out what people and models wrote, but for the names of agents; `redact` returns what is
+        written in place of a text. Such a file replays by the agents' names.
+        """
+        return write_cassette(self.record, Path(path), redact=redact if texts else only_hash)
 
     def __repr__(self) -> str:
         return f"Run({self.plan.name!r}: {one_line(self.totals)})"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from agent_magic.measure.metrics import summarize
-from agent_magic.schedule.policy import Policy
+from agent_magic.schedule.policy import policy_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -156,7 +156,7 @@ def _is_of(prediction: Prediction, record: RunRecord) -> bool:
     base, scenario = prediction.record, prediction.forecast.scenario
     if record is base or record.began_at < base.began_at or record.terms is None or scenario.policy is None:
         return False
-    ran = Policy(**record.terms.policy)
+    ran = policy_from(record.terms.policy)
     if replace(ran, seed=None) != replace(scenario.policy, seed=None):
         return False
     if scenario.limits is not None and not _keeps(record, scenario.limits):

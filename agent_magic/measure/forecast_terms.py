@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.measure.forecast_provider import Provider
 from agent_magic.record.terms import Ceiling, Ceilings
 from agent_magic.schedule.pacer_pool import Ticket
-from agent_magic.schedule.policy import Policy
+from agent_magic.schedule.policy import Policy, policy_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     A record that does not keep it shows at least how many ran at once, and who waited for a barrier or a slot.
     """
     if record.terms is not None:
-        return Policy(**record.terms.policy), ()
+        return policy_from(record.terms.policy), ()
     attempts = record.attempts
     held = {one.held_by for one in attempts}
     most = max((one.number for one in attempts), default=1)

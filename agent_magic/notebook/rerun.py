@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent_magic.api.clean import clean_environment
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.cells import read_cells
-from agent_magic.notebook.clean import clean_environment
 from agent_magic.notebook.session import PINNED
 from agent_magic.notebook.sharing import beside
 
@@ -23,7 +23,7 @@ CELL_TIMEOUT_S = 600
 LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
 """What is not copied: it is no part of what a notebook reads."""
 IGNORED = "NBVAL_IGNORE_OUTPUT"
-GUARD = "__import__('agent_magic.notebook.clean', fromlist=['clean']).block_network()"
+GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The line that a run leaves where a program executes the cells; with a front end its picture says the same."""
 _SAME = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.api import Run, start
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
@@ -13,7 +13,8 @@ from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatch
 from agent_magic.notebook.watching import Watch
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.prices import Prices
-from agent_magic.run.playing import Filling, Player
+from agent_magic.record.results import RunRecord
+from agent_magic.run.playing import Player, lay
 from agent_magic.run.replay import Deck
 from agent_magic.show.live import LiveView
 from agent_magic.show.notes import capped_note, served_note
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from agent_magic.notebook.session import Session
     from agent_magic.notebook.verb import Desk
     from agent_magic.record.cassette import Cassette
-    from agent_magic.record.results import RunRecord
     from agent_magic.run.driver import Driver
     from agent_magic.schedule.policy import Policy
 
@@ -65,9 +65,6 @@ async def execute(
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
     plan.check_prompts()
-    deck = session.deck
-    if deck is not None and not deck.fill:
-        return await _replay(session, deck.play(plan, timeout_s=policy.timeout_s), deck.pace, policy, graphic=graphic)
 
     def live(what: DeclaredPlan) -> Driver:
         return start(
@@ -83,8 +80,8 @@ async def execute(
             again=again if what is plan else None,
         )
 
-    if deck is not None:
-        return await _fill(session, deck, plan, policy, live, graphic=graphic)
+    if session.deck is not None:
+        return await _play(session, session.deck, plan, policy, live, graphic=graphic)
     driver = live(plan)
     try:
         async with session.client.open():  # without a key this raises before anything is shown
@@ -98,7 +95,7 @@ async def execute(
     return await execute(session, plan, policy, fresh=fresh, graphic=graphic)
 
 
-async def _fill(
+async def _play(
     session: Session,
     deck: Deck,
     plan: Plan,
@@ -107,17 +104,16 @@ async def _fill(
     *,
     graphic: bool,
 ) -> Run:
-    """Replay what is recorded, and buy the rest."""
-    match = deck.find(plan, timeout_s=policy.timeout_s)
-    if not match.missing:
-        return await _replay(session, deck.whole(match), deck.pace, policy, graphic=graphic)
-    filling = Filling(match, live, deck.provenance(match.run))
-    _note(f"{len(filling.bought)} of {len(plan)} agents are not in {deck.cassette.name}, and bought")
-    if not filling.bought:
-        return await _replay(session, filling.whole(), deck.pace, policy, graphic=graphic)
-    driver: Any = filling
+    """Replay what is recorded, at once or in its time, and buy the rest where that is wanted."""
+    playing: Any = lay(deck, plan, policy, live)
+    if isinstance(playing, RunRecord):
+        return _show(session, playing, graphic=graphic)
+    if isinstance(playing, Player):
+        return await _run(session, cast("Driver", playing), graphic=graphic)
+    bought = len(playing.bought)
+    _note(f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now")
     async with session.client.open():
-        return await _run(session, driver, graphic=graphic)
+        return await _run(session, playing, graphic=graphic)
 
 
 def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
@@ -162,11 +158,8 @@ async def run_and_tell(
     return run
 
 
-async def _replay(session: Session, record: RunRecord, pace: float | None, policy: Policy, *, graphic: bool) -> Run:
-    """Show a recorded run: at once, or in its time."""
-    if pace is not None:
-        player: Any = Player(record, policy, pace=pace)
-        return await _run(session, player, graphic=graphic)
+def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
+    """Show a recorded run."""
     run = Run(record, history=session.history)
     run.forecasts = session.forecasts
     session.settle(run)

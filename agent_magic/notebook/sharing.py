@@ -1,31 +1,22 @@
-"""Sharing: the runs of a session as a cassette beside the notebook, looked over and tried before anybody sees it."""
+"""Sharing from a notebook: which one it is, what of the session a reader needs, the stamp as a cell shows it."""
 
 from __future__ import annotations
 
 import html
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.errors import AgentMagicError, SecretFound
-from agent_magic.measure.fingerprint import fingerprint
-from agent_magic.notebook.clean import fingerprints
 from agent_magic.notebook.running import ENDING
-from agent_magic.record.cassette import ANYWHERE, read_cassette
-from agent_magic.record.cassette_writing import lines_of, made_with, write_cassette
-from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
+from agent_magic.record.cassette import ANYWHERE
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.api import Run
-    from agent_magic.record.results import RunRecord
 
 STAMP = "application/vnd.agent-magic.provenance+json"
-LONGEST_S = 1e9
-"""Deadlines are no part of what is asked, so a replay needs none."""
 
 
 def beside(notebook: Path) -> Path:
@@ -66,90 +57,6 @@ def worth_sharing(runs: Sequence[Run]) -> list[Run]:
     return kept
 
 
-def share(
-    runs: Sequence[Run],
-    cassette: Path,
-    *,
-    notebook: Path | None = None,
-    cells: Iterable[str] = (),
-    allow: Iterable[str] = (),
-) -> dict[str, Any]:
-    """Write runs to a cassette, after a look for keys, and make sure that they replay without any.
-
-    Args:
-        runs: What a reader needs.
-        cassette: Where to write.
-        notebook: The saved notebook, to be looked over too.
-        cells: Texts of cells that may not be in it yet.
-        allow: Marks of findings that are no keys.
-
-    Returns:
-        The stamp: versions, source, date, sha256. The frames of the runs carry it in `attrs["provenance"]`.
-
-    Raises:
-        SecretFound: Something looks like a key; nothing was written.
-        AgentMagicError: What was written does not replay as it was.
-        OSError: The file cannot be written.
-    """
-    if not runs:
-        raise AgentMagicError("Nothing has run yet. %agents run runs what is declared, and %agents share shares that.")
-    records = [run.record for run in runs]
-    check_for_secrets(records, cassette.name, notebook=notebook, cells=cells, allow=allow)
-    calls = write_cassette(records, cassette)
-    tried = fingerprints([run.plan for run in runs], cassette, timeout_s=LONGEST_S)
-    for number, (record, found) in enumerate(zip(records, tried, strict=True), 1):
-        differs = [name for name, digest in fingerprint(record).items() if digest != found[name]]
-        if differs:
-            raise AgentMagicError(f"Run {number} does not replay as it was: {', '.join(differs)} differ.")
-    return _stamp(records, cassette, calls)
-
-
-def check_for_secrets(
-    records: Sequence[RunRecord],
-    name: str,
-    *,
-    notebook: Path | None = None,
-    cells: Iterable[str] = (),
-    allow: Iterable[str] = (),
-) -> None:
-    """Look for keys in what is to be shared.
-
-    Raises:
-        SecretFound: There is something that looks like one.
-    """
-    found = not_allowed(_look(records, name, notebook, cells), allow)
-    if found:
-        raise SecretFound([str(one) for one in found], what=name)
-
-
-def _look(records: Sequence[RunRecord], name: str, notebook: Path | None, cells: Iterable[str]) -> Iterator[Finding]:
-    secrets = secrets_of(os.environ)
-    for line in lines_of(records):
-        who = f", {line['agent']!r}" if "agent" in line else ""
-        yield from scan_data({k: v for k, v in line.items() if k != "key"}, f"{name}{who}", secrets)
-    for number, cell in enumerate(cells, 1):
-        yield from scan_text(cell, f"executed cell {number}", secrets)
-    if notebook is not None:
-        yield from scan_file(notebook.name, notebook.read_bytes(), secrets)
-
-
-def _stamp(records: Sequence[RunRecord], path: Path, calls: int) -> dict[str, Any]:
-    written = read_cassette(path)
-    stamp: dict[str, Any] = {
-        "cassette": path.name,
-        "sha256": written.sha256,
-        "recorded": max(run.recorded for run in written.runs),
-        "simulated": written.simulated,
-        "sources": sorted({call.source for call in written.calls if call.source}),
-        "runs": len(written.runs),
-        "calls": calls,
-        "made_with": made_with(),
-    }
-    for record, run in zip(records, written.runs, strict=True):
-        record.provenance = {**stamp, "recorded": run.recorded, "simulated": run.simulated}
-    return stamp
-
-
 def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stamp as a notebook shows it."""
     versions = ", ".join(f"{name} {number}" for name, number in sorted(stamp["made_with"].items()))
@@ -162,6 +69,8 @@ def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
         "sha256": stamp["sha256"],
         "checked": "replayed in a clean process, without a key and without a network: the same frames",
     }
+    if stamp["redacted"]:
+        rows["texts"] = "left out or replaced: agents are told apart by their names"
     text = "\n".join(f"{name:<10} {value}" for name, value in rows.items())
     cells = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in rows.items())
     return {"text/plain": text, "text/html": f"<table>{cells}</table>", STAMP: dict(stamp)}

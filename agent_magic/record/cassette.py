@@ -2,24 +2,28 @@
 
 ```
 {"cassette": 1, "made_with": {"agent-magic": "0.1.0", "anthropic": "2.11.0", …}, "runs": 1, …}
-{"run": 1, "plan": "agents", "recorded": "2026-11-21T10:00:00+00:00", "agents": 2, "calls": 2, "simulated": false, …}
+{"run": 1, "plan": "agents", "recorded": "2026-11-21T10:00:00+00:00", "agents": 2, "calls": 2, "terms": {…}, …}
 {"run": 1, "agent": "python", "status": "succeeded", "events": [{"event": "AgentReady", "at_s": 0.0}], …}
 {"run": 1, "agent": "python", "call": 1, "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
 ```
 
 No headers, no keys, no endpoint. Each line holds everything it needs and a checksum of itself, so a damaged line costs
-itself only, and a line that somebody changed is found. Calls are matched by what was asked, not by the agent's name.
+itself only, and a line that somebody changed is found. Calls are matched by what was asked, not by the agent's name,
+unless texts were left out or replaced when it was written: then there is only the name to go by.
 """
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from agent_magic.errors import CassetteError
+from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, event_from_json, from_json, line_of
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted
+from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Source
     from agent_magic.record.events import Event
 
+T = TypeVar("T")
 FORMAT = 1
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
@@ -107,6 +112,9 @@ class RecordedRun:
         cut: Whether it had been stopped.
         agents: The agents, in the order of the plan.
         gaps: Whether agents are gone without a trace.
+        terms: What it ran under; `None` where the file does not say.
+        bases: What it had been measured against.
+        redacted: Whether texts were left out or replaced.
     """
 
     plan: str
@@ -116,6 +124,9 @@ class RecordedRun:
     cut: bool
     agents: tuple[RecordedAgent, ...]
     gaps: bool
+    terms: Terms | None = None
+    bases: Mapping[Kind, Base] = field(default_factory=dict[Kind, Base])
+    redacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,11 @@ class Cassette:
         """Whether the stand-in API had made some of its answers up."""
         return any(run.simulated for run in self.runs)
 
+    @property
+    def redacted(self) -> bool:
+        """Whether texts were left out or replaced."""
+        return any(run.redacted for run in self.runs)
+
 
 @dataclass(slots=True)
 class _Gathering:
@@ -175,7 +191,17 @@ class _Gathering:
             bool(self.head.get("cut")),
             agents,
             gaps=_count(self.head, "agents") > len(agents),
+            terms=_kept(cast("type[Terms | None]", Terms | None), self.head.get("terms")),
+            bases=_kept(dict[Kind, Base], self.head.get("bases")) or {},
+            redacted=bool(self.head.get("redacted")),
         )
+
+
+def _kept(kind: type[T], data: object) -> T | None:
+    """Read what a run's head says besides; `None` where it says nothing, or what this version does not know."""
+    with suppress(ValueError):
+        return from_json(kind, data)
+    return None
 
 
 def read_cassette(path: Path) -> Cassette:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import platform
 import secrets
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import CassetteError
 from agent_magic.record.cassette import ANYWHERE, FORMAT, OF_NOBODY, checked, is_cassette
@@ -17,7 +18,7 @@ from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken, 
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from agent_magic.record.events import Event
@@ -29,25 +30,69 @@ IN_PLACE = frozenset({"at_s", "agent", "number"})
 """Fields of events that a line says in other words."""
 
 
-def write_cassette(records: RunRecord | Sequence[RunRecord], path: Path) -> int:
+TEXTS = ("prompt", "system", "context", "text", "partial", "error")
+"""The fields that hold what people and models wrote. Everything else is numbers, names and words of ours."""
+
+
+def only_hash(text: str) -> str:
+    """Stand for a text by its length and its fingerprint."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"[{len(text):,} characters left out, sha256 {digest[:16]}]" if text else text
+
+
+def write_cassette(
+    records: RunRecord | Sequence[RunRecord], path: Path, *, redact: Callable[[str], str] | None = None
+) -> int:
     """Write runs to a file, whole or not at all. The same runs make the same bytes.
+
+    Args:
+        records: The runs.
+        path: The file.
+        redact: Returns what is to be written in place of a text: of each prompt, system prompt, context, answer and
+            error. `only_hash` leaves all of them out.
 
     Returns:
         The number of calls.
 
     Raises:
-        CassetteError: There is a file of that name that is no cassette; it is as before.
+        CassetteError: There is a file of that name that is no cassette, and it is as before; or a run is a replay
+            whose texts are not there.
         OSError: The file cannot be written; an older one is as before.
     """
     runs = (records,) if isinstance(records, RunRecord) else tuple(records)
     if path.exists() and path.stat().st_size and not is_cassette(path):
         raise CassetteError(f"{path.name!r} is there already and is no cassette. Choose another name.")
-    _write(path, (line_of(checked(line)) for line in lines_of(runs)))
+    if any(run.redacted for run in runs):
+        raise CassetteError("This run is the replay of a recording without its texts. Pass that recording on as it is.")
+    _write(path, (line_of(checked(line)) for line in lines_of(runs, redact)))
     return sum(len(result.attempts) for run in runs for result in run.results)
 
 
-def lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
+def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the lines of a cassette as plain data, without their checksums."""
+    for line in _lines_of(runs):
+        if redact is None:
+            yield line
+        elif "plan" in line:
+            yield {**line, "redacted": True}
+        else:
+            yield _redacted(line, redact)
+
+
+def _redacted(data: Any, redact: Callable[[str], str]) -> Any:
+    """Return plain data with other texts in it."""
+    if isinstance(data, list):
+        return [_redacted(one, redact) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    named = cast("dict[str, Any]", data)
+    return {
+        name: redact(value) if name in TEXTS and isinstance(value, str) else _redacted(value, redact)
+        for name, value in named.items()
+    }
+
+
+def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
     yield {"cassette": FORMAT, "made_with": made_with(), "runs": len(runs)}
     for number, record in enumerate(runs, 1):
         yield {"run": number, **_run_line(record)}
@@ -78,6 +123,8 @@ def _run_line(record: RunRecord) -> dict[str, Any]:
         "cut": record.cut,
         "agents": len(record.results),
         "calls": sum(len(result.attempts) for result in record.results),
+        "terms": to_json(record.terms),
+        "bases": to_json(record.bases),
     }
 
 

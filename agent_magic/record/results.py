@@ -185,6 +185,7 @@ class RunRecord:
         replayed: Who had answered the replayed attempts, by agent and number of the attempt.
         provenance: Which file it was replayed from, or kept in: file, sha256, date, versions.
         terms: What it ran under; `None` where nobody kept it.
+        redacted: Whether it is a replay whose texts were left out or replaced when it was recorded.
     """
 
     def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
@@ -196,6 +197,7 @@ class RunRecord:
         self.replayed: dict[tuple[int, int], Source | None] = {}
         self.provenance: dict[str, Any] = {}
         self.terms: Terms | None = None
+        self.redacted = False
         self.events: list[Event] = []
         self.results = [
             AgentResult(agent.name, layer, model)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import Prices
     from agent_magic.run.client import Stream
     from agent_magic.run.driver import Driver
-    from agent_magic.run.replay import Match
+    from agent_magic.run.replay import Deck, Match
     from agent_magic.schedule.health import Health
     from agent_magic.schedule.policy import Policy
 
@@ -64,6 +64,8 @@ class Player:
         )
         self.record.replays_simulation = recorded.replays_simulation
         self.record.replayed, self.record.provenance = recorded.replayed, recorded.provenance
+        self.record.terms, self.record.bases = recorded.terms, recorded.bases
+        self.record.redacted = recorded.redacted
         self.streams: dict[int, _Arriving] = {}
         self.prices: Prices | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -355,3 +357,29 @@ class _Telling(RunRecord):
         """Take an event in, and tell of it."""
         super().add(event)
         self._tell(event)
+
+
+def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Plan], Driver]) -> RunRecord | Player | Filling:
+    """Lay a plan beside a cassette.
+
+    Args:
+        deck: The cassette, and how it is to be played.
+        plan: What is run.
+        policy: How.
+        start: Makes ready to run live what is missing.
+
+    Returns:
+        The run as it was recorded; what plays it, where it is to take its time; or what buys the rest of it.
+
+    Raises:
+        ReplayMiss: Something is missing, and is not to be bought.
+    """
+    match = deck.find(plan, timeout_s=policy.timeout_s)
+    if match.missing and deck.fill:
+        filling = Filling(match, start, deck.provenance(match.run))
+        if filling.bought:
+            return filling
+        record = filling.whole()
+    else:
+        record = deck.whole(match)
+    return record if deck.pace is None else Player(record, policy, pace=deck.pace)

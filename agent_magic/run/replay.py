@@ -7,12 +7,14 @@ are the recorded ones, so the frames, the timeline and the retries come out as t
 from __future__ import annotations
 
 import difflib
+import math
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.errors import DeclarationError, NotConnected, ReplayMiss
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.record.cassette import ANYWHERE
 from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.cassette import Call, Cassette, RecordedAgent, RecordedRun
     from agent_magic.record.request import Request
+    from agent_magic.record.terms import Terms
     from agent_magic.run.client import Stream
 
 ASKED = ("model", "max_tokens", "effort", "system", "context", "prompt")
@@ -51,6 +54,7 @@ class Match:
         self.misses: dict[int, ReplayMiss] = {}
         self.unknown: set[int] = set()
         self.texts: dict[str, str] = {}
+        self._places: dict[int, int] = {}
         shelf = _Shelf(run, plan)
         for agent in plan.dag.order:
             self._find(agent, shelf, timeout_s)
@@ -69,6 +73,7 @@ class Match:
         """Return what was found as a run, in the order of time."""
         record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
         record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
+        record.redacted = self.run.redacted
         for event in self.events():
             record.add(event)
         return record
@@ -88,7 +93,17 @@ class Match:
             raise first.beside(len(others) + len(self.unknown))
         record = self.found()
         record.add(RunEnded(self._end_of_all() or self.ended_s, cut=self.run.cut))
+        if len(self.run.agents) == len(self.plan):
+            record.terms, record.bases = self._terms(), dict(self.run.bases)
         return record
+
+    def _terms(self) -> Terms | None:
+        """What it ran under, the expected seconds in the order of this plan."""
+        terms, count = self.run.terms, len(self.plan)
+        if terms is None or terms.work_s is None:
+            return terms
+        known = len(terms.work_s) == count
+        return terms._replace(work_s=tuple(terms.work_s[self._places[one]] for one in range(count)) if known else None)
 
     @property
     def _models(self) -> Iterable[str]:
@@ -129,6 +144,7 @@ class Match:
 
     def _take(self, agent: int, found: RecordedAgent) -> None:
         """Fold what was recorded of an agent, and keep the text that its children use."""
+        self._places[agent] = self.run.agents.index(found)
         for event in _events(agent, found):
             self.record.add(event)
         for call in found.calls:
@@ -162,9 +178,19 @@ class Deck:
 
     Attributes:
         served: The recorded runs that have been played.
+
+    Raises:
+        CassetteError: Something is to be bought on top of answers that were left out of the file.
+        DeclarationError: The pace is no number above 0.
     """
 
     def __init__(self, cassette: Cassette, *, fill: bool = False, pace: float | None = None) -> None:
+        if fill and cassette.redacted:
+            raise CassetteError(
+                f"{cassette.name!r} was recorded without its texts: nothing can be bought on top of it."
+            )
+        if pace is not None and not (is_number(pace) and 0 < pace < math.inf):
+            raise DeclarationError(f"pace={pace!r} cannot work.", hint="Give recorded seconds in a second, such as 1.")
         self.cassette, self.fill, self.pace = cassette, fill, pace
         self.served: set[int] = set()
 
@@ -260,7 +286,7 @@ class _Shelf:
         for agent in run.agents:
             if agent.calls:
                 self._by_key.setdefault(agent.calls[0].key, []).append(agent.name)
-        self._wanted, self._gaps = set(plan.names), run.gaps
+        self._wanted, self._gaps, self._redacted = set(plan.names), run.gaps, run.redacted
 
     def silent(self, name: str) -> RecordedAgent | None:
         """Return an agent that was never asked."""
@@ -269,6 +295,8 @@ class _Shelf:
 
     def answering(self, name: str, request: Request) -> RecordedAgent | None:
         """Return what was recorded of this request: of the agent of that name, or else of the next that asked it."""
+        if self._redacted:
+            return self._named(name, request)
         names = self._by_key.get(request.key(ANYWHERE), [])
         if name not in names and (never := self.silent(name)) is not None:
             return never  # stopped before it was asked
@@ -277,6 +305,14 @@ class _Shelf:
                 names.remove(one)
                 return self._agents[one]
         return None
+
+    def _named(self, name: str, request: Request) -> RecordedAgent | None:
+        """Return the agent of that name, where texts are no guide; what is no text has to be the same."""
+        found = self._agents.get(name)
+        if found is None or not found.whole:
+            return None
+        asked = [call.started.request for call in found.calls[:1]]
+        return found if all(_shape(one) == _shape(request) for one in asked) else None
 
     def lacks(self, name: str) -> ReplayMiss:
         """Say that nothing whole was recorded of an agent that asks nothing."""
@@ -300,6 +336,11 @@ class _Shelf:
     def _broken(self, name: str) -> bool:
         """Tell whether lines about an agent are damaged or gone."""
         return not self._agents[name].whole if name in self._agents else self._gaps
+
+
+def _shape(request: Request) -> tuple[object, ...]:
+    """Return what a request asks besides its texts."""
+    return request.model, request.max_tokens, request.effort, request.system is None, request.context is None
 
 
 def _likeness(call: Call, request: Request) -> float:

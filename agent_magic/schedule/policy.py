@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Schedule = Literal["ready", "layers", "sequential"]
 """`ready`: an agent starts when its own parents are done. `layers`: when all agents of earlier layers are done, to
@@ -90,3 +93,13 @@ class Policy:
             if value not in words:
                 hint = f"One of {', '.join(words)}.{did_you_mean(str(value), words)}"
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint=hint)
+
+
+def policy_from(kept: Mapping[str, Any]) -> Policy:
+    """Return the policy whose fields were kept. Fields of a later version are left out.
+
+    Raises:
+        DeclarationError: A value cannot work.
+    """
+    known = {one.name for one in fields(Policy)}
+    return Policy(**{name: value for name, value in kept.items() if name in known})

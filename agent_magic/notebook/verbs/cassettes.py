@@ -5,28 +5,23 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from IPython.core.error import UsageError
 
+from agent_magic.api.sharing import check_for_secrets, share
 from agent_magic.notebook.front_end import display_bundle
-from agent_magic.notebook.sharing import (
-    beside,
-    check_for_secrets,
-    holds,
-    notebook_of,
-    share,
-    stamp_bundle,
-    worth_sharing,
-)
+from agent_magic.notebook.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.verb import Desk, Parser, Verb
 from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette_writing import only_hash
 from agent_magic.record.place import inside
 from agent_magic.run.replay import Deck
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable
 
 
 def _file_options(parser: Parser) -> None:
@@ -58,9 +53,25 @@ def _path(given: Namespace) -> Path:
     return Path(given.file).expanduser() if given.anywhere else inside(given.file, Path.cwd())
 
 
+def _text_options(parser: Parser) -> None:
+    parser.add_argument("--allow", action="append", default=[], metavar="MARK", help="A finding that is no key.")
+    parser.add_argument("--no-text", action="store_true", help="Leave prompts, answers and errors out of the file.")
+    parser.add_argument("--redact", metavar="FUNCTION", help="Your function: takes a text, returns what is written.")
+
+
+def _redaction(desk: Desk, given: Namespace) -> Callable[[str], str] | None:
+    """Return what is to be written in place of texts; `None` for themselves."""
+    if given.redact is None:
+        return only_hash if given.no_text else None
+    found = desk.shell.user_ns.get(given.redact)
+    if not callable(found):
+        raise UsageError(f"--redact {given.redact}: there is no such function. It takes a text, and returns one.")
+    return cast("Callable[[str], str]", found)
+
+
 def _record_options(parser: Parser) -> None:
     _file_options(parser)
-    parser.add_argument("--allow", action="append", default=[], metavar="MARK", help="A finding that is no key.")
+    _text_options(parser)
 
 
 def _share_options(parser: Parser) -> None:
@@ -68,7 +79,7 @@ def _share_options(parser: Parser) -> None:
     parser.add_argument("--last", action="store_true", help="Only the last run, not all of this session.")
     parser.add_argument("--notebook", metavar="NB", help="The notebook, where the front end does not tell it.")
     parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
-    parser.add_argument("--allow", action="append", default=[], metavar="MARK", help="A finding that is no key.")
+    _text_options(parser)
 
 
 def _share(desk: Desk, given: Namespace) -> None:
@@ -84,7 +95,8 @@ def _share(desk: Desk, given: Namespace) -> None:
     cells = [cell for cell in names.get("In", ()) if isinstance(cell, str)]
     runs = [desk.session.last_run()] if given.last else worth_sharing(desk.session.runs)
     try:
-        stamp = share(runs, cassette, notebook=notebook, cells=cells, allow=given.allow)
+        redact = _redaction(desk, given)
+        stamp = share(runs, cassette, notebook=notebook, cells=cells, allow=given.allow, redact=redact)
     except OSError as error:
         raise UsageError(f"{cassette.name!r} cannot be written: {error.strerror}. Choose another place.") from None
     display_bundle(stamp_bundle(stamp))
@@ -102,10 +114,10 @@ def _saved(name: str, given: Namespace) -> Path:
 
 
 def _record(desk: Desk, given: Namespace) -> None:
-    run, path = desk.session.last_run(), _path(given)
+    run, path, redact = desk.session.last_run(), _path(given), _redaction(desk, given)
     try:
-        check_for_secrets([run.record], path.name, allow=given.allow)
-        calls = run.save(path)
+        check_for_secrets([run.record], path.name, allow=given.allow, redact=redact)
+        calls = run.save(path, redact=redact)
     except OSError as error:
         raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
     print(f"{plural(calls, 'call')} recorded in {given.file}.")  # noqa: T201 - the answer
@@ -130,7 +142,10 @@ VERBS = {
         "Write the last run to a cassette, to share it.",
         _record_options,
         _record,
-        examples=("%agents record quickstart.cassette.jsonl",),
+        examples=(
+            "%agents record quickstart.cassette.jsonl",
+            "%agents record numbers.cassette.jsonl --no-text    # times, tokens and dollars only",
+        ),
     ),
     "replay": Verb(
         "Let a cassette answer from now on: no key, no network, the recorded clock.",

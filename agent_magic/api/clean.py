@@ -1,6 +1,6 @@
 """A clean process: no key, no network, nothing of this session. What replays there replays for a reader.
 
-`python -m agent_magic.notebook.clean` reads plans and the name of a cassette as JSON, replays each in turn, and writes
+`python -m agent_magic.api.clean` reads plans and the name of a cassette as JSON, replays each in turn, and writes
 the fingerprints of their frames.
 """
 
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agent_magic.api import Plan
+from agent_magic.api.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.fingerprint import fingerprint
@@ -56,16 +56,18 @@ def _no_network(event: str) -> NoReturn:
     raise PermissionError(f"a clean replay reaches no network ({event})")
 
 
-def fingerprints(plans: Sequence[DeclaredPlan], cassette: Path, *, timeout_s: float) -> list[dict[str, str]]:
+def fingerprints(
+    plans: Sequence[DeclaredPlan], cassette: Path, *, timeout_s: float, texts: bool = True
+) -> list[dict[str, str]]:
     """Replay plans in a clean process and return the fingerprints of their frames.
 
     Raises:
         AgentMagicError: Something does not replay there; the message says what.
     """
     rows = [{"plan": plan_to_dict(plan)} for plan in plans]
-    task = json.dumps({"plans": rows, "cassette": str(cassette), "timeout_s": timeout_s})
+    task = json.dumps({"plans": rows, "cassette": str(cassette), "timeout_s": timeout_s, "texts": texts})
     done = subprocess.run(
-        [sys.executable, "-m", "agent_magic.notebook.clean"],
+        [sys.executable, "-m", "agent_magic.api.clean"],
         input=task,
         capture_output=True,
         text=True,
@@ -86,7 +88,8 @@ def main() -> int:
     try:
         deck = Deck(read_cassette(Path(task["cassette"])))
         plans = [Plan.from_dict(row["plan"]) for row in task["plans"]]
-        found = [fingerprint(deck.play(plan, timeout_s=task["timeout_s"])) for plan in plans]
+        played = [deck.play(plan, timeout_s=task["timeout_s"]) for plan in plans]
+        found = [fingerprint(record, texts=task["texts"]) for record in played]
     except AgentMagicError as error:
         print(error, file=sys.stderr)  # noqa: T201 - for the process that asked
         return 1

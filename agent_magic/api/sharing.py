@@ -1,0 +1,116 @@
+"""Sharing: runs as a cassette that is looked over for keys and tried in a clean process before anybody sees it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.api.clean import fingerprints
+from agent_magic.api.run import Run
+from agent_magic.errors import AgentMagicError, SecretFound
+from agent_magic.measure.fingerprint import fingerprint
+from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette_writing import lines_of, made_with, only_hash, write_cassette
+from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from agent_magic.record.results import RunRecord
+
+LONGEST_S = 1e9
+"""Deadlines are no part of what is asked, so a replay needs none."""
+
+
+def share(
+    runs: Run | Sequence[Run],
+    path: str | Path,
+    *,
+    notebook: str | Path | None = None,
+    cells: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    redact: Callable[[str], str] | None = None,
+    texts: bool = True,
+) -> dict[str, Any]:
+    """Write runs to a cassette, after a look for keys, and make sure that they replay without any.
+
+    Args:
+        runs: What a reader needs.
+        path: Where to write.
+        notebook: The saved notebook, to be looked over too.
+        cells: Texts of cells that may not be in it yet.
+        allow: Marks of findings that are no keys.
+        redact: Returns what is written in place of a text, as in `Run.save`.
+        texts: Whether texts go into the file.
+
+    Returns:
+        The stamp: versions, source, date, sha256. The frames of the runs carry it in `attrs["provenance"]`.
+
+    Raises:
+        SecretFound: Something looks like a key; nothing was written.
+        AgentMagicError: What was written does not replay as it was.
+        OSError: The file cannot be written.
+    """
+    runs, cassette = [runs] if isinstance(runs, Run) else runs, Path(path)
+    notebook, redact = None if notebook is None else Path(notebook), redact if texts else only_hash
+    if not runs:
+        raise AgentMagicError("Nothing has run yet. %agents run runs what is declared, and %agents share shares that.")
+    records = [run.record for run in runs]
+    check_for_secrets(records, cassette.name, notebook=notebook, cells=cells, allow=allow, redact=redact)
+    calls = write_cassette(records, cassette, redact=redact)
+    same = redact is None
+    tried = fingerprints([run.plan for run in runs], cassette, timeout_s=LONGEST_S, texts=same)
+    for number, (record, found) in enumerate(zip(records, tried, strict=True), 1):
+        differs = [name for name, digest in fingerprint(record, texts=same).items() if digest != found[name]]
+        if differs:
+            raise AgentMagicError(f"Run {number} does not replay as it was: {', '.join(differs)} differ.")
+    return _stamp(records, cassette, calls)
+
+
+def check_for_secrets(
+    records: Sequence[RunRecord],
+    name: str,
+    *,
+    notebook: Path | None = None,
+    cells: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    redact: Callable[[str], str] | None = None,
+) -> None:
+    """Look for keys in what is to be shared.
+
+    Raises:
+        SecretFound: There is something that looks like one.
+    """
+    found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
+    if found:
+        raise SecretFound([str(one) for one in found], what=name)
+
+
+def _look(lines: Iterable[dict[str, Any]], name: str, notebook: Path | None, cells: Iterable[str]) -> Iterator[Finding]:
+    secrets = secrets_of(os.environ)
+    for line in lines:
+        who = f", {line['agent']!r}" if "agent" in line else ""
+        yield from scan_data({k: v for k, v in line.items() if k != "key"}, f"{name}{who}", secrets)
+    for number, cell in enumerate(cells, 1):
+        yield from scan_text(cell, f"executed cell {number}", secrets)
+    if notebook is not None:
+        yield from scan_file(notebook.name, notebook.read_bytes(), secrets)
+
+
+def _stamp(records: Sequence[RunRecord], path: Path, calls: int) -> dict[str, Any]:
+    written = read_cassette(path)
+    stamp: dict[str, Any] = {
+        "cassette": path.name,
+        "sha256": written.sha256,
+        "recorded": max(run.recorded for run in written.runs),
+        "simulated": written.simulated,
+        "redacted": written.redacted,
+        "sources": sorted({call.source for call in written.calls if call.source}),
+        "runs": len(written.runs),
+        "calls": calls,
+        "made_with": made_with(),
+    }
+    for record, run in zip(records, written.runs, strict=True):
+        record.provenance = {**stamp, "recorded": run.recorded, "simulated": run.simulated}
+    return stamp
