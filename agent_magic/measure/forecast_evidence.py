@@ -187,7 +187,8 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:
         return Failure(why, stops_run=attempt.status_code in STOPS_RUN)
     usual_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt.number - 1, 10))
     demanded = waited_s > usual_s * (1 + JITTER)  # only a server's own demand makes it longer
-    return Failure(why, MANY, retry_after_s=waited_s - usual_s * JITTER / 2 if demanded else None)
+    told_s = waited_s - usual_s * JITTER / 2 if demanded else None
+    return Failure(why, MANY, retry_after_s=told_s, counts=attempt.kind != "RateLimited")
 
 
 def needed_tokens(characters: int) -> int:

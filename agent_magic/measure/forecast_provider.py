@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from email.utils import formatdate
 from functools import lru_cache
+from heapq import heappop, heappush
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -102,7 +103,7 @@ class Provider:
         """
         limited = self._pools.get(pool)
         if limited is not None:
-            limited.produce(answer)
+            limited.produce(*answer)
         if entry is not None:
             self._usable_s[entry] = min(self._usable_s.get(entry, math.inf), answer[0])
             self._until_s[entry] = max(self._until_s.get(entry, 0.0), sent_s + LIFE_S)
@@ -133,49 +134,74 @@ class _Bucket:
         return (min(amount, self.capacity) - self.level_at(now)) / self.rate
 
 
+class _Output:
+    """The bucket of output tokens: answers are taken from it as they are produced, evenly from first token to last.
+
+    What flows in while the bucket is full is lost, so it is turned on from one change of the pace to the next.
+    """
+
+    __slots__ = ("_ends", "_pace", "bucket")
+
+    def __init__(self, bucket: _Bucket) -> None:
+        self.bucket = bucket
+        self._pace = 0.0
+        self._ends: list[tuple[float, float]] = []
+
+    def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
+        """Take in that an answer begins now."""
+        self.turn(begins_s)
+        if ends_s <= begins_s:
+            self.bucket.level -= tokens
+            return
+        pace = tokens / (ends_s - begins_s)
+        self._pace += pace
+        heappush(self._ends, (ends_s, pace))
+
+    def turn(self, now: float) -> None:
+        """Count what was produced and what flowed in until now."""
+        ends = self._ends
+        while ends and ends[0][0] <= now:
+            ends_s, pace = heappop(ends)
+            self._flow(ends_s)
+            self._pace = self._pace - pace if ends else 0.0
+        self._flow(now)
+
+    def _flow(self, now: float) -> None:
+        bucket = self.bucket
+        if now > bucket.at_s:
+            bucket.level = min(bucket.capacity, bucket.level + (now - bucket.at_s) * (bucket.rate - self._pace))
+            bucket.at_s = now
+
+
 class _Pool:
     def __init__(self, limits: Mapping[str, Ceiling]) -> None:
         self._buckets: list[tuple[Dimension, _Bucket]] = [
             (name, _Bucket(limits[name])) for name in DIMENSIONS if name in limits
         ]
-        self._output = dict(self._buckets).get("output")
-        self._arriving: list[tuple[float, float, int]] = []
-        self._drained_s = 0.0
+        made = dict(self._buckets).get("output")
+        self._output = None if made is None else _Output(made)
 
     def take(self, limited: int, now: float) -> Refusal | None:
-        self._drain(now)
-        needs: dict[Dimension, int] = {"requests": 1, "input": limited, "output": 1}
-        wait_s, limit = max(((bucket.wait_s(needs[name], now), name) for name, bucket in self._buckets))
+        if self._output is not None:
+            self._output.turn(now)
+        wait_s, limit = 0.0, ""
+        for name, bucket in self._buckets:
+            if (each_s := bucket.wait_s(limited if name == "input" else 1, now)) > wait_s:
+                wait_s, limit = each_s, name
         if wait_s > 0:
             return Refusal(max(1.0, math.ceil(wait_s)), limit)
         for name, bucket in self._buckets:
             if name != "output":
-                bucket.take(needs[name], now)
+                bucket.take(limited if name == "input" else 1, now)
         return None
 
-    def produce(self, answer: tuple[float, float, int]) -> None:
+    def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
         if self._output is not None:
-            self._drain(answer[0])
-            self._arriving.append(answer)
-
-    def _drain(self, now: float) -> None:
-        """Count the output that was produced since it was counted last."""
-        if self._output is None or not self._arriving:
-            self._drained_s = now
-            return
-        before_s, made = self._drained_s, 0.0
-        for begins_s, ends_s, tokens in self._arriving:
-            start, end = max(before_s, begins_s), min(now, ends_s)
-            if end >= ends_s and ends_s <= begins_s:
-                made += tokens
-            elif end > start:
-                made += tokens * (end - start) / (ends_s - begins_s)
-        self._arriving = [answer for answer in self._arriving if answer[1] > now]
-        self._drained_s = now
-        self._output.take(made, now)
+            self._output.produce(begins_s, ends_s, tokens)
 
     def headers(self, now: float) -> Mapping[str, str]:
-        self._drain(now)
+        if self._output is not None:
+            self._output.turn(now)
         found = {"date": _http_date(int(now))}
         for name, bucket in self._buckets:
             limit, remaining, reset = NAMES[name]

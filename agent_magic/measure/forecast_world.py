@@ -274,7 +274,8 @@ class World:
         self._settle(agent, NOTHING_USED, 0.0, now)
         why = f"RateLimited: {refusal.limit} (429)"
         self._bar(agent, flight, now, "refused", why, NOTHING_USED, 0.0)
-        failure = Failure(why, self._max_attempts, retry_after_s=refusal.retry_after_s)
+        most = self._max_attempts
+        failure = Failure(why, most, retry_after_s=refusal.retry_after_s, counts=most == 1)  # as in `failure_of`
         self._take(self._conductor.failed(agent, failure, now), now)
 
     def _cut(self, agent: int, flight: Flight, now: float) -> None:
