@@ -153,6 +153,16 @@ class UnknownAgent(PlanError):
         super().__init__(f"{who} is not declared.{hint}")
 
 
+class UnknownGroup(PlanError):
+    """An agent is named that was not declared for each item of a value."""
+
+    def __init__(self, group: str, *, known: Iterable[str]) -> None:
+        self.group = group
+        self.known = tuple(known)
+        hint = did_you_mean(group, self.known) or " Declare it with --each, or each=."
+        super().__init__(f"No agent {group!r} was declared for each of something.{hint}")
+
+
 class Cycle(PlanError):
     """Agents wait for each other, so none of them can start."""
 

@@ -9,6 +9,7 @@ from agent_magic.errors import RunFailed
 from agent_magic.measure.advice import Advice, advise
 from agent_magic.measure.against import measure_against
 from agent_magic.measure.calibration import Forecasts
+from agent_magic.measure.each import each_frame
 from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
@@ -103,6 +104,10 @@ class Run:
     def texts(self) -> pd.Series[str]:
         """The answers by agent, in plan order; empty where there is none."""
         return texts_series(self.record)
+
+    def each(self, name: str) -> pd.DataFrame:
+        """One row per item that the agent `name` was declared for: its answer and numbers; see `measure.each`."""
+        return each_frame(self.record, name)
 
     @property
     def totals(self) -> Summary:

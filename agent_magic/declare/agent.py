@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.each import OWN, Part
 from agent_magic.declare.name import check_name
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
@@ -40,6 +41,9 @@ class Agent:
         after: Agents that must have succeeded before, though their text is not used. `"a,b"` will do too.
         timeout_s: Seconds from the first attempt's start to the last one's end, waiting between them included.
         effort: `low`, `medium`, `high`, `xhigh` or `max`; `None` leaves it to the model.
+        each: The name of a list, dict, Series or DataFrame: a plan has an agent for each item of it, whose prompt takes
+            it as `{{ item }}`; see `agent_magic.declare.each`.
+        part: Which one of those it is. Plans set it.
 
     Raises:
         DeclarationError: The name, an option or the template cannot be read.
@@ -55,6 +59,8 @@ class Agent:
     after: Sequence[str] = field(default=(), kw_only=True)
     timeout_s: float | None = field(default=None, kw_only=True)
     effort: str | None = field(default=None, kw_only=True)
+    each: str | None = field(default=None, kw_only=True)
+    part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +76,15 @@ class Agent:
     @property
     def uses(self) -> tuple[str, ...]:
         """The names its prompt reads: agents and values alike, in order of appearance."""
-        return self.template.names
+        names = self.template.names
+        if self.each is None and self.part is None:
+            return names
+        return tuple(name for name in names if name not in OWN)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All names it needs a value or an agent for: those its prompt uses, its context, what it is for each of."""
+        return (*self.uses, *(name for name in (self.context, self.each) if name is not None))
 
     @property
     def system_text(self) -> str | None:
@@ -96,7 +110,7 @@ def _check_options(agent: Agent) -> None:
         raise _bad(agent, "max_tokens", tokens, "Give a whole number from 1.")
     if seconds is not None and not (is_number(seconds) and 0 < seconds < math.inf):
         raise _bad(agent, "timeout_s", seconds, "Give seconds above 0.")
-    for option in ("model", "system", "context"):
+    for option in ("model", "system", "context", "each"):
         if not isinstance(getattr(agent, option), str | None):
             raise _bad(agent, option, getattr(agent, option), "Give text.")
     if agent.effort is not None and agent.effort not in EFFORTS:

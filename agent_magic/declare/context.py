@@ -58,11 +58,6 @@ class Context:
             raise DeclarationError(f"Context {self.name!r}: {error}") from None
 
 
-def names_of(agent: Agent) -> tuple[str, ...]:
-    """Return every name an agent takes text from: those in its prompt, and its context."""
-    return agent.uses if agent.context is None else (*agent.uses, agent.context)
-
-
 def with_contexts(contexts: Iterable[Context], agents: Sequence[Agent], values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values, the text of each context that an agent uses among them.
 
@@ -82,7 +77,7 @@ def with_contexts(contexts: Iterable[Context], agents: Sequence[Agent], values: 
     for name in by_name:
         if name in own:
             raise PlanError(f"{name!r} is both an agent and a context. Rename one of them.")
-    used = dict.fromkeys(name for agent in agents for name in names_of(agent) if name in by_name)
+    used = dict.fromkeys(name for agent in agents for name in agent.reads if name in by_name)
     for name in used:
         _check_uses(by_name[name], own, by_name, values)
     return {**values, **{name: by_name[name].written(values) for name in used}}

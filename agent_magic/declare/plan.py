@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.declare.context import with_contexts
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
+from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
+from agent_magic.declare.links import Links
 from agent_magic.declare.template import as_text, sendable
 from agent_magic.errors import (
     Cycle,
     DeclarationError,
     DuplicateAgent,
     PlanError,
-    UndefinedVariable,
     UnknownAgent,
     did_you_mean,
 )
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
-
-
-class PlanWarning(UserWarning):
-    """A plan was mended on request: an edge was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,14 @@ class Plan:
         contexts: Text that agents share. Those in use are written now, with these values, and stand among the plan's
             values from then on.
 
+    Attributes:
+        index: The number of each agent by name.
+        groups: Per name of an agent that was declared for each item of a value, the numbers of the agents it became, by
+            the numbers of the items.
+        dag: Who waits for whom.
+        inputs: Per agent, the names of the parents whose text its prompt takes.
+        dropped: Edges left out on request, as (agent, missing parent).
+
     Raises:
         DuplicateAgent: Two agents have one name.
         UnknownAgent: `after` names an agent that is not in the plan.
@@ -81,20 +85,22 @@ class Plan:
     on_missing: OnMissing = field(default="error", kw_only=True)
     contexts: InitVar[Iterable[Context]] = field(default=(), kw_only=True)
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    groups: Mapping[str, Mapping[int, int]] = field(init=False, repr=False, compare=False)
     dag: Dag = field(init=False, repr=False, compare=False)
     inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, contexts: Iterable[Context]) -> None:
-        self._put(agents=tuple(self.agents))
+        values = dict(self.values or {})
+        self._put(agents=expand(tuple(self.agents), values))
         _check_words(self)
         index: dict[str, int] = {}
         for number, agent in enumerate(self.agents):
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
-        values = with_contexts(contexts, self.agents, dict(self.values or {}))
-        links = _Links(self.agents, index, values, drop=self.on_missing == "drop")
-        self._put(index=MappingProxyType(index), values=MappingProxyType(links.used))
+        values, groups = with_contexts(contexts, self.agents, values), groups_of(self.agents)
+        links = Links(self.agents, index, groups, values, drop=self.on_missing == "drop")
+        self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(links.used))
         dag = build_dag(links.parents) or self._without_cycle(links)
         self._put(dag=dag, inputs=tuple(links.inputs), dropped=frozenset(links.dropped))
 
@@ -103,7 +109,7 @@ class Plan:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
-    def _without_cycle(self, links: _Links) -> Dag:
+    def _without_cycle(self, links: Links) -> Dag:
         if self.on_cycle == "error":
             raise Cycle([self.agents[one].name for one in find_cycle(links.parents)])
         return links.in_declared_order()
@@ -149,6 +155,15 @@ class Plan:
         except KeyError:
             raise UnknownAgent(name, known=self.index) from None
 
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        """Return the numbers of these agents; the name of a group stands for all of it.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+        """
+        found = (self.groups[name].values() if name in self.groups else (self.number(name),) for name in names)
+        return list(dict.fromkeys(number for each in found for number in each))
+
     def parents(self, name: str) -> tuple[str, ...]:
         """Return the agents that `name` waits for."""
         return self._names(self.dag.parents[self.number(name)])
@@ -185,7 +200,7 @@ class Plan:
 
     def select(self, names: Iterable[str]) -> Plan:
         """Return the plan of these agents and all their ancestors."""
-        wanted = [self.number(name) for name in names]
+        wanted = self.numbers(names)
         keep = self.dag.ancestors(wanted) | set(wanted)
         return type(self)(
             tuple(agent for number, agent in enumerate(self.agents) if number in keep),
@@ -212,13 +227,25 @@ class Plan:
             return template.render({})
         own = self.inputs[number]
         chosen: Mapping[str, Any] = answers
-        if len(own) < len(template.names):
-            chosen = {name: answers[name] if name in own else self.values.get(name, "") for name in template.names}
+        if own != template.names:
+            chosen = {name: self._meant(number, name, answers) for name in template.names}
         try:
             return template.render(chosen)
         except DeclarationError as error:
             name = self.agents[number].name
             raise DeclarationError(f"Agent {name!r}: {error}", agent=name) from None
+
+    def _meant(self, number: int, name: str, answers: Mapping[str, str]) -> Any:
+        """Return what a name in an agent's prompt means: the item it is for, an answer, those of a group, a value."""
+        agent, own = self.agents[number], self.inputs[number]
+        if agent.part is not None and name in agent.part.values:
+            return agent.part.values[name]
+        if name not in self.groups:
+            return answers[name] if name in own else self.values.get(name, "")
+        group, kept = self.groups[name], set(own)  # edges that were dropped have no answer
+        members = [self.agents[one].name for one in members_of(self.agents, group, agent)]
+        texts = Answers(answers[member] for member in members if member in kept)
+        return str(texts) if side_by_side(self.agents, group, agent) else texts
 
     def context_of(self, number: int) -> str | None:
         """Return the context of the agent with this number; `None` where it has none."""
@@ -240,83 +267,6 @@ class Plan:
 
     def _names(self, numbers: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)
-
-
-class _Links:
-    """Reads who waits for whom out of the agents.
-
-    Attributes:
-        parents: Per agent, the numbers of its parents: first those in its prompt, then those it comes after.
-        inputs: Per agent, the names of the parents whose text its prompt takes.
-        used: The values that prompts use.
-        dropped: Edges left out on request, as (agent, missing parent).
-    """
-
-    def __init__(
-        self, agents: Sequence[Agent], index: Mapping[str, int], values: Mapping[str, Any], *, drop: bool
-    ) -> None:
-        self.agents, self.index, self.values, self.drop = agents, index, values, drop
-        self.parents: list[list[int]] = []
-        self.inputs: list[tuple[str, ...]] = []
-        self.used: dict[str, Any] = {}
-        self.dropped: list[tuple[str, str]] = []
-        for agent in agents:
-            inputs = tuple(name for name in agent.uses if self._is_input(agent, name))
-            order = [name for name in agent.after if self._is_parent(agent, name)]
-            if agent.context is not None:
-                self._keep_context(agent, agent.context)
-            self.inputs.append(inputs)
-            self.parents.append([index[name] for name in dict.fromkeys((*inputs, *order))])
-
-    def _is_input(self, agent: Agent, name: str) -> bool:
-        """Tell whether a name in the prompt is a parent; keep its value, or raise, if not."""
-        if name in self.index and (name != agent.name or name not in self.values):
-            return not self._drops_itself(agent, name)
-        if name in self.values:
-            self.used[name] = self.values[name]
-        elif self.drop:
-            self._drop(agent.name, name)
-        else:
-            raise UndefinedVariable(name, agent=agent.name, known=[*self.index, *self.values])
-        return False
-
-    def _keep_context(self, agent: Agent, name: str) -> None:
-        if name not in self.values:
-            raise UndefinedVariable(name, agent=agent.name, known=self.values, what="the context")
-        self.used[name] = self.values[name]
-
-    def _is_parent(self, agent: Agent, name: str) -> bool:
-        if name in self.index:
-            return not self._drops_itself(agent, name)
-        if not self.drop:
-            raise UnknownAgent(name, known=self.index, wanted_by=agent.name)
-        self._drop(agent.name, name)
-        return False
-
-    def _drops_itself(self, agent: Agent, name: str) -> bool:
-        if name != agent.name or not self.drop:
-            return False
-        self._drop(agent.name, name)
-        return True
-
-    def _drop(self, agent: str, missing: str) -> None:
-        self.dropped.append((agent, missing))
-        warnings.warn(f"Edge dropped: {agent!r} no longer waits for {missing!r}.", PlanWarning, stacklevel=6)
-
-    def in_declared_order(self) -> Dag:
-        """Keep the edges that point forward, drop the others with a warning each, and chain all agents."""
-        for number, agent in enumerate(self.agents):
-            for parent in self.parents[number]:
-                if parent >= number:
-                    self._drop(agent.name, self.agents[parent].name)
-            earlier = [parent for parent in self.parents[number] if parent < number]
-            names = {self.agents[parent].name for parent in earlier}
-            self.inputs[number] = tuple(name for name in self.inputs[number] if name in names)
-            self.parents[number] = earlier if not number or number - 1 in earlier else [*earlier, number - 1]
-        dag = build_dag(self.parents)
-        if dag is None:  # pragma: no cover - every edge points forward
-            raise PlanError("The agents cannot be put in order.")
-        return dag
 
 
 def _check_words(plan: Plan) -> None:

@@ -10,8 +10,9 @@
 }
 ```
 
-`depends_on` takes names or places in the list. Parents a prompt names need not be in it. `contexts` may hold texts with
-`{{ name }}` that agents share, by name; a plan that is written has them among its values.
+`depends_on` takes names or places in the list. Parents a prompt names need not be in it. `contexts` may hold texts
+with `{{ name }}` that agents share, by name; a plan that is written has them among its values. An agent with
+`"each": "rows"` stands for one per item of that value; a plan that is written has those, each with its item in `part`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
+from agent_magic.declare.each import Part, Row, as_item
 from agent_magic.declare.template import as_text
 from agent_magic.errors import PlanError
 
@@ -91,9 +93,28 @@ def _agent_to_dict(plan: Plan, agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "prompt": agent.prompt,
         **options,
+        **({} if agent.part is None else {"part": _part_to_dict(agent.part)}),
         "after": list(agent.after),
         "depends_on": list(plan.parents(agent.name)),
     }
+
+
+def _part_to_dict(part: Part) -> dict[str, Any]:
+    item = part.item
+    plain = {name: _plain(cell) for name, cell in item.items()} if isinstance(item, Row) else _plain(item)
+    return {"group": part.group, "over": part.over, "number": part.number, "key": _plain(part.key), "item": plain}
+
+
+def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
+    given: Any = row.get("part")
+    if given is None:
+        return None
+    try:
+        return Part(
+            str(given["group"]), str(given["over"]), int(given["number"]), given.get("key"), as_item(given["item"])
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise PlanError(f"agents[{place}] has a 'part' without group, over, number and item.") from None
 
 
 def _name(row: Any, place: int) -> str:
@@ -107,7 +128,7 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: list[str]) -> Agent
     if not isinstance(prompt, str):
         raise PlanError(f"agents[{place}] ({names[place]!r}) has no 'prompt'.")
     options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
-    agent = Agent(names[place], prompt, **options)
+    agent = Agent(names[place], prompt, **options, each=row.get("each"), part=_part_from_dict(row, place))
     after = _list(row, "after", place)
     if after is None:
         parents = [_parent(one, place, names) for one in _list(row, "depends_on", place) or ()]

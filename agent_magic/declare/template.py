@@ -162,14 +162,10 @@ def _literal_tags(text: str) -> str:
 
 def _jinja_names(text: str, agent: str, title: str) -> tuple[str, ...]:
     """Let Jinja2 read the prompt and say which names it needs."""
-    from jinja2 import TemplateSyntaxError, meta, nodes
+    from jinja2 import TemplateSyntaxError
 
-    environment = _environment()
     try:
-        tree = environment.parse(_literal_tags(text))
-        _refuse_loading(next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None))
-        found = meta.find_undeclared_variables(tree) - GLOBALS
-        environment.from_string(_literal_tags(text))
+        return _found_names(text)
     except (SyntaxError, RecursionError):
         message = f"{title} cannot be read: its expressions are nested too deeply."
         raise DeclarationError(message, agent=agent, hint="Work the value out in a cell, and use its name.") from None
@@ -180,6 +176,18 @@ def _jinja_names(text: str, agent: str, title: str) -> tuple[str, ...]:
         message = f"{title} cannot be read in line {error.lineno}, {line[:60]!r}: {why}."
         hint = "To send braces as they are, put {% raw %} before and {% endraw %} behind them."
         raise DeclarationError(message, agent=agent, hint=hint) from None
+
+
+@functools.lru_cache(maxsize=512)
+def _found_names(text: str) -> tuple[str, ...]:
+    """Read a prompt's names, first use first; once where many agents have one prompt."""
+    from jinja2 import meta, nodes
+
+    environment = _environment()
+    tree = environment.parse(_literal_tags(text))
+    _refuse_loading(next(tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)), None))
+    found = meta.find_undeclared_variables(tree) - GLOBALS
+    environment.from_string(_literal_tags(text))
     return tuple(sorted(found, key=lambda name: _first_use(text, name)))
 
 

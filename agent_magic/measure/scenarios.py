@@ -162,7 +162,8 @@ class _Reader:
     def _per_agent(self, name: str, value: object) -> dict[int, Any]:
         """Read a value for all agents, or a mapping from agents to values."""
         if isinstance(value, Mapping):
-            return {self.plan.number(agent): each for agent, each in cast("Mapping[str, Any]", value).items()}
+            named = cast("Mapping[str, Any]", value).items()
+            return {number: each for name, each in named for number in self.plan.numbers([name])}
         if not isinstance(value, str):
             raise DeclarationError(
                 f"{name}={value!r} cannot work.", hint="Give a name, or a mapping of agents to names."
@@ -171,7 +172,7 @@ class _Reader:
 
     def _dropped(self, value: object) -> frozenset[int]:
         names = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
-        found = frozenset(self.plan.number(name) for name in names)
+        found = frozenset(self.plan.numbers(names))
         if len(found) == len(self.plan):
             raise DeclarationError("drop leaves no agent.", hint="Keep one at least.")
         return found

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magic.declare.agent import OPTIONS, Agent
-from agent_magic.declare.context import Context, names_of
+from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
 from agent_magic.notebook.magics import read_agent, read_context
@@ -31,6 +31,7 @@ FLAGS = {
     "max_tokens": "--max-tokens",
     "role": "--role",
     "context": "--context",
+    "each": "--each",
     "effort": "--effort",
     "timeout_s": "--timeout",
     "system": "--system",
@@ -147,7 +148,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     if not agents:
         others = f" It declares agents of: {', '.join(found.agents)}." if found.agents else ""
         raise PlanError(f"The notebook declares no agents of the plan {name!r}.{others}")
-    named = dict.fromkeys(used for agent in agents.values() for used in names_of(agent))
+    named = dict.fromkeys(used for agent in agents.values() for used in agent.reads)
     contexts = {one: text for one, text in found.contexts.get(name, {}).items() if one in named}
     wanted = dict.fromkeys([*named, *(used for context in contexts.values() for used in context.uses)])
     wanted = [one for one in wanted if one not in agents and one not in contexts]
@@ -156,6 +157,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
             "name": agent.name,
             "prompt": agent.prompt,
             **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
+            **({"each": agent.each} if agent.each else {}),
             "after": list(agent.after),
         }
         for agent in agents.values()

@@ -97,7 +97,7 @@ def _contexts(texts: Mapping[str, str]) -> str:
 
 def _agent(row: Mapping[str, Any]) -> str:
     rows = [f"        {row['name']!r},", f"        {_text(row['prompt'])},"]
-    rows += [f"        {option}={_text(row[option])}," for option in OPTIONS if row.get(option) is not None]
+    rows += [f"        {option}={_text(row[option])}," for option in (*OPTIONS, "each") if row.get(option) is not None]
     rows += [f"        after={row['after']!r},"] if row.get("after") else []
     return "\n".join(["    am.Agent(", *rows, "    ),"])
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.each import Part
 from agent_magic.declare.plan import Plan
-from agent_magic.errors import PlanError
+from agent_magic.errors import AgentMagicError
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.show.text import plan_text
 from agent_magic.show.units import count, plural
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from agent_magic.declare.context import Context
     from agent_magic.notebook.registry import Registry
     from agent_magic.notebook.session import Session
+
+
+MOST_ERRORS = 5
 
 
 def declared_text(session: Session, plan: str, namespace: Mapping[str, Any]) -> str:
@@ -33,8 +37,9 @@ def declared_text(session: Session, plan: str, namespace: Mapping[str, Any]) -> 
     lines: list[str] = []
     try:
         lines.append(plan_text(_lenient(registry.agents, values, plan)))
-    except PlanError as error:
+    except AgentMagicError as error:
         lines += [f"{plan}: {', '.join(agent.name for agent in registry.agents)}", f"  {error}"]
+    lines += [f"  {agent.name}: one for each of {agent.each}" for agent in registry.agents if agent.each]
     lines += [_context_line(registry, context, namespace) for context in registry.contexts]
     lines += [f"  {name}: not defined yet: {', '.join(names)}" for name, names in undefined.items() if names]
     if registry.stale:
@@ -62,6 +67,12 @@ def agent_text(run: Run, name: str) -> str:
 
 def agent_error(run: Run, name: str) -> str:
     """Write all that is known of why an agent did not succeed."""
+    if name in run.plan.groups:
+        members = [run.record.results[number] for number in run.plan.groups[name].values()]
+        failed = [one.name for one in members if one.error is not None]
+        more = [f"… and {len(failed) - MOST_ERRORS:,} more"] if len(failed) > MOST_ERRORS else []
+        told = [agent_error(run, one) for one in failed[:MOST_ERRORS]]
+        return "\n".join([f"{name}: {len(failed):,} of {len(members):,} failed", *told, *more])
     result = run[name]
     if result.error is None:
         return f"{name}: {result.status}."
@@ -79,7 +90,15 @@ def agent_error(run: Run, name: str) -> str:
 
 
 def _lenient(agents: tuple[Any, ...], values: Mapping[str, Any], name: str) -> Plan:
-    """Make a plan of agents whose parents may not all be declared yet."""
+    """Make a plan of agents whose parents may not all be declared yet, each once, whatever it is for each of."""
     known = {agent.name for agent in agents}
-    mended = tuple(replace(agent, after=tuple(one for one in agent.after if one in known)) for agent in agents)
+    mended = tuple(
+        replace(
+            agent,
+            after=tuple(one for one in agent.after if one in known),
+            each=None,
+            part=Part(agent.name, agent.each, 0, 0, "") if agent.each else None,
+        )
+        for agent in agents
+    )
     return Plan(mended, values, name=name)

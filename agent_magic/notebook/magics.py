@@ -13,6 +13,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.declare.context import Context
+from agent_magic.declare.each import count_items
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
 from agent_magic.notebook.arguments import read_command, split_command
 from agent_magic.notebook.awaiting import awaited
@@ -110,6 +111,7 @@ class AgentMagics(Magics):
     @argument(
         "--context", metavar="NAME", help="The %%%%context, or variable, that goes out first, shared with other agents."
     )
+    @argument("--each", metavar="NAME", help="An agent for each item of this variable: {{ item }} in its prompt.")
     @argument("--after", default="", metavar="A,B", help="Wait for these agents, without using their text.")
     @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     @argument("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -133,6 +135,12 @@ class AgentMagics(Magics):
             Does our handbook allow it?
 
         `--context` names a `%%context` cell, or a variable, that goes out first; agents that share it share its cache.
+
+            %%agent label --each reviews
+            Positive or negative? {{ item.text }} (For each row of the DataFrame `reviews`; or of a list.)
+
+            %%agent report
+            Sum up: {{ label }} (All their answers. Another agent --each reviews would take the one for its row.)
 
         Run them with `run = %agents run`. A declaration replaces the one of the same name; `%agents drop NAME` takes
         it back. `%config AgentMagics` has the defaults.
@@ -209,7 +217,9 @@ class AgentMagics(Magics):
         return VERBS[command].do(self, read_command(command, rest))
 
     def _ran(self) -> list[str]:
-        return [result.name for result in self.session.last.record.results] if self.session.last else []
+        """Return the agents and groups that have a result."""
+        last = self.session.last
+        return [] if last is None else [*last.plan.names, *last.plan.groups]
 
     def _declare_context(self, context: Context, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
@@ -234,6 +244,7 @@ class AgentMagics(Magics):
             [f"{parent} ({'{{ }}' if kind == 'prompt' else '--after'})" for parent, kind in registry.parents(agent)],
             registry.undefined(agent, names),
             notes,
+            items=count_items(names.get(agent.each)),
         )
         display_bundle(card)
         if is_kernel(self.shell):
@@ -307,6 +318,7 @@ def read_agent(line: str, cell: str) -> tuple[Agent, str]:
         system=_unquoted(given.system),
         role=given.role,
         context=given.context,
+        each=given.each,
         after=given.after,
         timeout_s=given.timeout,
         effort=given.effort,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_COUNTED = 50
 """Larger plans are estimated: the count endpoint has a limit of its own."""
 COUNT_TIMEOUT_S = 10.0
+MOST_PROMPTS = 3
+"""More prompts of one group than this are not printed: they differ in their items."""
 MOST_CHARS = 2_000
 """More of a prompt than this is not printed."""
 
@@ -111,6 +113,10 @@ def _prompts_text(plan: Plan) -> str:
         who = ", ".join(plan.names[number] for number in numbers)
         parts.append(f"--- context {name}, first for {who}\n{_shortened(plan.context_of(numbers[0]) or '')}")
     for number, agent in enumerate(plan.agents):
+        if agent.part is not None and agent.part.number >= MOST_PROMPTS:
+            if agent.part.number == MOST_PROMPTS:
+                parts.append(f"--- … {len(plan.groups[agent.part.group]) - MOST_PROMPTS:,} more of {agent.part.group}")
+            continue
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         parts.append(f"--- {agent.name}\n{_shortened(plan.prompt_of(number, answers))}")
     return "\n".join(parts)

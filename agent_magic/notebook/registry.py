@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from agent_magic.declare.agent import OPTIONS
-from agent_magic.declare.context import names_of
 from agent_magic.declare.dag import build_dag, find_cycle
 from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
 
@@ -172,8 +171,12 @@ class Registry:
     def settle(self, ran: Iterable[Agent]) -> None:
         """Take in that these agents have a result that fits, unless they were declared anew meanwhile."""
         for agent in ran:
-            one = self._declared.get(agent.name)
-            if one is not None and one.agent.with_defaults(**{key: getattr(agent, key) for key in OPTIONS}) == agent:
+            part = agent.part
+            one = self._declared.get(agent.name if part is None else part.group)
+            if one is None:
+                continue
+            declared = one.agent if part is None else replace(one.agent, name=agent.name, each=None, part=part)
+            if declared.with_defaults(**{key: getattr(agent, key) for key in OPTIONS}) == agent:
                 one.stale = False
 
     def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
@@ -183,7 +186,7 @@ class Registry:
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
         """Read from a namespace the names that prompts and contexts use, and no other."""
-        used = {name for agent in self.agents for name in names_of(agent)}
+        used = {name for agent in self.agents for name in agent.reads}
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
@@ -191,7 +194,7 @@ class Registry:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
         lacking = [
             name
-            for name in names_of(agent)
+            for name in agent.reads
             if name not in self._declared and name not in self._contexts and name not in namespace
         ]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
@@ -209,7 +212,7 @@ class Registry:
         while todo:
             parent = todo.pop()
             for child, one in self._declared.items():
-                if parent in (*names_of(one.agent), *one.agent.after) and child not in found and child != name:
+                if parent in (*one.agent.reads, *one.agent.after) and child not in found and child != name:
                     found.append(child)
                     todo.append(child)
         return tuple(child for child in self._declared if child in found)

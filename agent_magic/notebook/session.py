@@ -239,8 +239,12 @@ class Session:
         self.history.learn(run.record)
         self.forecasts.ran(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
-        done = [run.plan[one.name] for one in run.record.results if one.status == "succeeded"]
-        self.registry(run.plan.name).settle(done)
+        plan, good = run.plan, [one.status == "succeeded" for one in run.record.results]
+        whole = {name for name, group in plan.groups.items() if all(good[one] for one in group.values())}
+        done = [
+            one for one, ok in zip(plan.agents, good, strict=True) if ok and (not one.part or one.part.group in whole)
+        ]
+        self.registry(plan.name).settle(done)
 
     def unfinished(self, plan: Plan) -> Run | None:
         """Return the last run if it was one of this plan and not all of it succeeded: the next one goes on with it."""
@@ -271,5 +275,5 @@ def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Age
         name = todo.pop()
         if name in by_name and name not in keep:
             keep.add(name)
-            todo += [*by_name[name].uses, *by_name[name].after]
+            todo += [*by_name[name].reads, *by_name[name].after]
     return tuple(agent for agent in declared if agent.name in keep)

@@ -63,8 +63,7 @@ class Controls:
         if names is None:
             return None
         known = list(names)
-        for name in known:
-            self._driver.plan.number(name)
+        self._driver.plan.numbers(known)
         return known
 
     def _say(self, what: Callable[..., None], *arguments: object) -> None:

@@ -190,7 +190,7 @@ class Driver:
 
     def _control(self, say: Callable[..., list[Action]], names: Iterable[str] | None = None) -> None:
         """Tell the conductor what somebody wants of a run that is not over."""
-        agents = None if names is None else [self.plan.number(name) for name in names]
+        agents = None if names is None else self.plan.numbers(names)
         if self.record.ended_s is None:
             now = self.now()
             self.apply(say(now) if agents is None else say(now, agents), now)

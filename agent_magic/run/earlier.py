@@ -43,7 +43,7 @@ class Earlier:
     """
 
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
-        numbers = None if again is None else [plan.number(name) for name in again]
+        numbers = None if again is None else plan.numbers(again)
         self.again = frozenset(plan.agents[number].name for number in numbers or ())
         never = NOT_REUSED if numbers is None else NOT_REUSED - CAPPED
         self._answers: dict[str, tuple[Request, Answer]] = {}

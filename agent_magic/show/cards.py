@@ -34,6 +34,7 @@ def declaration_card(
     notes: Sequence[str] = (),
     *,
     stale: Sequence[str] = (),
+    items: int | None = None,
 ) -> dict[str, str]:
     """Return the representations of a declared agent: one line, and a second one where something is to be known.
 
@@ -43,6 +44,7 @@ def declaration_card(
         undefined: Names its prompt uses that are neither agents nor values yet.
         notes: Anything else, such as that it replaces an earlier declaration.
         stale: Names of agents whose results are out of date now.
+        items: How many items there are of what it is for each of; `None` while that is not known.
     """
     facts = [f"after {_names(edges)}"] if edges else []
     facts += [
@@ -51,6 +53,7 @@ def declaration_card(
             agent.model,
             agent.role and f"role {agent.role}",
             agent.context and f"context {single_line(agent.context)}",
+            agent.each and f"one for each of {single_line(agent.each)}{'' if items is None else f' ({items:,})'}",
         )
         if word
     ]

@@ -24,10 +24,14 @@ def _show_options(parser: Parser) -> None:
 
 
 def _show(desk: Desk, given: Namespace) -> None:
-    if given.markdown:
-        display_value(desk.session.last_run().markdown(given.name))
+    run = desk.session.last_run()
+    if given.name in run.plan.groups:
+        display_value(run.each(given.name))
         return
-    print(agent_text(desk.session.last_run(), given.name))  # noqa: T201 - the answer
+    if given.markdown:
+        display_value(run.markdown(given.name))
+        return
+    print(agent_text(run, given.name))  # noqa: T201 - the answer
 
 
 def _error(desk: Desk, given: Namespace) -> None:

@@ -1,0 +1,180 @@
+"""One declaration, many agents: an agent for each item of a list, a dict, a Series, or for each row of a DataFrame.
+
+```
+%%agent label --each reviews            label_0, label_1, ...: one agent for each row
+Positive or negative? {{ item.text }}
+
+%%agent check --each reviews            check_0 waits for label_0 only: both are for the same row
+Is {{ label }} right for {{ item.text }}?
+
+%%agent report                          waits for all of them, and takes all their answers
+Sum up: {{ check }}
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_magic.declare.agent import Agent
+
+ITEM, KEY = "item", "key"
+"""What prompts call the item, and its place: the row's label, the dict's key, or else its number from 0."""
+OWN = frozenset({ITEM, KEY})
+
+
+class Row(dict[str, Any]):
+    """A row of a frame. As text it has a line per column; `{{ item.column }}` takes one."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {value}" for name, value in self.items())
+
+
+class Answers(tuple[str, ...]):
+    """The answers of a group, in the order of its items. As text they stand one below the other."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n\n".join(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which one of many an agent is.
+
+    Attributes:
+        group: The name it was declared by, and so its whole group.
+        over: The name of the value whose items there is an agent for. Groups over the same value go side by side: in
+            the prompt of one, the name of another is the answer for the same item.
+        number: Of the item, from 0.
+        key: The item's place in the value; see `KEY`.
+        item: The item: a `Row`, or what a list or a dict holds.
+    """
+
+    group: str
+    over: str
+    number: int
+    key: Any
+    item: Any
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the prompt of this agent alone can use."""
+        return {ITEM: self.item, KEY: self.key}
+
+
+def expand(agents: Sequence[Agent], values: Mapping[str, Any]) -> tuple[Agent, ...]:
+    """Put in place of each agent declared for each item of a value one agent per item.
+
+    Raises:
+        DeclarationError: The value has no items, or none that stay the same when they are read twice.
+        UndefinedVariable: There is no such value.
+        PlanError: It is an agent.
+    """
+    if all(agent.each is None for agent in agents):
+        return tuple(agents)
+    names = {agent.name for agent in agents}
+    read: dict[str, list[tuple[Any, Any]]] = {}
+    found: list[Agent] = []
+    for agent in agents:
+        over = agent.each
+        if over is None:
+            found.append(agent)
+            continue
+        if over not in read:
+            if over not in values:
+                raise _not_a_value(agent.name, over, names, values)
+            read[over] = _items(values[over], over, agent.name)
+        parts = [Part(agent.name, over, number, *one) for number, one in enumerate(read[over])]
+        found += [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
+    return tuple(found)
+
+
+def count_items(value: object) -> int | None:
+    """Say how many agents one declared for each of a value would become; `None` where none could."""
+    try:
+        return len(_items(value, "", ""))
+    except DeclarationError:
+        return None
+
+
+def _not_a_value(agent: str, over: str, names: Collection[str], values: Mapping[str, Any]) -> PlanError:
+    if over not in names:
+        return UndefinedVariable(over, agent=agent, known=values, what="each of")
+    return PlanError(
+        f"Agent {agent!r} is declared for each of {over!r}, which is an agent. Name the value that {over!r} goes over: "
+        f"then {{{{ {over} }}}} is its answer for the same item."
+    )
+
+
+def _items(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
+    """Read keys and items of a value.
+
+    Raises:
+        DeclarationError: It has none, or is no collection that can be read twice in one order.
+    """
+    shown: Any = value
+    library, kind = type(value).__module__.partition(".")[0], type(value).__name__
+    found: list[tuple[Any, Any]]
+    if library == "pandas" and kind == "DataFrame":
+        found = list(zip(shown.index.tolist(), shown.to_dict("records"), strict=True))
+    elif library == "pandas" and hasattr(shown, "items"):
+        found = list(zip(shown.index.tolist(), shown.tolist(), strict=True))
+    elif hasattr(shown, "tolist") and not isinstance(value, str | bytes):
+        found = list(enumerate(cast("list[Any]", shown.tolist())))
+    elif isinstance(value, Mapping):
+        found = list(cast("Mapping[Any, Any]", value).items())
+    elif isinstance(value, Collection) and not isinstance(value, str | bytes | set | frozenset):
+        found = list(enumerate(cast("Collection[Any]", value)))
+    else:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {kind}."
+        raise DeclarationError(message, agent=agent, hint="Give it a list, a dict, a Series or a DataFrame.")
+    if not found:
+        message = f"Agent {agent!r} is declared for each of {name!r}, which is empty."
+        raise DeclarationError(message, agent=agent, hint="Fill it, or take the agent out.")
+    return [(key, as_item(item)) for key, item in found]
+
+
+def as_item(value: Any) -> Any:
+    """Make a row of a dict; anything else stays as it is."""
+    if not isinstance(value, dict) or isinstance(value, Row):
+        return value
+    return Row({str(name): cell for name, cell in cast("dict[Any, Any]", value).items()})
+
+
+def groups_of(agents: Sequence[Agent]) -> Mapping[str, Mapping[int, int]]:
+    """Collect the agents that were declared together, by the name they were declared by."""
+    found: dict[str, dict[int, int]] = {}
+    for number, agent in enumerate(agents):
+        if agent.part is not None:
+            found.setdefault(agent.part.group, {})[agent.part.number] = number
+    for agent in agents if found else ():
+        if agent.name in found and (agent.part is None or agent.part.group != agent.name):
+            raise DuplicateAgent(agent.name)
+    return MappingProxyType(found)
+
+
+def members_of(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) -> Collection[int]:
+    """Return those of a group that its name means to an agent: the one for the same item, where both go over one value.
+
+    A plan of chosen agents may have only some of a group.
+    """
+    if agent.part is None or not side_by_side(agents, group, agent):
+        return group.values()
+    same = group.get(agent.part.number)
+    return () if same is None else (same,)
+
+
+def side_by_side(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) -> bool:
+    """Tell whether an agent and a group go over the same value."""
+    other = agents[next(iter(group.values()))].part
+    return agent.part is not None and other is not None and agent.part.over == other.over

@@ -1,0 +1,188 @@
+"""Agents declared for each item of a value: what they become, who waits for whom, what their prompts say."""
+
+from __future__ import annotations
+
+import time
+
+import pandas as pd
+import pytest
+
+import agent_magic as am
+from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
+
+FRAME = pd.DataFrame({"text": ["good", "bad"], "stars": [5, 1]}, index=["x", "y"])
+
+
+def plan_of(*agents, **values):
+    """Make a plan."""
+    return am.Plan(agents, values)
+
+
+def test_rows_of_a_frame():
+    """An agent per row, named by number, whose prompt takes the row's cells; its key is the row's label."""
+    plan = plan_of(am.Agent("label", "{{ key }}: {{ item.text }}, {{ item['stars'] }}", each="rows"), rows=FRAME)
+    assert ("label_0", "label_1") == plan.names
+    assert ["x: good, 5", "y: bad, 1"] == [plan.prompt(name, {}) for name in plan.names]
+    assert {} == plan.values  # the frame itself goes nowhere
+
+
+@pytest.mark.parametrize(
+    ("value", "prompts"),
+    [
+        (["a", "b"], ["0 a", "1 b"]),
+        (("a",), ["0 a"]),
+        (range(2), ["0 0", "1 1"]),
+        ({"k": "a", "l": "b"}, ["k a", "l b"]),
+        (pd.Series(["a", "b"], index=[7, 9]), ["7 a", "9 b"]),
+        (pd.Index(["a"]), ["0 a"]),
+        (FRAME[["text"]].to_numpy()[:, 0], ["0 good", "1 bad"]),
+        ([{"text": "a"}], ["0 text: a"]),
+        (["{{ key }}"], ["0 {{ key }}"]),
+    ],
+)
+def test_kinds_of_collections(value, prompts):
+    """Lists, dicts, Series, arrays: keys and items as one expects; a text is never read as a template again."""
+    plan = plan_of(am.Agent("one", "{{ key }} {{ item }}", each="them"), them=value)
+    assert prompts == [plan.prompt(name, {}) for name in plan.names]
+
+
+def test_a_row_as_text_has_a_line_per_column():
+    """Column, colon, value."""
+    plan = plan_of(am.Agent("one", "{{ item }}", each="rows"), rows=FRAME)
+    assert plan.prompt("one_0", {}) == "text: good\nstars: 5"
+
+
+def test_groups_over_one_value_go_side_by_side():
+    """Over the same value the name of another group is its answer for the same item, and only that is waited for."""
+    plan = plan_of(
+        am.Agent("label", "{{ item.text }}", each="rows"),
+        am.Agent("check", "{{ label }} for {{ item.text }}", each="rows", after="label"),
+        rows=FRAME,
+    )
+    assert [("label_0",), ("label_1",)] == [plan.parents(f"check_{number}") for number in range(2)]
+    assert plan.prompt("check_1", {"label_1": "no"}) == "no for bad"
+
+
+def test_others_take_all_answers():
+    """Outside the group its name is all answers: one below the other as text, and one by one in a loop."""
+    plan = plan_of(
+        am.Agent("label", "{{ item }}", each="rows"),
+        am.Agent("all", "{{ label }}"),
+        am.Agent("listed", "{% for one in label %}<{{ one }}>{% endfor %}{{ label | length }}"),
+        am.Agent("later", "x", after=("label",)),
+        am.Agent("other", "{{ label }} {{ item }}", each="others"),
+        rows=["a", "b"],
+        others=["c"],
+    )
+    answers = {"label_0": "A", "label_1": "B"}
+    assert plan.prompt("all", answers) == "A\n\nB"
+    assert plan.prompt("listed", answers) == "<A><B>2"
+    assert plan.prompt("other_0", answers) == "A\n\nB c"
+    for name in ("all", "listed", "later", "other_0"):
+        assert plan.parents(name) == ("label_0", "label_1")
+
+
+def test_a_group_of_one_is_still_a_group():
+    """Elsewhere its name is a sequence of one answer, so that a loop does not go over letters."""
+    plan = plan_of(
+        am.Agent("label", "{{ item }}", each="rows"),
+        am.Agent("listed", "{% for one in label %}<{{ one }}>{% endfor %}"),
+        rows=["a"],
+    )
+    assert plan.prompt("listed", {"label_0": "word"}) == "<word>"
+
+
+def test_a_group_s_name_stands_for_all_of_it():
+    """Wherever names of agents are given."""
+    plan = plan_of(
+        am.Agent("label", "{{ item }}", each="rows"),
+        am.Agent("end", "{{ label }}"),
+        am.Agent("x", "y"),
+        rows=["a", "b"],
+    )
+    assert plan.numbers(["label", "x", "label_1"]) == [0, 1, 3]
+    assert plan.select(["label"]).names == ("label_0", "label_1")
+    with pytest.raises(UnknownAgent, match="label"):
+        plan.numbers(["labell"])
+
+
+def test_part_of_a_group_can_be_chosen():
+    """A plan of chosen agents has the answers there are."""
+    plan = plan_of(
+        am.Agent("label", "{{ item }}", each="rows"),
+        am.Agent("check", "{{ label }}", each="rows"),
+        rows=["a", "b"],
+    ).select(["check_1"])
+    assert plan.names == ("label_1", "check_1")
+    assert plan.prompt("check_1", {"label_1": "B"}) == "B"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("text", "whose type is str"),
+        (3, "whose type is int"),
+        ({1, 2}, "whose type is set"),
+        ((one for one in "ab"), "whose type is generator"),
+        ([], "which is empty"),
+        (FRAME.iloc[:0], "which is empty"),
+    ],
+)
+def test_what_there_cannot_be_an_agent_for_each_of(value, words):
+    """The message says what the value is."""
+    with pytest.raises(DeclarationError, match=words):
+        plan_of(am.Agent("one", "{{ item }}", each="them"), them=value)
+
+
+def test_mistakes_in_names():
+    """A value that is not there, an agent in its place, a name that is taken."""
+    one = am.Agent("one", "{{ item }}", each="them")
+    with pytest.raises(UndefinedVariable, match="'them'"):
+        plan_of(one)
+    with pytest.raises(PlanError, match="which is an agent"):
+        plan_of(one, am.Agent("them", "x"))
+    with pytest.raises(DuplicateAgent, match="one_0"):
+        plan_of(one, am.Agent("one_0", "x"), them=[1])
+    with pytest.raises(DuplicateAgent, match="'one'"):
+        plan_of(*plan_of(one, them=[1]).agents, am.Agent("one", "x"))
+
+
+def test_item_and_key_are_ordinary_names_elsewhere():
+    """Only agents that go over something have them."""
+    plan = plan_of(am.Agent("item", "x"), am.Agent("b", "{{ item }} {{ key }}"), key="k")
+    assert plan.parents("b") == ("item",)
+    assert plan.prompt("b", {"item": "I"}) == "I k"
+
+
+def test_json_round_trip():
+    """A plan comes back with its items; rows keep their columns, and what JSON cannot hold becomes text."""
+    frame = pd.DataFrame({"when": pd.to_datetime(["2026-01-02"]), "x": [float("nan")]})
+    plan = plan_of(
+        am.Agent("one", "{{ item.when }} {{ item.x }} {{ key }}", each="rows"), am.Agent("end", "{{ one }}"), rows=frame
+    )
+    again = am.Plan.from_json(plan.to_json())
+    assert again.prompt("one_0", {}) == plan.prompt("one_0", {}) == "2026-01-02 00:00:00 nan 0"
+    assert again.prompt("end", {"one_0": "A"}) == "A"
+    assert list(again.groups) == ["one"]
+    declared = am.Plan.from_dict(
+        {"agents": [{"name": "one", "prompt": "{{ item }}", "each": "rows"}], "values": {"rows": ["a", "b"]}}
+    )
+    assert declared.names == ("one_0", "one_1")
+    with pytest.raises(PlanError, match="'part'"):
+        am.Plan.from_dict({"agents": [{"name": "one", "prompt": "x", "part": {"group": "a"}}]})
+
+
+def test_many_are_planned_quickly():
+    """Twenty thousand agents over ten thousand rows: nothing is quadratic in them."""
+    rows = [{"text": f"row {number}"} for number in range(10_000)]
+    began = time.process_time()
+    plan = plan_of(
+        am.Agent("label", "Rate {{ item.text }}", each="rows"),
+        am.Agent("check", "{{ label }} for {{ item.text }}", each="rows"),
+        am.Agent("end", "{{ check }}"),
+        rows=rows,
+    )
+    answers = dict.fromkeys(plan.names, "x")
+    assert len(plan.prompt("end", answers)) == 3 * 10_000 - 2
+    assert len(plan) == 20_001
+    assert time.process_time() - began < 20  # quadratic, it took minutes

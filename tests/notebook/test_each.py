@@ -1,0 +1,123 @@
+"""`%%agent --each` in a session: staleness, selection, listing, export."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.api import Plan, Run
+from agent_magic.errors import AgentMagicError, PlanError, Rejected
+from agent_magic.measure.each import COLUMNS
+from agent_magic.notebook.cells import find_agents, plan_data, to_notebook
+from agent_magic.notebook.exporting import to_script
+from agent_magic.notebook.listing import agent_error, declared_text
+from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.planning import _prompts_text
+from tests.run.virtual import Reply, drive
+
+ROWS = pd.DataFrame({"text": ["good", "bad"]}, index=["x", "y"])
+
+
+@pytest.fixture
+def magics():
+    """Two agents over a frame and one that sums up, declared in cells."""
+    shell = InteractiveShell()
+    made = AgentMagics(shell)
+    shell.user_ns["rows"] = ROWS
+    made.agent("label --each rows", "Rate {{ item.text }}\n")
+    made.agent("check --each rows", "Is {{ label }} right for {{ item.text }}?\n")
+    made.agent("report", "Sum up {{ check }}\n")
+    yield made
+    made.session.close()
+
+
+def plan_of(magics, *names):
+    """Freeze what is declared."""
+    return magics.session.plan(magics.shell.user_ns, agents=names, defaults={})
+
+
+def run_of(plan, script=lambda *_: Reply(1.0)):
+    """Run on a virtual clock."""
+    return Run(drive(plan, script)[0])
+
+
+def test_the_card_says_how_many(capsys, magics):
+    """And nothing where there cannot be any."""
+    magics.agent("more --each rows", "{{ item }}\n")
+    magics.shell.user_ns["words"] = "abc"
+    magics.agent("some --each words", "{{ item }}\n")
+    shown = capsys.readouterr().out
+    assert "one for each of rows (2)" in shown
+    assert "one for each of words ·" in shown
+
+
+def test_the_listing_has_each_declaration_once(magics):
+    """Whatever the number of items, and where the value is not there yet."""
+    magics.agent("other --each missing", "{{ item }} {{ report }}\n")
+    text = declared_text(magics.session, "agents", magics.shell.user_ns)
+    assert "label_0" not in text
+    assert "check  after label" in text
+    assert "label: one for each of rows" in text
+    assert "other: not defined yet: missing" in text
+
+
+def test_a_name_selects_its_group_and_what_it_needs(magics):
+    """All of the group, and no other agents."""
+    assert plan_of(magics, "check").names == ("label_0", "label_1", "check_0", "check_1")
+    magics.agent("wrong --each label", "{{ item }}\n")
+    with pytest.raises(PlanError, match="which is an agent"):
+        plan_of(magics, "wrong")
+
+
+def test_a_change_makes_its_group_and_what_follows_stale(magics):
+    """A run in which one of the group failed leaves the mark on."""
+    run = run_of(plan_of(magics))
+    magics.session.settle(run)
+    registry = magics.session.registry()
+    magics.agent("label --each rows", "Really rate {{ item.text }}\n")
+    assert ("label", "check", "report") == registry.stale
+    failed = Reply(1.0, error=Rejected("broken", status=400))
+    run = run_of(plan_of(magics), lambda prompt, *_: failed if "ate bad" in prompt else Reply(1.0))
+    magics.session.settle(run)
+    assert ("label", "check", "report") == registry.stale
+    magics.session.settle(run_of(plan_of(magics)))
+    assert () == registry.stale
+
+
+def test_answers_join_what_was_asked(magics):
+    """A row per item under the frame's own index; `NA` where there is no answer, and the errors of a group in short."""
+    failed = Reply(1.0, error=Rejected("broken", status=400))
+    run = run_of(plan_of(magics), lambda prompt, *_: failed if "ate bad" in prompt else Reply(1.0))
+    frame = run.each("label")
+    assert ["answer", "agent", *COLUMNS] == list(frame.columns)
+    assert ["x", "y"] == list(ROWS.join(frame).index)
+    assert frame.loc["x", "answer"]
+    assert frame["answer"].isna().tolist() == [False, True]
+    assert frame.attrs["plan"] == "agents"
+    assert "label: 1 of 2 failed" in agent_error(run, "label")
+    with pytest.raises(AgentMagicError, match="Did you mean 'label'"):
+        run.each("labell")
+
+
+def test_prompts_of_a_large_group_are_shown_in_part(magics):
+    """The first few tell what the others are like."""
+    magics.shell.user_ns["rows"] = pd.DataFrame({"text": [f"row {one}" for one in range(10)]})
+    text = _prompts_text(plan_of(magics, "label"))
+    assert "row 2" in text
+    assert "row 3" not in text
+    assert "7 more of label" in text
+
+
+def test_export_and_back(magics):
+    """A notebook's agents become a plan and a script that still go over the value; a plan becomes a notebook."""
+    cells = [("code", "rows = ['a', 'b']"), ("code", "%%agent label --each rows\nRate {{ item }}")]
+    data, unknown = plan_data(find_agents(cells), "agents")
+    assert not unknown
+    plan = Plan.from_dict(data)
+    assert [plan.prompt(name, {}) for name in plan.names] == ["Rate a", "Rate b"]
+    script = to_script(data, title="t", unknown=unknown)
+    assert "each='rows'" in script
+    compile(script, "script", "exec")
+    text = str(to_notebook(plan))
+    assert "from_json" in text  # what was written out item by item does not fit in cells
