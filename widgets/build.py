@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "widgets" / "src", ROOT / "agent_magic" / "show" / "static"
-INNER = ("pure.js", "dom.js", "header.js", "panel.js", "cards.js", "groups.js")
+INNER = ("pure.js", "dom.js", "keep.js", "header.js", "panel.js", "cards.js", "groups.js")
 NOTE = "built from widgets/src by widgets/build.py: change it there"
 
 sys.path.insert(0, str(ROOT))
@@ -39,10 +39,15 @@ def build() -> dict[str, str]:
     return {
         "figure.css": f"/* {NOTE} */\n{_read('figure.css')}",
         "live.css": f"/* {NOTE} */\n{_themes()}{_read('figure.css')}{_read('live.css')}",
-        "live.js": "\n".join(
-            [f"// {NOTE}", *(_module(name, inner=True) for name in INNER), _module("live.js", inner=False)]
-        ),
+        "live.js": _joined(*INNER, "live.js"),
+        "explore.js": _joined("keep.js", "explore.js"),
     }
+
+
+def _joined(*names: str) -> str:
+    """Return modules as one file; the last is the one that is loaded."""
+    inner = (_module(name, inner=True) for name in names[:-1])
+    return "\n".join([f"// {NOTE}", *inner, _module(names[-1], inner=False)])
 
 
 def current(name: str, text: str) -> bool:

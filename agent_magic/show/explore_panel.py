@@ -1,16 +1,18 @@
 """The panel of `run.explore()`: controls on top, and under them one picture that follows.
 
 The picture is an ordinary output that is updated, not a widget: a run without a front end keeps the picture of the
-default scenario, and a saved notebook the one that was shown last.
+default scenario, and a saved notebook the one that was shown last. The controls are not saved, see `widgets/src/keep.js`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.show.explore import RECORDED, Choice
 from agent_magic.show.markup import escape
+from agent_magic.show.theme import built
 
 if TYPE_CHECKING:
     from agent_magic.show.explore import Explorer
@@ -20,6 +22,8 @@ LIMITS: dict[str, float | None] = {
 }  # fmt: skip
 """Requests a minute to choose from."""
 ALL = "all agents"
+AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
+"""Said where the controls are not: in a saved notebook, and where nobody sees them."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _STYLE = {"description_width": "130px"}
 
@@ -57,7 +61,9 @@ class Panel:
         self.line.add_class("am-explore-line")
         left = w.VBox([self.concurrency, self.schedule, self.limits, self.batch])
         right = w.VBox([self.agent, self.model, self.cache])
-        self.widget = w.VBox([w.HBox([left, right]), self.line])
+        keeper = _keeper_class()()
+        self.widget = w.VBox([w.HBox([left, right]), self.line, keeper])
+        keeper.top = self.widget.model_id
         for control in (self.concurrency, self.schedule, self.limits, self.model, self.cache, self.batch):
             control.observe(self._changed, "value")
         self.agent.observe(self._chosen, "value")
@@ -81,7 +87,7 @@ class Panel:
         answer = self._explorer.answer(self.choice)
         self._write(answer.line)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        screen.display({_VIEW: view, "text/plain": f"forecast {answer.line}"}, raw=True)
+        screen.display({_VIEW: view, "text/plain": f"forecast {answer.line}\n{AGAIN}"}, raw=True)
         self._handle = screen.DisplayHandle()
         self._handle.display(answer.bundle, raw=True)
 
@@ -112,6 +118,21 @@ class Panel:
 
     def _write(self, line: str) -> None:
         self.line.value = f'<div style="font-size:14px;padding:6px 0"><b>forecast</b> {escape(line)}</div>'
+
+
+@functools.cache
+def _keeper_class() -> Any:
+    """Build the class of what keeps the controls out of the saved notebook, in which they would be an error."""
+    import anywidget
+    import traitlets  # noqa: PLC0415
+
+    class Keeper(anywidget.AnyWidget):
+        """Draws nothing."""
+
+        _esm = built("explore.js")
+        top = traitlets.Unicode("").tag(sync=True)
+
+    return Keeper
 
 
 def explore(explorer: Explorer) -> Panel:

@@ -148,6 +148,7 @@ def make_live_view(
                 pass  # a message of another version of the front end
 
     widget.on_msg(heard)
+    widget.top = widget.model_id
     return LiveView(record, widget, layout=layout, feed=feed)
 
 
@@ -214,6 +215,7 @@ def _widget_class() -> Any:
         fixed = traitlets.Dict().tag(sync=True)
         feed = traitlets.Any()
         line = traitlets.Unicode("")
+        top = traitlets.Unicode("").tag(sync=True)
 
         def __repr__(self) -> str:
             return self.line  # ipywidgets 7 shows it where there are no widgets

@@ -23,7 +23,10 @@ KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
 
 
 def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
-    """The line says other seconds, the picture is another one, and what is saved is the picture that was shown last."""
+    """The line says other seconds, the picture is another one, and what is saved is the picture that was shown last.
+
+    Opened again, with another kernel, the notebook has that picture and no broken controls.
+    """
     cells = [new_code_cell(source) for source in CELLS]
     nbformat.write(new_notebook(cells=cells, metadata=KERNEL), tmp_path / "explore.ipynb")
     with lab(tmp_path, chromium) as jupyter:
@@ -51,6 +54,13 @@ def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
         page.wait_for_function("document.querySelector('.am-explore-line').innerText.includes('limited by slot')")
         page.screenshot(path=str(tmp_path / "explore.png"), full_page=True)
         jupyter.save()
+        page.goto("about:blank")
+        jupyter.end_kernels()
+        jupyter.open("explore.ipynb", kernel=False)
+        page.get_by_text("Run this cell again to change").wait_for()
+        page.locator(".jp-OutputArea-output img").last.wait_for()
+        jupyter.wait_idle()
+        assert 0 == page.get_by_text("Error displaying widget").count()
         assert [] == jupyter.errors
         assert [] == jupyter.outside
     saved = json.loads((tmp_path / "explore.ipynb").read_text())

@@ -143,6 +143,24 @@ def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
     assert "[('skip', 'review_ops'), ('stop', None)]" == said(page, "('stop', None)").strip()
 
 
+KILL = "import os, threading; threading.Timer(4, os.kill, (os.getpid(), 9)).start()"
+
+
+def test_a_killed_kernel_leaves_no_broken_view(jupyter: Lab, book: str) -> None:
+    """The view says that nothing more comes, and the saved notebook has its line in place of a view without a kernel."""
+    page = start(jupyter, book, PLAYER, KILL, STORY)
+    page.locator(".am-left", has_text="the kernel has ended").wait_for(timeout=60_000)
+    assert page.locator(".am-stop").is_disabled()
+    page.locator(".jp-Dialog button", has_text="Ok").click()
+    jupyter.save()
+    page.goto("about:blank")
+    jupyter.end_kernels()
+    jupyter.open(book)
+    assert "business_plan: 9 agents, running" == said(page, "business_plan: 9 agents").strip()
+    assert 0 == page.get_by_text("Error displaying widget").count()
+    assert [] == jupyter.outside
+
+
 CUT = """() => [...document.querySelectorAll('.am-line, .am-facts, .am-meter, .am-buttons')]
     .filter((one) => one.scrollWidth > one.clientWidth || one.getBoundingClientRect().right >
         document.querySelector('.am-live').getBoundingClientRect().right).map((one) => one.className)"""

@@ -70,6 +70,12 @@ export class Header {
     this.element.classList.toggle("am-paused", head.paused);
   }
 
+  /** Say that nothing more will come: the kernel is gone. */
+  end() {
+    for (const one of [this.pause, this.stop]) one.disabled = true;
+    setText(this.left, "the kernel has ended");
+  }
+
   /** @param {number | null} now */
   tick(now) {
     if (now !== null) setText(this.time, seconds(now));

@@ -5,6 +5,7 @@ import { Cards, Times } from "./cards.js";
 import { html, set, setText } from "./dom.js";
 import { Drawer, Rings } from "./groups.js";
 import { Header } from "./header.js";
+import { onKernelEnd, unsave } from "./keep.js";
 import { Panel } from "./panel.js";
 import { changedPlaces, nextFocus, spoken } from "./pure.js";
 
@@ -12,10 +13,11 @@ import { changedPlaces, nextFocus, spoken } from "./pure.js";
  * @typedef {import("./pure.js").Delta} Delta
  * @typedef {import("./cards.js").Fixed} Fixed
  * @typedef {import("./panel.js").Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed}} State
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
  *   on(event: string, callback: (content: any) => void): void,
- *   off(event: string, callback: (content: any) => void): void}} Model
+ *   off(event: string, callback: (content: any) => void): void,
+ *   widget_manager?: import("./keep.js").Manager}} Model
  */
 
 const SPEAK_EVERY_MS = 4000;
@@ -171,7 +173,13 @@ function render({ model, el }) {
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
   onFull();
+  const deaf = onKernelEnd(model.widget_manager, () => {
+    unsave(model.widget_manager, model.get("top"));
+    header.end();
+    root.classList.add("am-ended");
+  });
   return () => {
+    deaf();
     paint.quiet();
     clearInterval(timer);
     model.off("change:states", onStates);

@@ -260,6 +260,50 @@ function button(label, press) {
   return made;
 }
 
+// What a notebook saves of a view. A saved view without its kernel is an error message: this keeps it out of the file.
+// JupyterLab and Notebook 7 alone let a view know of the notebook that it is in; elsewhere nothing happens.
+
+const VIEW = "application/vnd.jupyter.widget-view+json";
+const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
+
+/**
+ * @typedef {{get(key: string): any, set(key: string, value: object): void}} SharedOutput
+ * @typedef {{sharedModel?: {youtputs?: Iterable<SharedOutput>}}} Cell
+ * @typedef {{connect(slot: (from: any, word: string) => void): void, disconnect(slot: (from: any, word: string) => void): void}} Signal
+ * @typedef {{context?: {model?: {cells?: Iterable<Cell>}, sessionContext?: {statusChanged?: Signal}}}} Manager
+ */
+
+/**
+ * Take a view out of what is saved, not out of the page: its other representations stay.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ */
+function unsave(manager, id) {
+  for (const cell of manager?.context?.model?.cells ?? []) {
+    for (const output of cell.sharedModel?.youtputs ?? []) {
+      const data = typeof output.get === "function" ? output.get("data") : null;
+      if (data?.[VIEW]?.model_id !== id) continue;
+      const { [VIEW]: _, ...rest } = data;
+      output.set("data", rest);
+    }
+  }
+}
+
+/**
+ * Hear of the end of the kernel.
+ * @param {Manager | undefined} manager
+ * @param {() => void} ended
+ * @returns {() => void} stop listening
+ */
+function onKernelEnd(manager, ended) {
+  const status = manager?.context?.sessionContext?.statusChanged;
+  const hear = (/** @type {any} */ _, /** @type {string} */ word) => {
+    if (ENDS.includes(word)) ended();
+  };
+  status?.connect(hear);
+  return () => status?.disconnect(hear);
+}
+
 // The lines above the graph: how far the run is, how the service is, and the buttons.
 
 
@@ -328,6 +372,12 @@ class Header {
     setText(this.pause, head.paused ? "Resume" : "Pause");
     set(this.pause, "aria-label", head.paused ? "Resume: start agents again" : "Pause: start no new agents");
     this.element.classList.toggle("am-paused", head.paused);
+  }
+
+  /** Say that nothing more will come: the kernel is gone. */
+  end() {
+    for (const one of [this.pause, this.stop]) one.disabled = true;
+    setText(this.left, "the kernel has ended");
   }
 
   /** @param {number | null} now */
@@ -910,10 +960,11 @@ class Drawer {
  * @typedef {Delta} Delta
  * @typedef {Fixed} Fixed
  * @typedef {Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed}} State
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
  *   on(event: string, callback: (content: any) => void): void,
- *   off(event: string, callback: (content: any) => void): void}} Model
+ *   off(event: string, callback: (content: any) => void): void,
+ *   widget_manager?: Manager}} Model
  */
 
 const SPEAK_EVERY_MS = 4000;
@@ -1069,7 +1120,13 @@ function render({ model, el }) {
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
   onFull();
+  const deaf = onKernelEnd(model.widget_manager, () => {
+    unsave(model.widget_manager, model.get("top"));
+    header.end();
+    root.classList.add("am-ended");
+  });
   return () => {
+    deaf();
     paint.quiet();
     clearInterval(timer);
     model.off("change:states", onStates);

@@ -1,0 +1,43 @@
+// What a notebook saves of a view. A saved view without its kernel is an error message: this keeps it out of the file.
+// JupyterLab and Notebook 7 alone let a view know of the notebook that it is in; elsewhere nothing happens.
+
+const VIEW = "application/vnd.jupyter.widget-view+json";
+const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
+
+/**
+ * @typedef {{get(key: string): any, set(key: string, value: object): void}} SharedOutput
+ * @typedef {{sharedModel?: {youtputs?: Iterable<SharedOutput>}}} Cell
+ * @typedef {{connect(slot: (from: any, word: string) => void): void, disconnect(slot: (from: any, word: string) => void): void}} Signal
+ * @typedef {{context?: {model?: {cells?: Iterable<Cell>}, sessionContext?: {statusChanged?: Signal}}}} Manager
+ */
+
+/**
+ * Take a view out of what is saved, not out of the page: its other representations stay.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ */
+export function unsave(manager, id) {
+  for (const cell of manager?.context?.model?.cells ?? []) {
+    for (const output of cell.sharedModel?.youtputs ?? []) {
+      const data = typeof output.get === "function" ? output.get("data") : null;
+      if (data?.[VIEW]?.model_id !== id) continue;
+      const { [VIEW]: _, ...rest } = data;
+      output.set("data", rest);
+    }
+  }
+}
+
+/**
+ * Hear of the end of the kernel.
+ * @param {Manager | undefined} manager
+ * @param {() => void} ended
+ * @returns {() => void} stop listening
+ */
+export function onKernelEnd(manager, ended) {
+  const status = manager?.context?.sessionContext?.statusChanged;
+  const hear = (/** @type {any} */ _, /** @type {string} */ word) => {
+    if (ENDS.includes(word)) ended();
+  };
+  status?.connect(hear);
+  return () => status?.disconnect(hear);
+}
