@@ -1,7 +1,8 @@
 """The panel of `run.explore()`: controls on top, and under them one picture that follows.
 
 The picture is an ordinary output that is updated, not a widget: a run without a front end keeps the picture of the
-default scenario, and a saved notebook the one that was shown last. The controls are not saved, see `widgets/src/keep.js`.
+default scenario, and a saved notebook the one that was shown last. The controls are not saved:
+see `widgets/src/keep.js`.
 """
 
 from __future__ import annotations

@@ -144,6 +144,7 @@ class Feed:
                 ended = True
                 continue
             fresh.add(event.agent)
+            self._body.take(event)
             if isinstance(event, AttemptEnded):
                 self._sum.take(event)
             elif isinstance(event, AgentEnded):

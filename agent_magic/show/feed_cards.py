@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.show.markup import fit_end
 from agent_magic.show.scene import flow_of, node_view, worked_path
 from agent_magic.show.svg import card_texts, tail_room
-from agent_magic.show.timeline import axis_for, bars_of, rows_of, tick_label
+from agent_magic.show.timeline import axis_entry, bar_entry, bars_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agent_magic.record.events import Event
     from agent_magic.record.results import RunRecord
     from agent_magic.show.layout import Layout
 
@@ -31,6 +32,9 @@ class CardFeed:
 
     keyed = ("nodes", "bars", "flows")
     each = True
+
+    def take(self, event: Event) -> None:
+        """Take an event in: what cards say is read from the results."""
 
     def __init__(self, record: RunRecord, layout: Layout) -> None:
         self._record, self._layout = record, layout
@@ -59,7 +63,7 @@ class CardFeed:
     def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:
         """Return what is told as a whole."""
         path = {"path": list(worked_path(self._record, now_s))} if ended else {}
-        return {**path, "axis": _axis(now_s)}
+        return {**path, "axis": axis_entry(now_s)}
 
     def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
         """Return the texts of a card. Of a running one the page itself writes the seconds.
@@ -84,12 +88,4 @@ class CardFeed:
         return self._said[agent]
 
     def _bars(self, agent: int) -> list[list[str | float | None]]:
-        return [
-            [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
-            for bar in bars_of(self._record.results[agent])
-        ]
-
-
-def _axis(now_s: float) -> dict[str, Any]:
-    axis = axis_for(now_s)
-    return {"span": axis.span_s, "ticks": [[tick, tick_label(tick, axis.span_s)] for tick in axis.ticks_s]}
+        return [bar_entry(bar) for bar in bars_of(self._record.results[agent])]

@@ -13,7 +13,7 @@ from agent_magic.show.groups import Sheet, sheet_of
 from agent_magic.show.markup import single_line
 from agent_magic.show.scene import scene_of
 from agent_magic.show.states import BADGES, STATES
-from agent_magic.show.svg import BAR_H, ROW_H, draw, passes, picture_width, pill_w, plot_of
+from agent_magic.show.svg import BAR_H, ROW_H, draw, groups_h, passes, picture_width, pill_w, plot_of
 from agent_magic.show.theme import built
 from agent_magic.show.units import plural
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.show.around import Around
     from agent_magic.show.feed import Summarize
     from agent_magic.show.layout import Layout
+    from agent_magic.show.svg import Plot
     from agent_magic.show.text import Numbers
 
 LEAST_STEP_S = 0.09  # ten frames a second, whoever calls more often
@@ -129,7 +130,7 @@ def make_live_view(
     feed = Feed(record, placed, summarize)
     feed.step(0.0, {})
     sheet = placed if isinstance(placed, Sheet) else None
-    svg = draw(scene_of(plan, record, now_s=0.0), plan, layout, theme=None, sheet=sheet)
+    svg = draw(scene_of(plan, record, now_s=0.0, sheet=sheet), plan, layout, theme=None)
     fixed = fixed_groups(record, placed) if isinstance(placed, Sheet) else fixed_parts(record, placed, feed)
     line = f"{single_line(plan.name)}: {plural(len(plan), 'agent')}, running"
     fixed["verbs"] = list(verbs)
@@ -155,12 +156,10 @@ def make_live_view(
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
     """Return what the front end has to know once of cards: icons, edges, and where bars go."""
     plan = record.plan
-    plot = plot_of(picture_width(layout), layout)
-    bottom = plot.y + len(feed.rows) * ROW_H
     return {
         **_fixed(plan),
         "edges": [[edge.parent, edge.child, int(passes(plan, edge))] for edge in layout.edges],
-        "plot": {"x": plot.x, "y": plot.y, "w": plot.w, "row": ROW_H, "bar": BAR_H, "bottom": bottom},
+        "plot": _plot(plot_of(picture_width(layout), layout.height), len(feed.rows)),
     }
 
 
@@ -169,7 +168,12 @@ def fixed_groups(record: RunRecord, sheet: Sheet) -> dict[str, Any]:
     groups = [
         {"label": group.label, "where": group.where, "agents": _stretches(group.agents)} for group in sheet.groups
     ]
-    return {**_fixed(record.plan), "edges": [], "groups": groups}
+    plot = plot_of(picture_width(sheet.layout), groups_h(sheet))
+    return {**_fixed(record.plan), "edges": [], "groups": groups, "plot": _plot(plot, len(groups))}
+
+
+def _plot(plot: Plot, rows: int) -> dict[str, float]:
+    return {"x": plot.x, "y": plot.y, "w": plot.w, "row": ROW_H, "bar": BAR_H, "bottom": plot.y + rows * ROW_H}
 
 
 def _fixed(plan: Plan) -> dict[str, Any]:

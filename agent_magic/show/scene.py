@@ -6,7 +6,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent_magic.show.groups import counted, sheet_of
 from agent_magic.show.markup import single_line
+from agent_magic.show.shades import grouped_timeline
 from agent_magic.show.states import DONE, LOST, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, facts, total_tokens_of, why_not
 from agent_magic.show.timeline import timeline_of
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.show.groups import Sheet
     from agent_magic.show.text import Numbers
     from agent_magic.show.timeline import Timeline
 
@@ -91,6 +94,7 @@ class Scene:
         path: The agents on the critical path, first to last.
         flows: Per agent, how much it passed on, from 0 to 4; see `flow_of`.
         timeline: What happened when; `None` before a run.
+        sheet: The groups of a run with too many agents for cards.
     """
 
     title: str
@@ -99,6 +103,7 @@ class Scene:
     path: tuple[int, ...] = field(default=(), kw_only=True)
     flows: tuple[int, ...] = field(default=(), kw_only=True)
     timeline: Timeline | None = field(default=None, kw_only=True)
+    sheet: Sheet | None = field(default=None, kw_only=True)
 
 
 def scene_of(
@@ -110,6 +115,7 @@ def scene_of(
     estimates: Estimates | None = None,
     tails: Mapping[int, str] | None = None,
     path: Sequence[int] | None = None,
+    sheet: Sheet | None = None,
 ) -> Scene:
     """Work out what a picture of a plan or of a run says.
 
@@ -121,6 +127,7 @@ def scene_of(
         estimates: What each agent is expected to use.
         tails: Text that is arriving, per agent under way.
         path: The critical path. `None`: the longest chain of the work that is known.
+        sheet: The groups of a plan with too many agents for cards, if they are known already.
     """
     estimates = estimates or {}
     title = single_line(plan.name)
@@ -131,9 +138,7 @@ def scene_of(
     moment = moment_of(record, now_s)
     tails = tails or {}
     if len(plan) > MOST_CARDS:
-        few = tuple(NodeView(state_of(result), result.name) for result in record.results)
-        span = timeline_of(plan, record.results, until_s=moment, over=record.ended_s is not None)
-        return Scene(title, header_of(record, moment, numbers=numbers), nodes=few, timeline=span)
+        return _grouped_scene(record, sheet or sheet_of(plan), header_of(record, moment, numbers=numbers), moment)
     nodes = tuple(
         node_view(record, agent, moment, tail=tails.get(agent, ""), estimates=estimates) for agent in range(len(plan))
     )
@@ -145,6 +150,15 @@ def scene_of(
         flows=tuple(map(flow_of, record.results)),
         timeline=timeline_of(plan, record.results, until_s=moment, over=record.ended_s is not None),
     )
+
+
+def _grouped_scene(record: RunRecord, sheet: Sheet, header: Header, moment: float) -> Scene:
+    """Work out what a picture of groups says: of an agent only its state and its name."""
+    few = tuple(NodeView(state_of(result), result.name) for result in record.results)
+    tallies = [counted("".join(few[agent].state for agent in group.agents)) for group in sheet.groups]
+    over = record.ended_s is not None
+    timeline = grouped_timeline(sheet, record.events, tallies, until_s=moment, over=over)
+    return Scene(single_line(record.plan.name), header, nodes=few, timeline=timeline, sheet=sheet)
 
 
 def moment_of(record: RunRecord, now_s: float | None) -> float:

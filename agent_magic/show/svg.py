@@ -53,52 +53,52 @@ class Plot:
         return self.x + time_s / span_s * self.w
 
 
-def draw(
-    scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "light", sheet: Sheet | None = None
-) -> str:
+def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "light") -> str:
     """Draw a picture as SVG: well-formed, without scripts, links or anything from outside.
 
     Args:
         scene: What it says.
         plan: The plan it is of.
         layout: Where its cards stand; `None` draws groups, and each agent as a small cell: for more than `MOST_CARDS`.
-        sheet: The groups of a plan without a layout, if they are known already.
         theme: Its colours. `None` leaves style, ground and whatever the live view draws itself out of it.
     """
     live = theme is None
     head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
     if layout is None:
-        width, graph, graph_h = _grouped(scene, plan, sheet or sheet_of(plan), live=live)
+        sheet = scene.sheet or sheet_of(plan)
+        width, graph_h = picture_width(sheet.layout), groups_h(sheet)
+        groups = draw_groups(sheet, "".join(node.state for node in scene.nodes))
+        graph = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
     else:
-        width = picture_width(layout)
-        graph, graph_h = _cards(scene, plan, layout), layout.height
+        width, graph_h = picture_width(layout), layout.height
+        graph = _cards(scene, plan, layout)
     body = [] if live else [_header(scene, width)]
-    body.append(f'<g transform="translate({number(MARGIN)} {number(head_h)})">{graph}</g>')
+    body.append(_moved(graph, head_h))
     height = head_h + graph_h + MARGIN
-    if scene.timeline is not None and layout is not None:
-        plot = plot_of(width, layout)
-        body.append(_timeline(scene.timeline, scene, plot, live=live))
-        height = plot.y + len(scene.timeline.rows) * ROW_H + (36 if scene.timeline.more else 20)
+    if scene.timeline is not None:
+        plot = plot_of(width, graph_h)
+        body.append(_timeline(scene.timeline, plot, live=live))
+        height = plot.y + len(scene.timeline.rows) * ROW_H + (36 if scene.timeline.note else 20)
+    if layout is None and not live:  # nobody can open a group: every agent is a cell
+        cells, cells_h = draw_cells(plan, scene, width - 2 * MARGIN)
+        body.append(_moved(cells, height))
+        height += cells_h + MARGIN
     return _frame(width, height, "".join(body), theme, _spoken(scene))
 
 
-def _grouped(scene: Scene, plan: Plan, sheet: Sheet, *, live: bool) -> tuple[float, str, float]:
-    """Draw groups, and under them, in a picture that nobody can click, every agent as a cell."""
-    states = "".join(node.state for node in scene.nodes)
-    width = picture_width(sheet.layout)
-    groups = draw_groups(sheet, states)
-    high = sheet.layout.height - BAND_HEAD
-    groups = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
-    if live:
-        return width, groups, high
-    cells, cells_h = draw_cells(plan, scene, width - 2 * MARGIN)
-    return width, f'{groups}<g transform="translate(0 {number(high + 12)})">{cells}</g>', high + 12 + cells_h
+def _moved(inside: str, y: float) -> str:
+    return f'<g transform="translate({number(MARGIN)} {number(y)})">{inside}</g>'
 
 
-def plot_of(width: float, layout: Layout) -> Plot:
+def groups_h(sheet: Sheet) -> float:
+    """Return how tall the graph of groups is: it has no heads of layers."""
+    return sheet.layout.height - BAND_HEAD
+
+
+def plot_of(width: float, graph_h: float) -> Plot:
     """Return where the timeline under a graph stands."""
     x = MARGIN + LABEL_W + 10
-    return Plot(x, HEAD_H + layout.height + 46, w=width - MARGIN - 16 - x)
+    return Plot(x, HEAD_H + graph_h + 46, w=width - MARGIN - 16 - x)
 
 
 def picture_width(layout: Layout) -> float:
@@ -249,16 +249,14 @@ def _card(node: NodeView, box: Box, *, on: bool) -> str:
     )
 
 
-def _timeline(timeline: Timeline, scene: Scene, plot: Plot, *, live: bool) -> str:
+def _timeline(timeline: Timeline, plot: Plot, *, live: bool) -> str:
     bottom = plot.y + len(timeline.rows) * ROW_H
     parts = [element("text", "time", x=MARGIN, y=plot.y - 12)]
-    for row, agent in enumerate(timeline.rows):
+    for row, name in enumerate(timeline.names):
         y = plot.y + row * ROW_H + 9.5
-        name = fit(scene.nodes[agent].title, LABEL_W, 11)
-        parts.append(element("text", escape(name), x=plot.x - 10, y=y, text_anchor="end"))
-    if timeline.more:
-        note = f"and {timeline.more:,} more agents, each with its row in the table of agents"
-        parts.append(element("text", note, x=plot.x, y=bottom + 14))
+        parts.append(element("text", escape(fit(name, LABEL_W, 11)), x=plot.x - 10, y=y, text_anchor="end"))
+    if timeline.note:
+        parts.append(element("text", timeline.note, x=plot.x, y=bottom + 14))
     if live:
         return "".join([*parts, '<g class="ticks"></g><g class="bars"></g>'])
     return "".join([*parts, *_ticks(timeline, plot, bottom), *_bars(timeline, plot), _now(timeline, plot, bottom)])
@@ -288,9 +286,8 @@ def _bar(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> st
         return element("path", class_=look, d=f"M{number(start)} {number(middle)}H{number(max(end, start + 1))}")
     tall = 3 if bar.kind == "q" else BAR_H
     wide = max(1.5, end - start)
-    return element(
-        "rect", class_=look, x=start, y=middle - tall / 2, width=wide, height=tall, rx=min(2.5, tall / 2, wide / 2)
-    )
+    round_ = None if bar.kind.isdigit() else min(2.5, tall / 2, wide / 2)
+    return element("rect", class_=look, x=start, y=middle - tall / 2, width=wide, height=tall, rx=round_)
 
 
 def _now(timeline: Timeline, plot: Plot, bottom: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.show.states import tone_of
 
@@ -19,8 +19,11 @@ LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
 _MOST_TICKS = 7
 
-Kind = Literal["q", "b", "w", "a"]
-"""`q` queued, `b` waiting because an attempt failed, `w` a request before its first token, `a` the rest of it."""
+Kind = Literal["q", "b", "w", "a", "1", "2", "3", "4"]
+"""`q` queued, `b` waiting because an attempt failed, `w` a request before its first token, `a` the rest of it.
+
+`1` to `4` are of groups: some of its agents at work, up to most of those that ever were at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +56,19 @@ class Timeline:
     """The rows of a timeline.
 
     Attributes:
-        rows: The agents that have one, top down.
+        rows: The agents, or the groups, that have one, top down.
+        names: Theirs.
         bars: Per row, in order of time.
         now_s: Where the present is; `None` once the run is over.
-        more: How many agents have no row.
+        note: What has to be said of its rows.
     """
 
     rows: tuple[int, ...]
-    bars: tuple[tuple[Bar, ...], ...]
+    names: tuple[str, ...] = field(kw_only=True)
+    bars: tuple[tuple[Bar, ...], ...] = field(kw_only=True)
     axis: Axis = field(kw_only=True)
     now_s: float | None = field(default=None, kw_only=True)
-    more: int = field(default=0, kw_only=True)
+    note: str = field(default="", kw_only=True)
 
 
 def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, over: bool) -> Timeline:
@@ -77,7 +82,11 @@ def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, o
     """
     rows = rows_of(plan)
     bars = tuple(tuple(bars_of(results[agent])) for agent in rows)
-    return Timeline(rows, bars, axis=axis_for(until_s), now_s=None if over else until_s, more=len(plan) - len(rows))
+    names = tuple(plan.names[agent] for agent in rows)
+    more = len(plan) - len(rows)
+    note = f"and {more:,} more agents, each with its row in the table of agents" if more else ""
+    now_s = None if over else until_s
+    return Timeline(rows, names=names, bars=bars, axis=axis_for(until_s), now_s=now_s, note=note)
 
 
 def rows_of(plan: Plan) -> tuple[int, ...]:
@@ -120,6 +129,17 @@ def tick_label(value_s: float, span_s: float) -> str:
     if span_s >= 180:
         return f"{value_s / 60:g} min"
     return f"{value_s:g} s"
+
+
+def axis_entry(now_s: float) -> dict[str, Any]:
+    """Return the scale as the live view is told it."""
+    axis = axis_for(now_s)
+    return {"span": axis.span_s, "ticks": [[tick, tick_label(tick, axis.span_s)] for tick in axis.ticks_s]}
+
+
+def bar_entry(bar: Bar) -> list[str | float | None]:
+    """Return a bar as the live view is told it."""
+    return [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
 
 
 def _waits(free: float, backoff_until: float, until: float) -> Iterator[Bar]:

@@ -147,7 +147,7 @@ KILL = "import os, threading; threading.Timer(4, os.kill, (os.getpid(), 9)).star
 
 
 def test_a_killed_kernel_leaves_no_broken_view(jupyter: Lab, book: str) -> None:
-    """The view says that nothing more comes, and the saved notebook has its line in place of a view without a kernel."""
+    """The view says that nothing more comes; the saved notebook has a line in place of a view without a kernel."""
     page = start(jupyter, book, PLAYER, KILL, STORY)
     page.locator(".am-left", has_text="the kernel has ended").wait_for(timeout=60_000)
     assert page.locator(".am-stop").is_disabled()

@@ -205,7 +205,8 @@ def test_groups_get_states_and_tallies_only() -> None:
     view, face = view_of(record)
     play(record, view, done.events, 60)
     full = view._feed.full
-    assert {"groups", "head", "strip", "now"} == set(full)
+    assert {"groups", "bars", "axis", "head", "strip", "now"} == set(full)
+    assert 10 == len(full["bars"])
     assert 10 == len(full["groups"])
     assert 1000 == len(face.states) == sum(tally[1] for tally in full["groups"].values())
     done_or_lost = sum(sum(tally[0]) for tally in full["groups"].values())
