@@ -147,7 +147,10 @@ class Claude:
             api_key=self._credential,
             base_url=self._base_url,
             max_retries=0,
-            http_client=anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(self._address)),
+            # The API never redirects; who does would be handed the prompt and the key.
+            http_client=anthropic.DefaultAioHttpClient(
+                trust_env=not _is_loopback(self._address), follow_redirects=False
+            ),
         )
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected

@@ -34,6 +34,7 @@ HINTS = {
     413: " The prompt is too long for the API.",
 }
 """What to do about a request that the API refuses."""
+REDIRECTED = "The API never does, so the key was kept from it: check ANTHROPIC_BASE_URL, and the proxy if there is one."
 SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -155,6 +156,8 @@ def hide(text: str, secrets: tuple[str, ...]) -> str:
 def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     kind = str(getattr(error, "type", None) or "")
     status = error.status_code
+    if 300 <= status < 400:
+        return Rejected(f"The server wants to send the request elsewhere ({status}). {REDIRECTED}", status=status)
     if status < 400:  # an `error` event inside a stream keeps the 200 it came after
         status = STATUS_OF_TYPE.get(kind, 500)
     headers = error.response.headers

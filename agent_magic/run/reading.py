@@ -21,6 +21,8 @@ Json = dict[str, Any]
 
 NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
+MOST_TOKENS = 2**48
+"""More than this is no count of tokens."""
 DRAIN_S = 0.25
 """How long to wait for the end of a connection whose answer is complete."""
 
@@ -147,6 +149,11 @@ def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
     ending.take(message)
 
 
+def _count(said: Any, before: int | None) -> int | None:
+    """Read a number of tokens; what cannot be one says nothing."""
+    return said if type(said) is int and 0 <= said <= MOST_TOKENS else before
+
+
 def _usage(now: Any, before: Usage | None) -> Usage | None:
     """Read the token counts of an event. Counts are cumulative, and those left out keep their value."""
     if now is None:
@@ -157,11 +164,11 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     taken, read = known("input_tokens"), known("cache_read_input_tokens")
     written, made = known("cache_creation_input_tokens"), known("output_tokens")
     return Usage(
-        taken if isinstance(taken, int) else before.input_tokens,
-        cache_read_tokens=read if isinstance(read, int) else before.cache_read_tokens,
-        cache_write_tokens=written if isinstance(written, int) else before.cache_write_tokens,
-        output_tokens=made if isinstance(made, int) else before.output_tokens,
-        cache_write_1h_tokens=long if isinstance(long, int) else before.cache_write_1h_tokens,
+        _count(taken, before.input_tokens),
+        cache_read_tokens=_count(read, before.cache_read_tokens),
+        cache_write_tokens=_count(written, before.cache_write_tokens),
+        output_tokens=_count(made, before.output_tokens),
+        cache_write_1h_tokens=_count(long, before.cache_write_1h_tokens),
     )
 
 

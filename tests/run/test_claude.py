@@ -16,7 +16,7 @@ from email.utils import format_datetime
 import pytest
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-from agent_magic.api import start
+from agent_magic.api import Run, start
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import NotConnected, Rejected
@@ -323,6 +323,32 @@ def test_without_usage_tokens_are_unknown():
     record, _ = meet(reply(body))
     assert (None, None, None) == (record["a"].usage.input_tokens, record["a"].usage.output_tokens, record["a"].cost_usd)
     assert "hello world" == record["a"].text
+
+
+@pytest.mark.parametrize("count", [-5, 10**30, 2.5, True, "12", None, [1]], ids=repr)
+def test_a_count_that_cannot_be_is_unknown(count):
+    """Nothing is priced by it, and the frames can be made."""
+    usage = {"input_tokens": count, "output_tokens": count}
+    start = event("message_start", message={"model": "claude-haiku-5-5", "usage": usage})
+    ending = event("message_delta", delta={"stop_reason": "end_turn"}, usage=usage)
+    record, _ = meet(reply(start + OPEN + TEXT + ending + STOP))
+    assert (None, None, None) == (record["a"].usage.input_tokens, record["a"].usage.output_tokens, record["a"].cost_usd)
+    assert Run(record).agents["input_tokens"].isna().all()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_prompt_and_key_do_not_follow_a_redirect(status):
+    """The API never sends anybody elsewhere: it is one call, and nobody else hears of it."""
+
+    async def main():
+        async with serving(reply(WHOLE)) as elsewhere, serving(reply(b"", status, location=elsewhere.url)) as server:
+            driver = start(one(), Policy(max_attempts=3), client=Claude(base_url=server.url, credential=KEY))
+            await driver.drive()
+            return driver.record["a"], server.calls, elsewhere.calls
+
+    result, calls, heard = asyncio.run(main())
+    assert ("Rejected", 1, 0) == (result.attempts[0].kind, calls, heard)
+    assert str(status) in result.error
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("refusal", "Refused"), ("max_tokens", None), ("stop_sequence", None)])
