@@ -3,6 +3,7 @@
 HTTP/1.1 with keep-alive and chunks, written by hand; every answer is made before the first request. The path says
 which one: `/whole/10/v1/messages` is a stream of 10 events in one write, `/drip/200/10/v1/messages` one of 200 events
 with 10 ms between them. Streams do not drip in step: each begins at its own part of the interval.
+`/large/10/v1/messages` is a text of ten million characters in events of 64,000.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ HEAD = (
     f"{LIMITS}transfer-encoding: chunked\r\n\r\n"
 ).encode()
 LAST_CHUNK = b"0\r\n\r\n"
+LARGE_PIECE = 64_000
 GOLDEN = 0.618033988749895
 """Multiples of it spread evenly over the unit interval."""
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 @functools.cache
-def events(count: int) -> tuple[bytes, ...]:
+def events(count: int, piece: str = PIECE) -> tuple[bytes, ...]:
     """Return the chunks of an answer with so many events."""
     usage = {"input_tokens": 25, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
     message = {"id": "msg_instant", "type": "message", "role": "assistant", "model": MODEL, "content": []}
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
-    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": PIECE}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
     said: list[dict[str, Any]] = [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -59,6 +61,13 @@ def events(count: int) -> tuple[bytes, ...]:
 def whole(count: int) -> bytes:
     """Return an answer as one piece."""
     return HEAD + b"".join(events(count)) + LAST_CHUNK
+
+
+@functools.cache
+def large(millions: int) -> bytes:
+    """Return an answer of so many million characters."""
+    piece = (PIECE * (LARGE_PIECE // len(PIECE) + 1))[:LARGE_PIECE]
+    return HEAD + b"".join(events(FIXED_EVENTS + millions * 1_000_000 // LARGE_PIECE + 1, piece)) + LAST_CHUNK
 
 
 def _chunk(data: bytes) -> bytes:
@@ -88,6 +97,8 @@ class Connection(asyncio.Protocol):
         self._seen = b""
         if kind == "whole":
             self._transport.write(whole(int(numbers[0])))
+        elif kind == "large":
+            self._transport.write(large(int(numbers[0])))
         else:
             self._begin_drip(events(int(numbers[0])), int(numbers[1]) / 1000)
 

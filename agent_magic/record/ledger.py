@@ -98,11 +98,15 @@ class Journal(Protocol):
         ...
 
     def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
-        """Store a complete answer. A kill of this process cannot lose it from here on. Twice is as good as once."""
+        """Store a complete answer. Twice is as good as once, and a second call waits until it is stored.
+
+        A kill of this process cannot lose it from here on; a large one from the end of `on_disk` on. Nobody sees it
+        before that.
+        """
         ...
 
-    async def on_disk(self) -> None:
-        """Return when what was kept would outlive a failure of power too. Runs that wait together wait once."""
+    async def on_disk(self, agent: int, number: int) -> None:
+        """Return when an answer that was kept would outlive a failure of power too. Who wait together wait once."""
         ...
 
     def write(self) -> None:
@@ -227,7 +231,7 @@ class MemoryJournal:
         self._ledger.keep(*self._keys[agent], answer)
         self._let_go(agent)
 
-    async def on_disk(self) -> None:
+    async def on_disk(self, agent: int, number: int) -> None:
         """Return at once: there is no disk."""
 
     def write(self) -> None:

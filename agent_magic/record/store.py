@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from agent_magic.record.owner import Owner
 from agent_magic.record.store_care import Check, Size, export, prune, recover, size_of, verify
 from agent_magic.record.store_file import StoreFile, is_damage, is_ours, set_aside
 from agent_magic.record.store_journal import DiskJournal
+from agent_magic.record.store_lease import Heart, Pulses
 from agent_magic.record.store_past import Lost, history_rows, lost_note, lost_runs, past_runs, record_of
 from agent_magic.record.store_rows import answer_of, answer_row
 from agent_magic.record.store_schema import ANSWER_COLUMNS, INSERT_ANSWER
@@ -60,6 +62,8 @@ class DiskLedger:
         self.notes: list[str] = []
         self.held: dict[tuple[str, int], Answer] = {}
         self.generation = 0
+        self.pulses, self.heart = Pulses(), Heart()
+        self._aside: ThreadPoolExecutor | None = None
         self.file = self._opened()
 
     def __repr__(self) -> str:
@@ -192,7 +196,16 @@ class DiskLedger:
 
     def close(self) -> None:
         """Close the file."""
+        if self._aside is not None:
+            self._aside.shutdown()
         self.file.close()
+
+    @property
+    def aside(self) -> ThreadPoolExecutor:
+        """The thread that writes what is large."""
+        if self._aside is None:
+            self._aside = ThreadPoolExecutor(1, "ledger")
+        return self._aside
 
     @property
     def _sources(self) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 The file has a write-ahead log where the file system can carry one. A commit is then in the hands of the system within
 0.03 ms and outlives a kill of this process; `sync` makes it outlive a failure of power (3.4 ms on the disk this was
 measured on, the time of one `fsync`), apart from the commit, so that a thread can do it and answers that arrive
-together share it. Together that is `synchronous=FULL`. Where there is no write-ahead log (network file systems; SQLite
+together share it. Together that is `synchronous=FULL`. A thread moves the log into the file too: no commit waits for
+that. Where there is no write-ahead log (network file systems; SQLite
 may say there is one and fail at the first write) the rollback journal is used, and each commit is on the disk when it
 returns.
 """
@@ -29,6 +30,10 @@ BUSY_S = 5.0
 """How long a write waits for another process. One write takes milliseconds."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 TRIES = 20
+ENOUGH_PAGES = 1000
+"""From how many pages on the log is moved into the file."""
+MOST_PAGES = 50_000
+"""From how many pages on a commit does that itself and waits for the disk: 200 MB, if no thread has come to it."""
 HEADER = b"SQLite format 3\x00"
 Row = tuple[Any, ...]
 
@@ -55,8 +60,9 @@ class StoreFile:
 
     def __init__(self, path: Path | None, *, options: str = "") -> None:
         self.path, self._options = path, options
-        self._lock = threading.RLock()
+        self._lock, self._tidying = threading.RLock(), threading.Lock()
         self._log: int | None = None
+        self._beside: sqlite3.Connection | None = None
         if path is not None:
             _make_private(path)
         self._open()
@@ -98,6 +104,7 @@ class StoreFile:
             self._choose_journal(self.path)
         self.is_logged = self._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         self._db.execute(f"PRAGMA synchronous={'NORMAL' if self.is_logged else 'FULL'}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint={MOST_PAGES}")
         if version < VERSION:
             with self.writing() as db:
                 for step in MIGRATIONS[self._version() :]:  # another process may have been quicker
@@ -129,15 +136,15 @@ class StoreFile:
 
     def read(self, sql: str, *values: object) -> list[Row]:
         """Return all rows of a query."""
+        self._check_fork()
         with self._lock:
-            self._check_fork()
             return self._db.execute(sql, values).fetchall()
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        """Write in one transaction: all of it or nothing."""
+        """Write in one transaction: all of it or nothing. May be called on any thread."""
+        self._check_fork()
         with self._lock:
-            self._check_fork()
             db = self._db
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -155,6 +162,20 @@ class StoreFile:
         if self._log is None:
             self._log = os.open(f"{self.path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
         os.fsync(self._log)
+
+    def tidy(self) -> None:
+        """Move what is in a long log into the file. It waits for the disk, so call it on a thread; nobody waits for it.
+
+        Raises:
+            sqlite3.Error: That cannot be done now. Nothing is lost.
+        """
+        if self.path is None or not self.is_logged or _pages_in_log(self.path) < ENOUGH_PAGES:
+            return
+        with self._tidying:
+            if self._beside is None:
+                self._beside = self._connect()
+                self._beside.execute("PRAGMA synchronous=NORMAL")
+            self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def size_bytes(self) -> int:
         """Return what it takes on the disk, its log with it."""
@@ -177,6 +198,10 @@ class StoreFile:
             if self._log is not None:
                 os.close(self._log)
                 self._log = None
+            with self._tidying:
+                if self._beside is not None:
+                    self._beside.close()
+                    self._beside = None
             self._db.close()
 
     def set_aside(self) -> Path:
@@ -192,8 +217,25 @@ class StoreFile:
     def _check_fork(self) -> None:
         """Take a connection of one's own in a forked process: one of two processes would destroy the file."""
         if self._pid != os.getpid():
-            self._inherited, self._log = self._db, None  # kept, because closing it here could reach the parent's
+            self._inherited = self._db, self._beside  # kept, because closing it here could reach the parent's
+            self._log = self._beside = None
+            self._lock, self._tidying = threading.RLock(), threading.Lock()  # a thread that is not here may hold them
             self._open()
+
+
+def _pages_in_log(path: Path) -> int:
+    """Return how many pages of the log are not in the file yet.
+
+    Source: https://sqlite.org/walformat.html, the WAL-index header: `mxFrame` at 16, `nBackfill` at 96.
+    """
+    try:
+        with Path(f"{path}-shm").open("rb") as file:
+            head = file.read(100)
+    except OSError:
+        return 0
+    if len(head) < 100:
+        return 0
+    return int.from_bytes(head[16:20], sys.byteorder) - int.from_bytes(head[96:100], sys.byteorder)
 
 
 def set_aside(path: Path) -> Path:

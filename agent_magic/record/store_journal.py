@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -16,21 +17,23 @@ from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted
 from agent_magic.record.ledger import Busy, past_run
-from agent_magic.record.owner import Owner
 from agent_magic.record.prices import Prices
+from agent_magic.record.store_lease import BEAT_S, LEASE_S, TICK_S
 from agent_magic.record.store_rows import Texts, answer_row, chunk_of, plan_text, reserved
 from agent_magic.record.store_schema import INSERT_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from concurrent.futures import Future
 
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import Event
     from agent_magic.record.results import Attempt, RunRecord
     from agent_magic.record.store import DiskLedger
 
-SPARE_S = 60.0
-"""How long past its request's deadline a lease holds."""
+LARGE = 1 << 18
+"""Characters from which on an answer is written by a thread: one of 10 MB takes a tenth of a second."""
+BEATS = int(BEAT_S / TICK_S)
 FAILURES = (sqlite3.Error, OSError)
 
 
@@ -44,6 +47,7 @@ class _Unkept(NamedTuple):
     answer: Answer
     at_s: float
     bought_at: float
+    row: int | None = None
 
 
 class _Stored(NamedTuple):
@@ -73,6 +77,8 @@ class DiskJournal:
         self._unkept: list[_Unkept] = []
         self._commits = self._synced = 0
         self._syncing: asyncio.Future[None] | None = None
+        self._large: dict[tuple[int, int], tuple[int, Future[int]]] = {}
+        self._beats = itertools.count()
         self._start_over()
 
     def _start_over(self) -> None:
@@ -80,7 +86,7 @@ class DiskJournal:
         self._generation = self._ledger.generation
         self._stored = _Stored(None, 0, 0, {})
         self._texts = Texts()
-        self._unkept = list(self._kept.values())
+        self._unkept = [one._replace(row=None) for one in self._kept.values()]
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
         """Look an answer up, or take note that the request goes out now; see `Journal.ask`."""
@@ -109,13 +115,14 @@ class DiskJournal:
         """Tell which other run is buying the answer."""
         sql = "SELECT run, owner, until FROM leases WHERE key = ? AND ordinal = ?"
         for run, owner, until in self._ledger.file.read(sql, *self._keys[agent]):
-            if run != self._stored.run and is_held(owner, until, time.time()):
+            lease = (*self._keys[agent], run)
+            if run != self._stored.run and self._ledger.pulses.hold(lease, owner, until, time.time()):
                 return Busy(owner)
         return None
 
     def _start(self, agent: int, number: int, *, fresh: bool) -> Answer | Busy | None:
         """Take the lease and note the start, unless another run was quicker."""
-        now, timeout_s = time.time(), self._attempt(agent, number).request.timeout_s
+        now = time.time()
         with self._writing() as (db, run):
             known = None if fresh else self._serve(agent, number) or self._holder(agent)
             if known is not None:
@@ -127,26 +134,66 @@ class DiskJournal:
                 (key, ordinal, now, run, agent, number),
             )
             if not fresh:
-                lease = (key, ordinal, run, self._ledger.owner, now + timeout_s + SPARE_S)
+                lease = (key, ordinal, run, self._ledger.owner, now + LEASE_S)
                 db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", lease)
+        self._ledger.heart.add(id(self), self._beat)
         return None
+
+    def _beat(self) -> None:
+        """Renew the leases and tidy the file up: on a thread, whatever the loop does meanwhile."""
+        with suppress(*FAILURES):  # the next one tries again, and the run itself meets what is wrong with the file
+            run, renewed = self._stored.run, time.time() + LEASE_S
+            if run is not None and next(self._beats) % BEATS == 0:
+                with self._ledger.file.writing() as db:
+                    db.execute("UPDATE leases SET until = ? WHERE run = ?", (renewed, run))
+            self._ledger.file.tidy()
 
     def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
         """Store a complete answer; see `Journal.keep`."""
         if (agent, number) in self._kept:
+            self._store_large(agent, number)
             self._sync_now()
             return
         one = _Unkept(agent, number, *self._keys[agent], answer, at_s, time.time())
         self._kept[agent, number] = one
+        if len(answer.text) >= LARGE and self._ledger.file.is_logged:
+            self._large[agent, number] = self._generation, self._ledger.aside.submit(self._insert, one)
+        else:
+            self._store_kept(one)
+
+    def _insert(self, one: _Unkept) -> int:
+        """Write a large answer, on a thread. Returns its row."""
+        row = answer_row(one.key, one.ordinal, one.answer, one.bought_at)
+        with self._ledger.file.writing() as db:
+            number = db.execute(INSERT_ANSWER, row).lastrowid or 0
+        self._ledger.file.tidy()
+        return number
+
+    def _store_large(self, agent: int, number: int) -> None:
+        """Store that an attempt has its large answer, which a thread has written, or else write that too."""
+        if (agent, number) not in self._large:
+            return
+        generation, written = self._large.pop((agent, number))
+        row = None
+        with suppress(*FAILURES):  # met again when it is stored here
+            row = None if written.cancel() else written.result()
+        self._store_kept(self._kept[agent, number]._replace(row=row if generation == self._generation else None))
+
+    def _store_kept(self, one: _Unkept) -> None:
+        """Store an answer, with what else is new."""
         self._unkept.append(one)
         try:
             self._ledger.attempt(self._store)
-            self._commits += self._ledger.file.is_logged and answer.source != "simulated"  # a made-up one is no loss
+            self._commits += self._ledger.file.is_logged and one.answer.source != "simulated"  # made up is no loss
         except FAILURES as error:
-            self._ledger.hold(one.key, one.ordinal, answer, error)
+            self._ledger.hold(one.key, one.ordinal, one.answer, error)
 
-    async def on_disk(self) -> None:
-        """Return when what was kept would outlive a failure of power too."""
+    async def on_disk(self, agent: int, number: int) -> None:
+        """Return when an answer that was kept would outlive a failure of power too."""
+        if (agent, number) in self._large:
+            with suppress(*FAILURES):  # met again when it is stored here; a stop meanwhile finds the answer kept
+                await asyncio.wrap_future(self._large[agent, number][1])
+            self._store_large(agent, number)
         wanted = self._commits
         while self._synced < wanted:
             if self._syncing is None or self._syncing.done():
@@ -174,6 +221,9 @@ class DiskJournal:
 
     def close(self) -> None:
         """Store the rest; the run is over."""
+        self._ledger.heart.remove(id(self))
+        for agent, number in list(self._large):
+            self._store_large(agent, number)
         if not self._record.events:
             return
         try:
@@ -312,10 +362,7 @@ class DiskJournal:
 
 
 def _store_answer(db: sqlite3.Connection, one: _Unkept) -> int:
-    """Write an answer; return its row."""
+    """Write an answer, if a thread has not; return its row."""
+    if one.row is not None:
+        return one.row
     return db.execute(INSERT_ANSWER, answer_row(one.key, one.ordinal, one.answer, one.bought_at)).lastrowid or 0
-
-
-def is_held(owner: str, until: float, now: float) -> bool:
-    """Tell whether a lease holds: its process may be there, and its time has not run out."""
-    return Owner.parse(owner).is_alive() is not False and now < until

@@ -169,7 +169,7 @@ class Attempts:
             return kept
         answer = stream.answer = await self._client.call(request, stream)
         journal.keep(agent, number, answer, self._run.now())
-        await journal.on_disk()  # a stop here finds the answer in the stream
+        await journal.on_disk(agent, number)  # a stop here finds the answer in the stream
         return answer
 
     def _settle(self, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:

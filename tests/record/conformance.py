@@ -197,7 +197,7 @@ class Conformance:
         assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
         assert second.ask(0, 1, "k", 1, fresh=False) is None
         first.keep(0, 1, answer(), 1.0)
-        asyncio.run(first.on_disk())
+        asyncio.run(first.on_disk(0, 1))
         assert "ledger" == second.ask(0, 1, "k", 0, fresh=False).source
         first.close()
         second.close()

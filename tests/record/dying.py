@@ -2,7 +2,7 @@
 
     python -m tests.record.dying kill URL LEDGER TRIALS SEED
     python -m tests.record.dying interrupt URL LEDGER TRIALS SEED
-    python -m tests.record.dying together URL LEDGER AGENTS SECONDS
+    python -m tests.record.dying together URL LEDGER AGENTS SECONDS [plain|busy|ahead|behind]
     python -m tests.record.dying limited URL LEDGER AGENTS 0
 
 Prints one JSON object. Each trial begins a new plan on the same ledger when the last one is done, so that every trial
@@ -26,11 +26,14 @@ import urllib.request
 from pathlib import Path
 
 import agent_magic as am
+from agent_magic.record import store_journal, store_lease
 from agent_magic.run.interrupt import interruptible
 from agent_magic.schedule.policy import Policy
 
 AGENTS = 12
 LONGEST_S = 0.45
+LEASE_S = 2.0
+DAY_S = 86400.0
 CONCURRENCY = 6
 
 
@@ -224,16 +227,42 @@ def flat(agents, seconds):
     return am.Plan([am.Agent(f"a{one}", f"[[ttft:{seconds}]] [[tokens:5]] question {one}") for one in range(agents)])
 
 
-def together(url, path, agents, seconds):
+def shorten_leases():
+    """Let leases hold for two seconds and be renewed five times in one, so that tests need not wait."""
+    store_journal.LEASE_S = store_lease.LEASE_S = LEASE_S
+    store_journal.BEATS, store_lease.TICK_S = 1, 0.2
+
+
+def turn_clock(by_s):
+    """Let this process live on another day. The monotonic clock goes on."""
+    real = time.time
+    time.time = lambda: real() + by_s
+
+
+async def hold_up(url, driver):
+    """Hold the loop up for longer than a lease, as user code in another cell does, while calls are under way."""
+    running = asyncio.create_task(driver.drive())
+    while len(requests_of(url)) < len(driver.plan):  # noqa: ASYNC110 - another process counts them
+        await asyncio.sleep(0.05)
+    time.sleep(2 * LEASE_S)  # noqa: ASYNC251 - that is what is tried
+    await running
+
+
+def together(url, path, agents, seconds, how="long"):
     """Run a plan beside another process that does the same."""
+    if how != "long":
+        shorten_leases()
+    if how in {"ahead", "behind"}:
+        turn_clock(DAY_S if how == "ahead" else -DAY_S)
     ledger = am.Ledger(path, reuse_simulated=True)
     driver = am.start(flat(agents, seconds), Policy(10), client=am.Claude(base_url=url, credential="x"), ledger=ledger)
-    asyncio.run(driver.drive())
+    asyncio.run(hold_up(url, driver) if how == "busy" else driver.drive())
     results = driver.record.results
     ledger.lost_runs()  # marks those that the run itself has not come upon
     return {
         "succeeded": sum(one.status == "succeeded" for one in results),
         "bought": sum(one.source == "simulated" for one in results),
+        "backwards": sum((one.total_s or 0.0) < 0 or one.api_s < 0 for one in results),
         "notes": ledger.notes,
         "unknown": sum(one.unknown for one in ledger.past_runs()),
     }
@@ -278,9 +307,9 @@ def limited(url, path, agents):
 
 def main():
     """Do what the line says."""
-    what, url, path, number, last = sys.argv[1:]
+    what, url, path, number, last, *how = sys.argv[1:]
     if what in {"together", "limited"}:
-        more = (float(last),) if what == "together" else ()
+        more = (float(last), *how) if what == "together" else ()
         print(json.dumps(globals()[what](url, path, int(number), *more)))
         return
     trials, seed = number, last

@@ -1,9 +1,13 @@
 """Real processes that are killed, interrupted, or share one ledger, against the stand-in over HTTP."""
 
+# Tests take for granted what they have just checked.
+# pyright: reportIndexIssue=false
+
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,14 +70,14 @@ def test_interrupted_at_random_instants(simulator, tmp_path):
 
 def test_two_processes_buy_each_answer_once(simulator, tmp_path):
     """F16: two processes run one plan at one time on one ledger: one call for each agent, and both have all answers."""
-    words = [sys.executable, "-m", "tests.record.dying", "together", simulator.url, str(tmp_path / "l"), "100", "0"]
+    words = [sys.executable, "-m", "tests.record.dying", "together", simulator.url, str(tmp_path / "l"), "1000", "0"]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
     said = [json.loads(one.communicate(timeout=120)[0]) for one in both]
     assert [0, 0] == [one.returncode for one in both]
-    assert [100, 100] == [one["succeeded"] for one in said]
-    assert 100 == sum(one["bought"] for one in said)
+    assert [1000, 1000] == [one["succeeded"] for one in said]
+    assert 1000 == sum(one["bought"] for one in said)
     prompts = [one["prompt_hash"] for one in requests_of(simulator.url)]
-    assert 100 == len(prompts) == len(set(prompts))
+    assert 1000 == len(prompts) == len(set(prompts))
 
 
 def test_the_lease_of_the_dead_is_taken_over(simulator, tmp_path):
@@ -91,6 +95,43 @@ def test_the_lease_of_the_dead_is_taken_over(simulator, tmp_path):
     assert (4, 4) == (said["succeeded"], said["bought"])
     assert 8 == len(requests_of(simulator.url))
     assert 4 == said["unknown"]
+
+
+def two(simulator, path, first_how, second_how, seconds=7):
+    """Let one process buy four answers, and another run the same plan as soon as the four requests are out."""
+    words = [sys.executable, "-m", "tests.record.dying", "together", simulator.url, str(path), "4", str(seconds)]
+    with subprocess.Popen([*words, first_how], stdout=subprocess.PIPE, cwd=ROOT) as first:
+        while len(requests_of(simulator.url)) < 4:
+            assert first.poll() is None
+        with subprocess.Popen([*words, second_how], stdout=subprocess.PIPE, cwd=ROOT) as second:
+            yield first, second
+            yield [json.loads(one.communicate(timeout=60)[0]) for one in (first, second)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("busy", "plain"), ("ahead", "behind"), ("behind", "ahead")],
+)
+def test_a_lease_holds_as_long_as_its_process_lives(simulator, tmp_path, first, second):
+    """F16, F28, F31: calls longer than a lease, a loop that is held up, clocks a day apart: all is bought once."""
+    processes = two(simulator, tmp_path / "l", first, second)
+    next(processes)
+    said = next(processes)
+    assert [4, 0] == [one["bought"] for one in said]
+    assert [4, 4] == [one["succeeded"] for one in said]
+    assert [0, 0] == [one["backwards"] for one in said]
+    assert 4 == len(requests_of(simulator.url))
+
+
+def test_a_process_that_stands_still_loses_its_leases(simulator, tmp_path):
+    """F16: one that is there and renews nothing any more, such as a stopped one, is not waited for for ever."""
+    processes = two(simulator, tmp_path / "l", "plain", "plain", seconds=5)
+    first, second = next(processes)
+    first.send_signal(signal.SIGSTOP)
+    said = json.loads(second.communicate(timeout=60)[0])
+    first.kill()
+    processes.close()
+    assert (4, 4) == (said["bought"], said["succeeded"])
 
 
 def test_a_file_that_may_not_grow(simulator, tmp_path):
