@@ -168,7 +168,7 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
         cache_read_tokens=_count(read, before.cache_read_tokens),
         cache_write_tokens=_count(written, before.cache_write_tokens),
         output_tokens=_count(made, before.output_tokens),
-        cache_write_1h_tokens=_count(long, before.cache_write_1h_tokens),
+        cache_write_1h_tokens=_count(long, before.cache_write_1h_tokens) or 0,
     )
 
 
