@@ -191,19 +191,19 @@ class Run:
         """Whether every agent succeeded."""
         return all(result.status == "succeeded" for result in self.record.results)
 
-    def timeline(self, *, theme: Theme = "light") -> Chart:
+    def timeline(self, *, theme: Theme = "auto") -> Chart:
         """Draw when each agent waited and worked: a bar per attempt, the critical path marked."""
         return run_timeline(self.record, theme=theme)
 
-    def waterfall(self, *, theme: Theme = "light") -> Chart:
+    def waterfall(self, *, theme: Theme = "auto") -> Chart:
         """Draw where the seconds and the dollars went, in steps that add up to the whole."""
         return run_waterfall(self.record, theme=theme)
 
-    def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "light") -> Chart:
+    def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
         """Draw what was asked of the provider over time; `limits` such as `{"requests": 50}` per minute."""
         return run_limits(self.record, limits, theme=theme)
 
-    def tradeoff(self, frame: pd.DataFrame, *, theme: Theme = "light") -> Chart:
+    def tradeoff(self, frame: pd.DataFrame, *, theme: Theme = "auto") -> Chart:
         """Draw what `run.whatif(...)` returned as cost against time, with the Pareto front and the run itself."""
         return run_tradeoff(self.record, frame, theme=theme)
 
@@ -234,9 +234,9 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.plan.name!r}: {one_line(self.totals)})"
 
-    def bundle(self) -> dict[str, str]:
+    def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
         """Return its picture and its text, as notebooks show them."""
-        return static_bundle(self.plan, self.record, self.totals)
+        return static_bundle(self.plan, self.record, self.totals, theme=theme)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()

@@ -80,6 +80,7 @@ def _run_bundle(magics: AgentMagics) -> Callable[..., Any]:
 
     def bundle(run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
         del include, exclude
-        return {"text/plain": repr(run)} if run is magics.session.just_shown else run.bundle()
+        session = magics.session
+        return {"text/plain": repr(run)} if run is session.just_shown else run.bundle(theme=session.theme)
 
     return bundle

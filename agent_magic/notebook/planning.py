@@ -43,7 +43,7 @@ async def show_plan(plan: Plan, session: Session, policy: Policy, *, fresh: bool
     found, trouble = await _estimate(plan, session, policy, None if fresh else session.ledger)
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
-        display_bundle(plan_picture(plan, estimates))
+        display_bundle(plan_picture(plan, estimates, theme=session.theme))
     else:
         print(plan_text(plan))  # noqa: T201 - the answer
     if trouble:

@@ -135,7 +135,7 @@ async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
     run.forecasts = session.forecasts
     session.running.append(driver)
     try:
-        async with _shown(driver, run, Watch(driver, session.history), graphic=graphic):
+        async with _shown(session, driver, run, graphic=graphic):
             await driver.drive()
     finally:
         session.settle(run)
@@ -164,7 +164,7 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
     run.forecasts = session.forecasts
     session.settle(run)
     if graphic:
-        display_bundle(run.bundle())
+        display_bundle(run.bundle(theme=session.theme))
     else:
         still = terminal_view(run.record)
         still.show()
@@ -173,7 +173,8 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def _shown(driver: Driver, run: Run, watch: Watch, *, graphic: bool) -> AsyncGenerator[None]:
+async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[None]:
+    watch = Watch(driver, session.history)
     view = watch.view() if graphic else terminal_view(driver.record)
     view.show()
     ticking = asyncio.create_task(_tick(driver, view, watch))
@@ -182,6 +183,8 @@ async def _shown(driver: Driver, run: Run, watch: Watch, *, graphic: bool) -> As
     finally:
         ticking.cancel()
         view.finish(run.totals)
+        if isinstance(view, LiveView):
+            session.theme = view.theme
 
 
 async def _tick(driver: Driver, view: LiveView | LineView | TableView, watch: Watch) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import TokenPrice
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
+    from agent_magic.show.theme import Theme
 
 WARMED = (functools.partial(importlib.import_module, "anthropic"), layout.warm)
 """Importing the SDK takes one to three seconds, loading Graphviz half of one or more."""
@@ -56,6 +57,7 @@ class Session:
         last: The last run, one that was cut too; `None` before the first.
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
+        theme: The colours of pictures, as the page that showed the last run has them.
     """
 
     def __init__(self) -> None:
@@ -74,6 +76,7 @@ class Session:
         self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: Run | None = None
+        self.theme: Theme = "auto"
 
     @property
     def ledger(self) -> Ledger | None:

@@ -23,7 +23,7 @@ def static_bundle(
     record: RunRecord | None = None,
     numbers: Numbers | None = None,
     *,
-    theme: Theme = "light",
+    theme: Theme = "auto",
     timings: bool = True,
     layout: Layout | None = None,
 ) -> dict[str, str]:
@@ -51,7 +51,7 @@ def picture(
     *,
     now_s: float | None = None,
     estimates: Estimates | None = None,
-    theme: Theme = "light",
+    theme: Theme = "auto",
     layout: Layout | None = None,
 ) -> str:
     """Draw a plan or a run as SVG."""

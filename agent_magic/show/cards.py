@@ -82,7 +82,7 @@ def context_card(
     return _card("context", name, facts, [*warnings, *map(single_line, notes)])
 
 
-def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "light") -> dict[str, str]:
+def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "auto") -> dict[str, str]:
     """Return the representations of a plan before it is run, with what its agents are expected to use.
 
     Args:

@@ -173,7 +173,7 @@ def stacked(charts: Sequence[Chart], label: str) -> str:
         "svg",
         "".join(parts),
         xmlns="http://www.w3.org/2000/svg",
-        class_="am-chart",
+        class_="am-chart am-auto",
         width="100%",
         style=f"max-width:{WIDTH:g}px;height:auto;display:block",
         viewBox=f"0 0 {WIDTH:g} {y:g}",

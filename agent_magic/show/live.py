@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.show.layout import Layout
     from agent_magic.show.svg import Plot
     from agent_magic.show.text import Numbers
+    from agent_magic.show.theme import Theme
 
 LEAST_STEP_S = 0.09  # ten frames a second, whoever calls more often
 VERBS = ("stop", "pause", "resume", "retry", "skip")
@@ -55,6 +56,9 @@ class LiveView:
         face: The widget.
         layout: Where the cards stand; `None` where agents are cells.
         feed: What follows the run.
+
+    Attributes:
+        theme: The colours of the still picture: of the page that showed the view, where they are not the system's.
     """
 
     def __init__(self, record: RunRecord, face: Face, *, layout: Layout | None, feed: Feed) -> None:
@@ -62,6 +66,7 @@ class LiveView:
         self._record, self._layout, self._feed = record, layout, feed
         self._handle: Any = None
         self._stepped_s = float("-inf")
+        self.theme: Theme = "auto"
 
     def show(self) -> None:
         """Display the view in the cell that runs."""
@@ -100,7 +105,7 @@ class LiveView:
         """Replace the view by its still picture, without the widget: a saved notebook then shows it anywhere."""
         if self._handle is None:
             return
-        bundle = static_bundle(self._record.plan, self._record, numbers, layout=self._layout)
+        bundle = static_bundle(self._record.plan, self._record, numbers, theme=self.theme, layout=self._layout)
         self._handle.update(bundle, raw=True)
         self._handle = None
         self.face.close()
@@ -136,8 +141,12 @@ def make_live_view(
     fixed["verbs"] = list(verbs)
     widget = _widget_class()(svg=svg, states=feed.states, fixed=fixed, feed=feed, line=line)
 
+    view = LiveView(record, widget, layout=layout, feed=feed)
+
     def heard(_widget: object, content: object, _buffers: object) -> None:
         match content:
+            case {"cmd": "page", "dark": bool(dark), "system": bool(system)}:
+                view.theme = "auto" if dark == system else "dark" if dark else "light"
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
             case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
@@ -150,7 +159,7 @@ def make_live_view(
 
     widget.on_msg(heard)
     widget.top = widget.model_id
-    return LiveView(record, widget, layout=layout, feed=feed)
+    return view
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Plot:
         return self.x + time_s / span_s * self.w
 
 
-def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "light") -> str:
+def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "auto") -> str:
     """Draw a picture as SVG: well-formed, without scripts, links or anything from outside.
 
     Args:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from agent_magic.show.markup import clean, escape, single_line
 from agent_magic.show.states import BADGES, STATES, state_of
-from agent_magic.show.theme import INKS
+from agent_magic.show.theme import inks_of
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -177,4 +177,4 @@ def _edge(state: str) -> str:
 
 
 def _ink(name: str) -> str:
-    return INKS["light"][name]
+    return inks_of("light")[name]

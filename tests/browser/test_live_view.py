@@ -115,6 +115,10 @@ def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book
     outputs = [out for cell in json.loads((jupyter.root / book).read_text())["cells"] for out in cell["outputs"]]
     kept = [set(output["data"]) for output in outputs if "image/svg+xml" in output.get("data", {})]
     assert [{"image/svg+xml", "text/plain"}] == kept
+    (svg,) = [
+        "".join(output["data"]["image/svg+xml"]) for output in outputs if "image/svg+xml" in output.get("data", {})
+    ]
+    assert "am-fig am-dark" in svg  # as the page, where that is not as the system
 
 
 def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from agent_magic.show.bundle import picture
-from agent_magic.show.theme import Theme
+from agent_magic.show.charts.of_run import run_timeline
+from agent_magic.show.theme import INKS, Ground, Theme
 from tests.lab import FLAGS
 from tests.show.story import business_plan, business_run, finished_run, layered_plan
 
@@ -42,6 +43,17 @@ COMPARE = """async ([one, two]) => {
     for (let at = 0; at < size; at += 4)
         if ([0, 1, 2].some((part) => Math.abs(a.data[at + part] - b.data[at + part]) > 40)) different++;
     return different / (size / 4);
+}"""
+
+
+CORNER = """async (data) => {
+    const image = new Image();
+    image.src = 'data:image/png;base64,' + data;
+    await image.decode();
+    const pen = new OffscreenCanvas(image.width, image.height).getContext('2d');
+    pen.drawImage(image, 0, 0);
+    const parts = [...pen.getImageData(12, 12, 1, 1).data].slice(0, 3);
+    return '#' + parts.map((one) => one.toString(16).padStart(2, '0')).join('');
 }"""
 
 
@@ -91,6 +103,30 @@ def test_a_change_of_looks_is_noticed(page: Page) -> None:
     assert difference(page, light, drawn(page, svg_of("run_dark"))) > MOST_DIFFERENT
     changed = svg_of("run_light").replace('class="b b-a s-s"', 'class="b b-a s-f"')
     assert difference(page, light, drawn(page, changed)) > MOST_DIFFERENT
+
+
+SHOWN_AS = {
+    "a file": '<body style="color-scheme:{page}"><img src="data:image/svg+xml;base64,{data}">',
+    "inside a page": '<body data-jp-theme-light="{light}">{svg}',
+}
+
+
+@pytest.mark.parametrize("chart", [False, True])
+@pytest.mark.parametrize("way", SHOWN_AS)
+@pytest.mark.parametrize("ground", ["light", "dark"])
+def test_a_still_picture_is_dark_where_the_page_is(page: Page, chart: bool, way: str, ground: str) -> None:
+    """By itself: as a file it follows its page, inside a page what that says of itself, whatever the system likes."""
+    svg = run_timeline(business_run()).svg if chart else picture(business_plan(), business_run())
+    data = base64.b64encode(svg.encode()).decode()
+    page.emulate_media(color_scheme="light" if ground == "dark" else "dark")
+    light = str(ground == "light").lower()
+    page.set_content(SHOWN_AS[way].format(page=ground, light=light, svg=svg, data=data))
+    shown = page.locator("img, svg.am-auto").first
+    shown.evaluate("one => one.decode?.()")
+    assert INKS[cast("Ground", ground)]["ground"] == page.evaluate(
+        CORNER, base64.b64encode(shown.screenshot()).decode()
+    )
+    page.emulate_media(color_scheme="light")
 
 
 def test_a_still_picture_prints(page: Page) -> None:

@@ -178,7 +178,7 @@ def test_names_in_charts_are_texts(payload: str):
     run = Run(record)
     for chart in [*all_charts(run).values(), run.tradeoff(given), tradeoff(given)]:
         tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(chart.svg).iter()}
-        assert tags <= {"svg", "rect", "text", "path", "circle", "title"}
+        assert tags <= {"svg", "style", "rect", "text", "path", "circle", "title"}
         assert "\x1b" not in chart.text
         json.dumps(chart.spec, allow_nan=False)
 

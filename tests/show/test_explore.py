@@ -106,4 +106,4 @@ def test_names_stay_texts(payload: str):
     object.__setattr__(record.plan, "name", payload)
     svg = explorer(record).answer(Choice(concurrency=2)).bundle["image/svg+xml"]
     tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
-    assert tags <= {"svg", "g", "rect", "text", "path", "circle", "title"}
+    assert tags <= {"svg", "style", "g", "rect", "text", "path", "circle", "title"}

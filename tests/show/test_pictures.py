@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
 from agent_magic.record.results import RunRecord
 from agent_magic.show.bundle import cards_layout, picture, static_bundle
+from agent_magic.show.charts.of_run import run_timeline
 from agent_magic.show.scene import Scene, scene_of
 from agent_magic.show.states import STATES
 from agent_magic.show.svg import draw
-from agent_magic.show.theme import INKS
+from agent_magic.show.theme import INKS, Theme, style_sheet
 from tests.show.story import (
     REQUEST,
     broken,
@@ -223,9 +224,28 @@ def contrast(one: str, two: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-def test_the_static_style_leaves_no_variable_open() -> None:
-    """Programs that know no CSS variables show the colours too."""
-    assert "var(" not in picture(business_plan())
+@pytest.mark.parametrize("theme", ["auto", "light", "dark"])
+def test_the_static_style_leaves_no_variable_open(theme: Theme) -> None:
+    """Programs that know no CSS variables show the colours too: such are in media rules only."""
+    drawn = picture(business_plan(), business_run(), theme=theme)
+    assert "var(" not in drawn.partition("@media")[0]
+    assert ("@media" in drawn) == (theme == "auto")
+
+
+def test_dark_changes_colours_and_nothing_else() -> None:
+    """What makes the picture dark has no sizes, no outside and no light colour; every ink has its dark one."""
+    rules = style_sheet("auto").partition("@media")[2]
+    assert {"fill", "stroke", "color"} == set(re.findall(r"[{;]([a-z-]+):(?=var)", rules))
+    assert set(INKS["dark"]) == set(re.findall(r"--am-(\w+):", rules))
+
+
+def test_a_chart_turns_dark_by_the_colours_it_has() -> None:
+    """Each colour of its elements has a rule for dark pages; a chart in one theme has none."""
+    chart = run_timeline(business_run())
+    used = set(re.findall(r'(?:fill|stroke)="(#\w+)"', chart.svg.partition("</style>")[2]))
+    ruled = set(re.findall(r'\[(?:fill|stroke)="(#\w+)"\]', chart.svg.partition("</style>")[0]))
+    assert used == ruled
+    assert "<style>" not in run_timeline(business_run(), theme="dark").svg
 
 
 def test_the_bundle_holds_one_picture_and_its_text() -> None:

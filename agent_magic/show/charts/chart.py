@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.show.markup import element, escape, fit, number, width_px
-from agent_magic.show.theme import INKS
+from agent_magic.show.theme import dark_where, inks_of
 
 if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
@@ -48,8 +48,8 @@ class Paper:
         width: Its width.
     """
 
-    def __init__(self, theme: Theme = "light", width: float = WIDTH) -> None:
-        self.inks = INKS[theme]
+    def __init__(self, theme: Theme = "auto", width: float = WIDTH) -> None:
+        self.theme, self.inks = theme, inks_of(theme)
         self.width = width
         self._parts: list[str] = []
 
@@ -128,17 +128,26 @@ class Paper:
     def svg(self, height: float, label: str) -> str:
         """Return the picture. It grows no wider than it was drawn, and shrinks with its page."""
         ground = element("rect", width=self.width, height=height, rx=6, fill=self.inks["ground"])
+        body = ground + "".join(self._parts)
         return element(
             "svg",
-            ground + "".join(self._parts),
+            (f"<style>{_darkened(body)}</style>" if self.theme == "auto" else "") + body,
             xmlns="http://www.w3.org/2000/svg",
-            class_="am-chart",
+            class_=f"am-chart am-{self.theme}",
             width="100%",
             style=f"max-width:{number(self.width)}px;height:auto;display:block;font-family:{_SVG_FONT}",
             viewBox=f"0 0 {number(self.width)} {number(height)}",
             role="img",
             aria_label=label,
         )
+
+
+def _darkened(body: str) -> str:
+    """Return rules that give a light picture dark colours: they go by the colours that its elements have."""
+    light, dark = inks_of("light"), inks_of("dark")
+    turned = {light[name]: dark[name] for name in reversed(light)}  # cards are as white as the ground, which is first
+    rules = [f'& [{key}="{ink}"]{{{key}:{turned[ink]}}}' for key in ("fill", "stroke") for ink in turned]
+    return dark_where("".join(rule for rule in rules if rule[3 : rule.index("]")] in body), ".am-auto")
 
 
 def mixed(ink: str, ground: str, share: float) -> str:
@@ -161,11 +170,9 @@ def ticks(most: float, count: int = 6) -> list[float]:
     return [index * step for index in range(int(most / step - 1e-9) + 2)]
 
 
-def spec_of(
-    title: str, line: str, body: dict[str, Any], *, theme: Theme = "light", caption: str = ""
-) -> dict[str, Any]:
+def spec_of(title: str, line: str, body: dict[str, Any], *, theme: Theme = "auto", caption: str = "") -> dict[str, Any]:
     """Wrap the marks of a chart into a Vega-Lite specification in the house's colours."""
-    inks = INKS[theme]
+    inks = inks_of(theme)
     words = [part for part in (line, caption) if part]
     axis = {
         "labelColor": inks["soft"],

@@ -77,7 +77,7 @@ def limits_chart(
     title: str,
     line: str,
     caption: str = "",
-    theme: Theme = "light",
+    theme: Theme = "auto",
 ) -> Chart:
     """Draw what a run asked of the provider over time, a panel each.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 
-def run_timeline(record: RunRecord, *, theme: Theme = "light") -> Chart:
+def run_timeline(record: RunRecord, *, theme: Theme = "auto") -> Chart:
     """Draw when each agent of a run waited and worked, its critical path marked."""
     plan = record.plan
     order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer]
@@ -38,7 +38,7 @@ def run_timeline(record: RunRecord, *, theme: Theme = "light") -> Chart:
     )
 
 
-def run_waterfall(record: RunRecord, *, theme: Theme = "light") -> Chart:
+def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
     """Draw where the seconds and the dollars of a run went."""
     numbers = summarize(record)
     chain = {record.results[agent].name for agent in chain_of(record)}
@@ -56,7 +56,7 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "light") -> Chart:
     )
 
 
-def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "light") -> Chart:
+def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
     """Draw what a run asked of the provider over time, beside the limits that are known or given."""
     return limits_chart(
         curves_of(record, {**known_limits(record), **(limits or {})}),
@@ -69,7 +69,7 @@ def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = No
     )
 
 
-def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "light") -> Chart:
+def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "auto") -> Chart:
     """Draw a frame of scenarios as cost against time, the run itself among them."""
     numbers = summarize(record)
     known = numbers.cost_usd is not None and numbers.wall_s is not None
@@ -77,7 +77,7 @@ def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "light") -> Ch
     return tradeoff_chart(frame, marks=marks, caption=frame_caption(frame), theme=theme)
 
 
-def tradeoff(frame: Any, *, theme: Theme = "light") -> Chart:
+def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
     """Draw a frame of scenarios as cost against time."""
     return tradeoff_chart(frame, caption=frame_caption(frame), theme=theme)
 

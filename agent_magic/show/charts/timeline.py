@@ -51,7 +51,7 @@ def timeline_chart(
     title: str,
     line: str,
     caption: str = "",
-    theme: Theme = "light",
+    theme: Theme = "auto",
 ) -> Chart:
     """Draw when each agent waited and worked.
 

@@ -108,7 +108,7 @@ def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
     return front
 
 
-def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "", theme: Theme = "light") -> Chart:
+def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "", theme: Theme = "auto") -> Chart:
     """Draw a frame of scenarios as cost against time.
 
     Args:

@@ -78,7 +78,7 @@ def waterfall_chart(
     total_usd: float | None,
     unpriced: int = 0,
     caption: str = "",
-    theme: Theme = "light",
+    theme: Theme = "auto",
 ) -> Chart:
     """Draw where the seconds and the dollars went.
 

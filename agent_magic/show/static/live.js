@@ -1084,6 +1084,24 @@ function figureOf(text) {
   return figure;
 }
 
+/**
+ * Tell the kernel the colours of the page, so that the still picture has them, too: now, and when they change.
+ * @param {Model} model
+ * @returns {() => void} stop telling
+ */
+function tellPage(model) {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const tell = () => {
+    const words = `${document.body.dataset.jpThemeLight ?? ""} ${document.body.className}`;
+    const dark = /^false|vscode-(dark|high-contrast)\b/.test(words) || (/^true|vscode-light/.test(words) ? false : system.matches);
+    model.send({ cmd: "page", dark, system: system.matches });
+  };
+  const watch = new MutationObserver(tell);
+  watch.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
+  tell();
+  return () => watch.disconnect();
+}
+
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
   const fixed = model.get("fixed");
@@ -1125,7 +1143,9 @@ function render({ model, el }) {
     header.end();
     root.classList.add("am-ended");
   });
+  const quiet = tellPage(model);
   return () => {
+    quiet();
     deaf();
     paint.quiet();
     clearInterval(timer);
