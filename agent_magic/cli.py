@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DIFFERS, FAILED = 1, 2
 """Exit statuses: something differs or was found; it could not be done."""
+_WITH = "a file or folder beside it that its cells read without naming it"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("notebook", type=Path)
     one.add_argument("--cassette", type=Path, help="what answers; by default NOTEBOOK.cassette.jsonl beside it")
     one.add_argument("--output", type=Path, help="where to write the executed notebook")
+    one.add_argument("--with", action="append", default=[], type=Path, metavar="PATH", dest="more", help=_WITH)
     one.set_defaults(do=_replay)
     one = commands.add_parser("export", help="write the agents of a notebook as a script or as a JSON plan")
     one.add_argument("notebook", help="a notebook, or - for standard input")
@@ -54,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--plan", default="agents", help="which plan, where the notebook declares several")
     one.add_argument("--output", type=Path, help="where to write; by default standard output")
     one.set_defaults(do=_export)
-    one = commands.add_parser("import", help="write a JSON plan as a notebook")
-    one.add_argument("plan", help="a JSON plan, or - for standard input")
+    one = commands.add_parser("import", help="write a JSON plan, or a script that export wrote, as a notebook")
+    one.add_argument("plan", help="a JSON plan or a Python script, or - for standard input")
     one.add_argument("--output", type=Path, help="where to write; by default standard output")
     one.set_defaults(do=_import)
     one = commands.add_parser("scan", help="look for keys in notebooks, recordings and other files")
@@ -68,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 def _replay(given: argparse.Namespace) -> int:
     from agent_magic.notebook.rerun import rerun  # lazy: it loads IPython
 
-    compared = rerun(given.notebook, cassette=given.cassette, output=given.output)
+    compared = rerun(given.notebook, cassette=given.cassette, output=given.output, more=given.more)
     for one in compared:
         if one.error:
             print(f"cell {one.number}: failed: {one.error}")
@@ -78,6 +80,8 @@ def _replay(given: argparse.Namespace) -> int:
     differ = [one for one in compared if one.difference]
     if failed or differ:
         print(f"{len(failed)} cells failed, {len(differ)} of {len(compared)} show something else", file=sys.stderr)
+        if any(one.error.startswith(("FileNotFoundError", "ModuleNotFoundError")) for one in failed):
+            print("Files that the cells read without naming them come along with --with PATH.", file=sys.stderr)
         return FAILED if failed else DIFFERS
     print(f"the same in all {len(compared)} cells with outputs")
     return 0
@@ -102,8 +106,15 @@ def _export(given: argparse.Namespace) -> int:
 def _import(given: argparse.Namespace) -> int:
     from agent_magic.api import Plan  # lazy: other commands need none of it
     from agent_magic.notebook.cells import to_notebook  # lazy: it loads IPython
+    from agent_magic.notebook.importing import from_script  # lazy: it loads IPython
 
-    return _write(json.dumps(to_notebook(Plan.from_json(_text(given.plan))), indent=1) + "\n", given.output)
+    text, run = _text(given.plan), ""
+    if given.plan.endswith(".py") or not text.lstrip().startswith(("{", "[")):
+        data, run = from_script(text)
+        plan = Plan.from_dict(data)
+    else:
+        plan = Plan.from_json(text)
+    return _write(json.dumps(to_notebook(plan, run), indent=1) + "\n", given.output)
 
 
 def _scan(given: argparse.Namespace) -> int:

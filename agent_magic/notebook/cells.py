@@ -170,8 +170,8 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     return plan, unknown
 
 
-def to_notebook(plan: Plan) -> dict[str, Any]:
-    """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run."""
+def to_notebook(plan: Plan, run: str = "") -> dict[str, Any]:
+    """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run with its options."""
     cells = [
         _cell("markdown", f"# {plan.name}\n\n{plan.description}".strip()),
         _cell("code", "%load_ext agent_magic"),
@@ -187,11 +187,12 @@ def to_notebook(plan: Plan) -> dict[str, Any]:
         cells.append(_cell("code", f"import agent_magic as am\n\nplan = am.Plan.from_json({text!r})\nplan"))
         cells += [_cell("code", "run = await plan.run()\nrun"), _cell("code", "run.agents")]
     else:
+        run = f" {run}" if run else ""
         cells += [_cell("code", text) for text in contexts.values()]
         cells += [_cell("code", text) for text in written if text is not None]
         cells += [
             _cell("code", f"%agents plan{named}"),
-            _cell("code", f"run = %agents run{named}"),
+            _cell("code", f"run = %agents run{named}{run}"),
             _cell("code", "run.agents"),
         ]
     for number, cell in enumerate(cells, 1):

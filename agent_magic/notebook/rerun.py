@@ -7,21 +7,22 @@ import importlib
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.api.clean import clean_environment
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.cells import read_cells
+from agent_magic.notebook.needed import copy_needed
 from agent_magic.notebook.session import PINNED
 from agent_magic.notebook.sharing import beside
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 CELL_TIMEOUT_S = 600
-LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
-"""What is not copied: it is no part of what a notebook reads."""
 IGNORED = "NBVAL_IGNORE_OUTPUT"
 GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
@@ -52,14 +53,18 @@ class Compared(NamedTuple):
     difference: tuple[str, ...]
 
 
-def rerun(notebook: Path, *, cassette: Path | None = None, output: Path | None = None) -> list[Compared]:
+def rerun(
+    notebook: Path, *, cassette: Path | None = None, output: Path | None = None, more: Iterable[Path] = ()
+) -> list[Compared]:
     """Execute a copy of a notebook and compare what it shows with what was saved.
 
     Args:
-        notebook: The notebook. It stays as it is: the copy runs in a temporary folder beside copies of its files.
+        notebook: The notebook. It stays as it is: the copy runs in a temporary folder, beside copies of the recordings,
+            of its own modules and of what its cells name.
         cassette: What answers; by default the file beside it that `%agents share` writes, or else what its own cells
             name.
         output: Where to write the executed notebook.
+        more: Files and folders beside it that its cells read without naming them.
 
     Raises:
         AgentMagicError: It cannot be executed here.
@@ -69,7 +74,7 @@ def rerun(notebook: Path, *, cassette: Path | None = None, output: Path | None =
     except ImportError:
         raise AgentMagicError("Executing notebooks needs nbclient: pip install nbclient.") from None
     text = notebook.read_text(encoding="utf-8")
-    read_cells(text, notebook.name)
+    sources = [source for kind, source in read_cells(text, notebook.name) if kind == "code"]
     saved, fresh = nbformat.reads(text, as_version=4), nbformat.reads(text, as_version=4)
     tape = cassette or (beside(notebook) if beside(notebook).is_file() else None)
     environment = clean_environment(os.environ)
@@ -77,7 +82,7 @@ def rerun(notebook: Path, *, cassette: Path | None = None, output: Path | None =
         environment[PINNED] = str(tape.resolve())
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "work"
-        shutil.copytree(notebook.resolve().parent, work, ignore=shutil.ignore_patterns(*LEFT), symlinks=True)
+        copy_needed(notebook, sources, work, more)
         client = nbclient.NotebookClient(
             fresh,
             km=_kernel(Path(folder)),
