@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.measure.forecast_changes import BATCH_S, Pricing, batched, paced, scaled
 from agent_magic.measure.forecast_provider import Provider
 from agent_magic.measure.forecast_sum import Totals, add_up
 from agent_magic.measure.forecast_terms import ceilings_for, known_to, policy_of
@@ -27,8 +28,8 @@ from agent_magic.schedule.room import Gate, Need
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.measure.forecast_changes import End
     from agent_magic.measure.forecast_pace import Basis
-    from agent_magic.measure.forecast_work import Try
     from agent_magic.measure.forecast_world import Bar
     from agent_magic.record.history import History
     from agent_magic.record.results import RunRecord
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from agent_magic.schedule.policy import Policy
 
 MEASURED_RANGE: Final = 0.05
-"""How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds in the median is less."""
-BATCH_S: Final = 3600.0
-"""How long a batch takes. Source: the vendor's page on batches: most finish in less than an hour."""
+"""How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds is less."""
+REFUSED_RANGE: Final = 0.1
+"""The same where 429s are forecast: when whoever was refused comes back is drawn by lot, in every run anew."""
 BATCH_MOST_S: Final = 86400.0
 """Source: the same page: a batch expires after 24 hours."""
 BATCH_PRICE: Final = 0.5
@@ -114,7 +115,6 @@ class Forecast:
         return self.totals.cost_usd
 
 
-End = Literal["low", "likely", "high"]
 Range = tuple[float, float]
 
 
@@ -155,6 +155,7 @@ class Forecaster:
         self.policy, self._policy_words = policy_of(record)
         self._prices = prices or Prices()
         self._costs: dict[tuple[object, ...], float | None] = {}
+        self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
         plan = record.plan
         self._contexts = [agent.context for agent in plan.agents]
@@ -164,11 +165,15 @@ class Forecaster:
         """Answer one what-if."""
         policy = scenario.policy or self.policy
         scenario = replace(scenario, policy=policy)
+        key = (*_apart_from_concurrency(scenario, policy), policy == self.policy, ranges)
+        peak, known = self._known.get(key, (0, None))
+        if known is not None and policy.concurrency > peak:
+            return replace(known, scenario=scenario)
         words = list(self._policy_words) if policy == self.policy else []
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, frozenset(ceilings))
         if scenario.faster:
-            works = works._replace(agents=_paced(works.agents, scenario.faster))
+            works = works._replace(agents=paced(works.agents, scenario.faster))
         basis = works.basis
         if scenario.batch:
             words.append("batches: half price, an hour for each layer (at most a day), no cache hits")
@@ -181,9 +186,11 @@ class Forecaster:
         setting = _Setting(scenario, policy, ceilings, works)
         world, totals = self._play(setting, "likely")
         wall, cost = (totals.wall_s, totals.wall_s), _point(totals.cost_usd)
+        peak = 0 if scenario.batch or policy.schedule == "sequential" else world.peak  # those ask for no slots
         if ranges:
-            wall, cost = self._ranges(setting, totals)
-        return Forecast(
+            wall, cost, ends_peak = self._ranges(setting, totals)
+            peak = max(peak, ends_peak)
+        found = Forecast(
             scenario,
             tuple(sorted(world.bars, key=lambda bar: bar.started_s)),
             dict(zip((work.name for work in works.agents if work is not None), world.status, strict=True)),
@@ -194,29 +201,36 @@ class Forecaster:
             wall,
             cost,
         )
+        if peak < policy.concurrency:  # nobody ever waited for a slot, so with more of them nothing changes
+            self._known[key] = peak, found
+        return found
 
-    def _ranges(self, setting: _Setting, likely: Totals) -> tuple[Range, Range | None]:
-        """Return the low and the high end of wall time and cost."""
-        wall, cost = likely.wall_s, likely.cost_usd
+    def _ranges(self, setting: _Setting, likely: Totals) -> tuple[Range, Range | None, int]:
+        """Return the low and the high end of wall time and cost, and the most that was under way at once in them."""
+        wall, cost, peak = likely.wall_s, likely.cost_usd, 0
         if setting.scenario.batch:
-            live = self._play(replace(setting, scenario=replace(setting.scenario, batch=False)), "likely")[1]
-            wall_range = (min(live.wall_s, wall), wall * BATCH_MOST_S / BATCH_S)
+            live, sums = self._play(replace(setting, scenario=replace(setting.scenario, batch=False)), "likely")
+            peak = live.peak
+            wall_range = (min(sums.wall_s, wall), wall * BATCH_MOST_S / BATCH_S)
         else:
-            wall_range = (wall * (1 - MEASURED_RANGE), wall * (1 + MEASURED_RANGE))
+            off = REFUSED_RANGE if likely.n_429 else MEASURED_RANGE
+            wall_range = (wall * (1 - off), wall * (1 + off))
         if all(work is None or (work.time == SAME and work.output == SAME) for work in setting.works.agents):
-            return wall_range, _point(cost)
-        low, high = self._play(setting, "low")[1], self._play(setting, "high")[1]
+            return wall_range, _point(cost), peak
+        (fast, low), (slow, high) = self._play(setting, "low"), self._play(setting, "high")
+        if not setting.scenario.batch:
+            peak = max(fast.peak, slow.peak)
         if not setting.scenario.batch:
             wall_range = (min(low.wall_s, wall_range[0]), max(high.wall_s, wall_range[1]))
         if cost is None or low.cost_usd is None or high.cost_usd is None:
-            return wall_range, None
-        return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost))
+            return wall_range, None, peak
+        return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
     def _play(self, setting: _Setting, end: End) -> tuple[World, Totals]:
         """Turn the conductor through one scenario."""
         scenario, policy = setting.scenario, setting.policy
         kept = [agent for agent, work in enumerate(setting.works.agents) if work is not None]
-        works = [_scaled(work, end) for work in setting.works.agents if work is not None]
+        works = [scaled(work, end) for work in setting.works.agents if work is not None]
         dag = self._dag(scenario.dropped, scenario.cut)
         agents = self.record.plan.agents
         timeouts_s = [agents[agent].timeout_s or policy.timeout_s for agent in kept]
@@ -226,7 +240,7 @@ class Forecaster:
         entries: Sequence[str | None] = [None] * len(works)
         warm: list[str] = []
         if scenario.batch:
-            works = [_batched(work) for work in works]
+            works = [batched(work) for work in works]
             timeouts_s = [math.inf] * len(works)
             policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None)
         else:
@@ -256,25 +270,31 @@ class Forecaster:
         return paying_groups([work.model for work in works], contexts, tokens, always=policy.cache == "on")
 
     def _gate(
-        self, setting: _Setting, works: Sequence[Work], groups: list[str | None] | None, price: _Pricing
+        self, setting: _Setting, works: Sequence[Work], groups: list[str | None] | None, price: Pricing
     ) -> Gate | None:
         """Build the room of the run as the live run does."""
         policy, record = setting.policy, self.record
         capped = policy.budget_usd is not None or policy.budget_tokens is not None
-        paced = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
+        keeps = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
         untried = record.terms is not None and record.terms.key_untried
-        if not (capped or paced or untried or groups is not None):
+        if not (capped or keeps or untried or groups is not None):
             return None
 
+        needs: dict[int, Need] = {}
+
         def need(agent: int) -> Need:
+            found = needs.get(agent)
+            if found is not None:
+                return found
             work = works[agent]
             worst = Worst(0.0, 0)
             if capped:
                 most = Usage(work.size, output_tokens=work.max_tokens)
                 worst = Worst(price(work.model, most), work.size + work.max_tokens)
-            return Need(work.model, work.need, work.max_tokens, worst)
+            found = needs[agent] = Need(work.model, work.need, work.max_tokens, worst)
+            return found
 
-        pacer = Pacer(seed=policy.seed) if paced else None
+        pacer = Pacer(seed=policy.seed) if keeps else None
         gate = Gate(
             [work.model for work in works],
             need,
@@ -288,9 +308,9 @@ class Forecaster:
             known_to(pacer, record)
         return gate
 
-    def _pricing(self, scenario: Scenario) -> _Pricing:
+    def _pricing(self, scenario: Scenario) -> Pricing:
         prices, factor = scenario.prices or self._prices, BATCH_PRICE if scenario.batch else 1.0
-        return _Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
+        return Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
 
     def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:
         """Return the graph without the dropped agents, renumbered, and without the edges that are cut."""
@@ -325,69 +345,20 @@ class _Setting:
     works: Works
 
 
-class _Pricing:
-    """Prices tokens, each sum once."""
-
-    def __init__(
-        self, prices: Prices, factor: float, costs: dict[tuple[object, ...], float | None], *, recorded: bool
-    ) -> None:
-        self._prices, self._factor, self._costs, self.recorded = prices, factor, costs, recorded
-
-    def __call__(self, model: str, usage: Usage) -> float | None:
-        key = (
-            id(self._prices),
-            self._factor,
-            model,
-            usage.input_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.output_tokens,
-        )
-        if key not in self._costs:
-            cost = self._prices.of(model, usage).cost_usd
-            self._costs[key] = None if cost is None else cost * self._factor
-        return self._costs[key]
+def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object, ...]:
+    """Return what tells a scenario from others but how many may run at once."""
+    return (
+        replace(policy, concurrency=1),
+        tuple(scenario.models.items()),
+        tuple(scenario.efforts.items()),
+        scenario.dropped,
+        None if scenario.limits is None else tuple(scenario.limits.items()),
+        scenario.batch,
+        id(scenario.prices),
+        tuple(scenario.faster.items()),
+        scenario.cut,
+    )
 
 
 def _point(value: float | None) -> Range | None:
     return None if value is None else (value, value)
-
-
-def _scaled(work: Work, end: End) -> Work:
-    """Return an agent's work at the low or the high end of its range."""
-    if end == "likely" or (work.time == SAME and work.output == SAME):
-        return work
-    side = 0 if end == "low" else 1
-    last = work.tries[-1]
-    first_s = None if last.first_s is None else last.first_s * work.time[side]
-    streamed_s = last.takes_s - (last.first_s or 0.0)
-    output = last.output_tokens
-    longer = work.output[side]
-    if output is not None:
-        output = min(round(output * longer), max(work.max_tokens, output))
-        longer = output / last.output_tokens if last.output_tokens else longer
-    takes_s = (first_s or 0.0) + streamed_s * longer * work.time[side]
-    return work._replace(
-        tries=(*work.tries[:-1], last._replace(first_s=first_s, takes_s=takes_s, output_tokens=output))
-    )
-
-
-def _paced(works: Sequence[Work | None], faster: Mapping[int, float]) -> tuple[Work | None, ...]:
-    """Return the work of agents whose requests take longer or shorter by a factor; their tokens stay."""
-    return tuple(
-        work
-        if work is None or agent not in faster
-        else work._replace(tries=tuple(_longer(one, faster[agent]) for one in work.tries))
-        for agent, work in enumerate(works)
-    )
-
-
-def _longer(one: Try, factor: float) -> Try:
-    first_s = None if one.first_s is None else one.first_s * factor
-    return one._replace(first_s=first_s, takes_s=one.takes_s * factor)
-
-
-def _batched(work: Work) -> Work:
-    """Return an agent's work in a batch: its last attempt, an hour long."""
-    last = work.tries[-1]
-    return work._replace(tries=(last._replace(local_s=0.0, first_s=None, takes_s=BATCH_S, usage=None, price=None),))

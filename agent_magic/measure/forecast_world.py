@@ -127,6 +127,7 @@ class World:
         ready_s: Per agent, when its parents were done.
         ended_s: Per agent, when it reached its last status.
         refused: How many 429s there were.
+        peak: The most attempts that were under way at once.
     """
 
     def __init__(  # noqa: PLR0913 - all that a run stands on
@@ -158,7 +159,7 @@ class World:
         self.status: list[str] = ["pending"] * count
         self.ready_s: list[float | None] = [None] * count
         self.ended_s: list[float | None] = [None] * count
-        self.refused = 0
+        self.refused = self.peak = 0
 
     def run(self) -> World:
         """Turn the conductor until nothing is left to do."""
@@ -212,6 +213,7 @@ class World:
         tries = work.tries
         step = tries[min(self._place[agent], len(tries) - 1)]
         flight = self._flights[agent] = Flight(launch.number, launch.held_by, now, step)
+        self.peak = max(self.peak, len(self._flights))
         if step.input_tokens is not None:
             billed = self._provider.take(
                 work.pool, step.input_tokens, flight.started_s, self._entries[agent], work.prefix

@@ -211,10 +211,10 @@ class Driver:
         self._attempts.settle_rest()
         if self.record.ended_s is None:
             self.record.add(RunEnded(self.now(), cut=True))
-        if self._attempts.journal is not None:
-            self._attempts.journal.close()
         if self._pacer is not None and self.record.terms is not None:
             self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
+        if self._attempts.journal is not None:
+            self._attempts.journal.close()
         self.health()  # kept as it is now: what was used of the limits fades
 
     def apply(self, actions: Sequence[Action], now: float) -> None:

@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from pandas.testing import assert_frame_equal
 
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
@@ -123,6 +124,16 @@ def test_a_dropped_agent_costs_nothing_and_nobody_waits_for_it(record):
 def forecast_names(record, **changes):
     """The agents of a forecast's bars."""
     return {bar.agent for bar in Run(record).forecast(**changes).bars}
+
+
+@pytest.mark.parametrize("schedule", ["ready", "layers", "sequential"])
+@pytest.mark.parametrize("more", [{}, {"limits": {"requests": 60, "burst_s": 30.0}}, {"batch": True}], ids=str)
+def test_what_needs_no_more_slots_is_not_turned_again(record, schedule, more):
+    """A forecast that stands on one with fewer slots is the one that it would have been by itself."""
+    frame = Run(record).whatif(concurrency=[40, 3, 12, 8, 31, 1, 2], schedule=schedule, **more)
+    for place, slots in enumerate(frame["concurrency"]):
+        alone = Run(record).whatif(concurrency=slots, schedule=schedule, **more)
+        assert_frame_equal(alone, frame.iloc[[place]].reset_index(drop=True))
 
 
 @pytest.mark.parametrize("takes_s", [0.2, 3.0])

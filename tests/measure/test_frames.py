@@ -230,8 +230,29 @@ def test_every_number_follows_from_the_attempts(history):
             assert "succeeded" == mine[-1]["status"]
             assert same(agent["ttft_s"], mine[-1]["ttft_s"])
             assert same(agent["stop_reason"], mine[-1]["stop_reason"])
+            assert sum(row["backoff_s"] for row in mine) == agent["backoff_s"]
+            assert sum(row["queued_s"] for row in mine) == agent["queued_s"]
+    check_slack(record.plan, {agent["agent"]: agent for agent in agents}, rows)
     check_layers(record, agents, frames["layers"].to_dict("records"), work)
     check_summary(record, agents, frames["summary"].to_dict("records")[0], work)
+
+
+def check_slack(plan, agents, rows):
+    """Work out once more how much later each agent could have ended: what follows it takes what it took."""
+    ran = {name for name, agent in agents.items() if rows[name] and not pd.isna(agent["finished_s"])}
+    last = max((agents[name]["finished_s"] for name in ran), default=0.0)
+
+    def latest(name):
+        found = last
+        for child in ran:
+            if name in plan.parents(child):
+                ready_s = agents[child]["finished_s"] - agents[child]["total_s"]
+                took_s = agents[child]["finished_s"] - (ready_s + rows[child][0]["queued_s"])
+                found = min(found, latest(child) - took_s)
+        return found
+
+    for name, agent in agents.items():
+        assert same(agent["slack_s"], latest(name) - agent["finished_s"] if name in ran else None)
 
 
 def check_layers(record, agents, layers, work):
@@ -241,13 +262,30 @@ def check_layers(record, agents, layers, work):
         assert (number, len(members)) == (layer["layer"], layer["agents"])
         assert math.fsum(work[agent["agent"]] for agent in members) == layer["agent_s"]
         assert sum(agent["status"] == "succeeded" for agent in members) == layer["succeeded"]
-        tokens = known(agent["input_tokens"] for agent in members)
-        assert same(layer["input_tokens"], sum(tokens) if tokens else None)
+        for column in ("input_tokens", "output_tokens"):
+            tokens = known(agent[column] for agent in members)
+            assert same(layer[column], sum(tokens) if tokens else None)
+        assert same(layer["cost_usd"], cost_of(members))
+        starts = known(agent["finished_s"] - agent["total_s"] for agent in members)
+        assert same(layer["started_s"], min(starts, default=None))
         ends = known(agent["finished_s"] for agent in members)
         assert same(layer["finished_s"], max(ends, default=None))
+        ended = [agent for agent in members if not pd.isna(agent["total_s"])]
+        if ended:
+            latest = max(agent["finished_s"] for agent in ended)
+            assert layer["slowest"] in {agent["agent"] for agent in ended if agent["finished_s"] == latest}
+            assert layer["wall_s"] == latest - min(starts)
         if layer["wall_s"]:
             assert same(layer["mean_concurrency"], layer["agent_s"] / layer["wall_s"])
     assert record.plan.depth == len(layers)
+
+
+def cost_of(agents):
+    """The dollars of some agents; unknown where an answer has no price, or nobody was asked."""
+    if any(pd.isna(agent["cost_usd"]) and not pd.isna(agent["stop_reason"]) for agent in agents):
+        return None
+    costs = known(agent["cost_usd"] for agent in agents)
+    return math.fsum(costs) if costs else None
 
 
 def check_summary(record, agents, summary, work):
@@ -256,6 +294,10 @@ def check_summary(record, agents, summary, work):
     assert math.fsum(work.values()) == summary["agent_s"]
     for status in ("succeeded", "failed", "skipped", "cancelled"):
         assert sum(agent["status"] == status for agent in agents) == summary[status]
+    for column in ("input_tokens", "output_tokens"):
+        tokens = known(agent[column] for agent in agents)
+        assert same(summary[column], sum(tokens) if tokens else None)
+    assert same(summary["cost_usd"], cost_of(agents))
     longest = {}
     for number in plan.dag.order:
         name = plan.names[number]

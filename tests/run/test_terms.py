@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from agent_magic.api import Ledger
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.record.terms import Ceiling
@@ -30,3 +31,12 @@ def test_the_limits_that_were_known_are_kept():
     assert record.terms.paced
     assert {} == record.terms.before
     assert {MODEL: {"requests": Ceiling(120, 2.0)}} == record.terms.after
+
+
+def test_a_run_opened_from_the_ledger_has_them_all(tmp_path):
+    """What was learned by its end too."""
+    ledger = Ledger(tmp_path / "runs.sqlite3")
+    record, _ = drive(PLAN, lambda *_: Reply(), pacer=Pacer({MODEL: Limits(requests=120)}), ledger=ledger)
+    assert record.terms == ledger.record_of(1).terms
+    assert record.terms.after
+    ledger.close()
