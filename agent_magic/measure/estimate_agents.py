@@ -109,8 +109,11 @@ def guess_all(
             continue
         waits_for = [plan.index[name] for name in plan.inputs[agent]]
         parents = [(found[one], tokens_factor(requests[one].model, request.model)) for one in waits_for]
-        earlier = history.of_agent(plan.agents[agent].name)
-        found[agent] = _guess(request, [one for one in parents if not one[0].held], counted[agent], earlier, speeds)
+        name = plan.agents[agent].name
+        own = history.of_agent(name)
+        before = [one for one in parents if not one[0].held]
+        guess = _guess(request, before, counted[agent], own or history.of_kin(name), speeds)
+        found[agent] = guess if own else guess._replace(words=tuple(map(_of_kin, guess.words)))
     return [found[agent] for agent in range(len(plan))]
 
 
@@ -163,13 +166,13 @@ def _length(request: Request, same: Sequence[Past], earlier: Sequence[Past]) -> 
     lengths = [float(row.output_tokens) for row in same if row.output_tokens is not None]
     if lengths:
         few = "" if len(lengths) >= ENOUGH else ", taken as half to twice"
-        return Span.of(lengths), "ledger", f"length: its {_answers(len(lengths))}{few}"
+        return Span.of(lengths), "ledger", f"length: {_answers(len(same))}{few}"
     others = [
         row.output_tokens * tokens_factor(row.model, request.model) for row in earlier if row.output_tokens is not None
     ]
     if others:
         middle = Span.of(others).likely
-        words = f"length: its {_answers(len(others))} by another model or effort, a quarter to four times"
+        words = f"length: {_answers(len(others))} by another model or effort, a quarter to four times"
         return Span.around(middle, UNSEEN), "assumed", words
     words = f"length: nobody has seen an answer, assumed {ASSUMED_OUTPUT_TOKENS} tokens, a quarter to four times"
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
@@ -182,11 +185,16 @@ def _seconds(request: Request, same: Sequence[Past], output: Span, speeds: Speed
         firsts = [row.ttft_s for row in same if row.ttft_s is not None]
         first_s = Span.of(firsts).likely if firsts else seconds.likely
         few = "" if len(same) >= ENOUGH else ", taken as half to twice"
-        return seconds, min(first_s, seconds.likely), "ledger", f"seconds: its {_answers(len(same))}{few}"
+        return seconds, min(first_s, seconds.likely), "ledger", f"seconds: {_answers(len(same))}{few}"
     timing, basis, words = speeds.of(request.model)
     likely, low, high = ((timing.ttft_s + output[end] / timing.pace) for end in (1, 0, 2))
     return Span(low * timing.low, likely, high * timing.high), timing.ttft_s, basis, f"seconds: {words}"
 
 
 def _answers(number: int) -> str:
-    return "1 earlier answer" if number == 1 else f"{number} earlier answers"
+    return "its 1 earlier answer" if number == 1 else f"its {number} earlier answers"
+
+
+def _of_kin(words: str) -> str:
+    """Say that the answers were not the agent's own, but its group's."""
+    return words.replace(": its ", ": its group's ")

@@ -52,6 +52,7 @@ class History:
     def __init__(self, rows: Iterable[Past] = ()) -> None:
         self._rows: list[Past] = []
         self._by_agent: dict[str, list[Past]] = {}
+        self._by_group: dict[str, list[Past]] = {}
         self._by_model: dict[str, list[Past]] = {}
         for row in rows:
             self.add(row)
@@ -72,6 +73,8 @@ class History:
         self._rows.append(row)
         self._by_agent.setdefault(row.agent, []).append(row)
         self._by_model.setdefault(row.model, []).append(row)
+        if group := _group(row.agent):
+            self._by_group.setdefault(group, []).append(row)
 
     def learn(self, record: RunRecord) -> None:
         """Take in the complete answers of a run that were measured in it."""
@@ -83,9 +86,20 @@ class History:
         rows = self._by_agent.get(agent, ())
         return tuple(row for row in rows if model is None or row.model == model)
 
+    def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
+        """Return the answers of this agent's group, of one model or of all: of those named alike but for a number."""
+        rows = self._by_group.get(_group(agent), ())
+        return tuple(row for row in rows if model is None or row.model == model)
+
     def of_model(self, model: str) -> tuple[Past, ...]:
         """Return the answers of a model, whoever asked."""
         return tuple(self._by_model.get(model, ()))
+
+
+def _group(agent: str) -> str:
+    """Return what stands before `_` and a number at the end of a name: agents declared together are called so."""
+    name, _, number = agent.rpartition("_")
+    return name if number.isdecimal() else ""
 
 
 def answers_of(record: RunRecord) -> Iterator[Past]:

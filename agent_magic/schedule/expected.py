@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: History) -> list[float] | None:
     """Say how long each agent will work.
 
-    1. An agent that was answered by the same model before: the median of what that took.
+    1. An agent that was answered by the same model before, or else one of its group: the median of what that took.
     2. One that names its `max_tokens`: so much of them as such answers use, at the model's median pace.
     3. Any other: the median answer of its model, or of all models where it has none.
 
@@ -34,7 +34,7 @@ def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: His
         return None
     made_up = latest.simulated
     rows = [
-        _usable(history.of_agent(agent.name, model), simulated=made_up)
+        _usable(history.of_agent(agent.name, model) or history.of_kin(agent.name, model), simulated=made_up)
         for agent, model in zip(agents, models, strict=True)
     ]
     answers = {model: _usable(history.of_model(model), simulated=made_up) for model in set(models)}

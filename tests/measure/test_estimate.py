@@ -48,6 +48,16 @@ def test_fewer_give_their_median_with_a_range_that_says_it_is_assumed():
     assert "2 earlier answers, taken as half to twice" in one.stands_on
 
 
+def test_a_group_s_answers_stand_in_for_one_s_own():
+    """What three rows of a frame took tells of the others, and it says whose answers they were."""
+    plan = Plan([Agent("a", "{{ item }}", each="rows", max_tokens=2000)], {"rows": list("xyz")})
+    rows = [past("a_0", 100), past("a_1", 300, 20.0)]
+    own, other = (plan.estimate(history=History(rows), prices=PRICES).expected[one] for one in (1, 2))
+    assert (300, 200) == (own.output.likely, other.output.likely)
+    assert "length: its 1 earlier answer," in own.stands_on
+    assert "length: its group's 2 earlier answers," in other.stands_on
+
+
 def test_none_give_the_stated_prior_and_the_dated_pace():
     """The length is capped by `max_tokens`, and all of it is marked as assumed."""
     estimate = CHAIN.estimate(prices=PRICES)

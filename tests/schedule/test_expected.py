@@ -33,6 +33,12 @@ def test_an_agent_takes_what_it_took():
     assert [2.0, 7.0] == expected([Agent("a", "x"), Agent("b", "x")], *rows)
 
 
+def test_one_of_a_group_takes_what_its_like_took():
+    """Without answers of its own; named alike but for the number counts, and nothing else does."""
+    rows = [past("a_0", 1.0), past("a_1", 3.0), past("b_0", 40.0), past("a_x", 50.0), past("a", 60.0)]
+    assert [2.0, 3.0, 50.0] == expected([Agent("a_7", "x"), Agent("a_1", "x"), Agent("a_x", "x")], *rows)
+
+
 def test_one_that_names_its_length_takes_the_model_s_pace():
     """Such answers used half of their `max_tokens`, at 0.05 s a token."""
     agents = [Agent("a", "x", max_tokens=200), Agent("new", "x", max_tokens=4_000)]
