@@ -9,6 +9,7 @@ from agent_magic.errors import RunFailed
 from agent_magic.measure.advice import Advice, advise
 from agent_magic.measure.against import measure_against
 from agent_magic.measure.calibration import Forecasts
+from agent_magic.measure.contexts import contexts_frame
 from agent_magic.measure.each import each_frame
 from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
@@ -94,6 +95,11 @@ class Run:
     def summary(self) -> pd.DataFrame:
         """One row for the run."""
         return summary_frame(self.record)
+
+    @property
+    def contexts(self) -> pd.DataFrame:
+        """One row per shared context and model: what it cost, saved or lost; see `agent_magic.measure.contexts`."""
+        return contexts_frame(self.record, self.prices)
 
     @property
     def savings(self) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from agent_magic.measure.path import Chains, CriticalPath
 from agent_magic.measure.table import make_frame
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
+from agent_magic.schedule.expected import expected_work_s
 from agent_magic.schedule.policy import Policy
 
 if TYPE_CHECKING:
@@ -252,7 +253,9 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     rows = [row for row in history or () if row.simulated == simulated]
     guesses = guess_all(plan, requests, held, counted or [None] * len(plan), rows)
     free = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
-    turns = [turn(plan, requests, guesses, free, end, ceilings or {}, book) for end in range(3)]
+    models = [request.model for request in requests]
+    work_s = None if history is None else expected_work_s(plan.agents, models, history)
+    turns = [turn(plan, requests, guesses, free, end, ceilings or {}, book, work_s) for end in range(3)]
     expected = tuple(
         _expect(plan, agent, requests[agent].model, guess, [one.costs[agent] for one in turns], book)
         for agent, guess in enumerate(guesses)

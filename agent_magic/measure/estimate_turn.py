@@ -12,18 +12,19 @@ from agent_magic.measure.forecast_work import SAME, Try, Work
 from agent_magic.measure.forecast_world import World
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.schedule.budget import Worst
+from agent_magic.schedule.lifetime import with_lives
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.prefix import Prefixes, paying_groups
 from agent_magic.schedule.room import Gate, Need
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.estimate_agents import Guess
     from agent_magic.record.prices import Prices
-    from agent_magic.record.request import Request
+    from agent_magic.record.request import Request, Ttl
     from agent_magic.record.terms import Ceilings
     from agent_magic.schedule.policy import Policy
 
@@ -70,6 +71,7 @@ def turn(
     end: int,
     ceilings: Ceilings,
     prices: Prices,
+    work_s: Sequence[float] | None = None,
 ) -> Turn:
     """Turn a plan once.
 
@@ -81,17 +83,21 @@ def turn(
         end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
         ceilings: The rate limits that are known.
         prices: What tokens cost.
+        work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
     """
     works = [_work(plan.agents[n].name, requests[n], guess, end) for n, guess in enumerate(guesses)]
+    lives: Mapping[str, Ttl] = {}
     groups = _groups(plan, requests, works, policy)
+    if groups is not None:
+        groups, lives = with_lives(groups, plan.dag, policy, work_s)
     expected_s = [guess.seconds.likely for guess in guesses]
     world = World(
         plan.dag,
         works,
         policy,
         [math.inf] * len(works),
-        gate=_gate(works, groups, ceilings, guesses),
-        provider=Provider(ceilings),
+        gate=_gate(works, None if groups is None else Prefixes(groups, lives), ceilings, guesses),
+        provider=Provider(ceilings, lives=lives),
         entries=groups or [None] * len(works),
         price=_Pricing(prices),
         work_s=expected_s,
@@ -130,17 +136,18 @@ def _groups(plan: Plan, requests: Sequence[Request], works: Sequence[Work], poli
 
 
 def _gate(
-    works: Sequence[Work], groups: list[str | None] | None, ceilings: Ceilings, guesses: Sequence[Guess]
+    works: Sequence[Work], prefixes: Prefixes | None, ceilings: Ceilings, guesses: Sequence[Guess]
 ) -> Gate | None:
-    if not ceilings and groups is None:
+    if not ceilings and prefixes is None:
         return None
 
     def need(agent: int) -> Need:
         work = works[agent]
-        return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=guesses[agent].held)
+        shared = min(work.prefix, work.need)
+        held = guesses[agent].held
+        return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=held, shared_tokens=shared)
 
     pacer = Pacer(seed=0) if ceilings else None
-    prefixes = None if groups is None else Prefixes(groups)
     gate = Gate([work.model for work in works], need, pacer=pacer, prefixes=prefixes)
     if pacer is not None:
         gate.began_s = PRIMED_S

@@ -20,6 +20,7 @@ from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.key import Key
+from agent_magic.schedule.lifetime import with_lives
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.prefix import Prefixes, paying_groups
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.forecast_pace import Basis
     from agent_magic.measure.forecast_world import Bar
     from agent_magic.record.history import History
+    from agent_magic.record.request import Ttl
     from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceilings
     from agent_magic.schedule.limits import Limits
@@ -235,29 +237,33 @@ class Forecaster:
         agents = self.record.plan.agents
         timeouts_s = [agents[agent].timeout_s or policy.timeout_s for agent in kept]
         price = self._pricing(scenario)
-        expected = self.record.terms.work_s if self.record.terms is not None else None
+        recorded = self.record.terms.work_s if self.record.terms is not None else None
+        expected = None if recorded is None else [recorded[agent] for agent in kept]
         gate: Gate | None = None
         entries: Sequence[str | None] = [None] * len(works)
+        lives: Mapping[str, Ttl] = {}
         warm: list[str] = []
         if scenario.batch:
             works = [batched(work) for work in works]
             timeouts_s = [math.inf] * len(works)
             policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None)
         else:
-            groups = self._groups(kept, works, policy)
+            groups, lives = self._groups(kept, works, policy), {}
+            if groups is not None:
+                groups, lives = with_lives(groups, dag, policy, expected)
             entries = groups or entries
             warm = [name for name, work in zip(entries, works, strict=True) if name is not None and work.warm]
-            gate = self._gate(setting, works, groups, price)
+            gate = self._gate(setting, works, None if groups is None else Prefixes(groups, lives), price)
         world = World(
             dag,
             works,
             policy,
             timeouts_s,
             gate=gate,
-            provider=Provider(setting.ceilings, warm),
+            provider=Provider(setting.ceilings, warm, lives),
             entries=entries,
             price=price,
-            work_s=None if expected is None else [expected[agent] for agent in kept],
+            work_s=expected,
         ).run()
         return world, add_up(dag, works, world)
 
@@ -269,15 +275,13 @@ class Forecaster:
         tokens = {name: self._context_tokens.get(name, 0) for name in contexts if name is not None}
         return paying_groups([work.model for work in works], contexts, tokens, always=policy.cache == "on")
 
-    def _gate(
-        self, setting: _Setting, works: Sequence[Work], groups: list[str | None] | None, price: Pricing
-    ) -> Gate | None:
+    def _gate(self, setting: _Setting, works: Sequence[Work], prefixes: Prefixes | None, price: Pricing) -> Gate | None:
         """Build the room of the run as the live run does."""
         policy, record = setting.policy, self.record
         capped = policy.budget_usd is not None or policy.budget_tokens is not None
         keeps = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
         untried = record.terms is not None and record.terms.key_untried
-        if not (capped or keeps or untried or groups is not None):
+        if not (capped or keeps or untried or prefixes is not None):
             return None
 
         needs: dict[int, Need] = {}
@@ -291,7 +295,8 @@ class Forecaster:
             if capped:
                 most = Usage(work.size, output_tokens=work.max_tokens)
                 worst = Worst(price(work.model, most), work.size + work.max_tokens)
-            found = needs[agent] = Need(work.model, work.need, work.max_tokens, worst)
+            shared = min(work.prefix, work.need)
+            found = needs[agent] = Need(work.model, work.need, work.max_tokens, worst, shared_tokens=shared)
             return found
 
         pacer = Pacer(seed=policy.seed) if keeps else None
@@ -300,7 +305,7 @@ class Forecaster:
             need,
             pacer=pacer,
             budget=Budget(policy.budget_usd, policy.budget_tokens) if capped else None,
-            prefixes=None if groups is None else Prefixes(groups),
+            prefixes=prefixes,
             key=Key() if untried else None,
         )
         if pacer is not None and setting.scenario.limits is None:

@@ -14,12 +14,13 @@ from heapq import heappop, heappush
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.schedule.lifetime import LIFE_S
 from agent_magic.schedule.limits import DIMENSIONS, HEADER_OF, PREFIX
-from agent_magic.schedule.prefix import LIFE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from agent_magic.record.request import Ttl
     from agent_magic.record.terms import Ceiling, Ceilings
     from agent_magic.schedule.limits import Dimension
 
@@ -33,11 +34,12 @@ NAMES: Final = {
 
 
 class Input(NamedTuple):
-    """How the input of a request is billed, in tokens."""
+    """How the input of a request is billed, in tokens; `written_1h` is a part of `written`."""
 
     uncached: int
     read: int = 0
     written: int = 0
+    written_1h: int = 0
 
 
 class Refusal(NamedTuple):
@@ -58,12 +60,14 @@ class Provider:
     Args:
         ceilings: The limits by model class; a class that is not in it has none.
         warm: The cache entries that are there when the run begins.
+        lives: How long each entry lives; five minutes where it says nothing.
     """
 
-    def __init__(self, ceilings: Ceilings, warm: Iterable[str] = ()) -> None:
+    def __init__(self, ceilings: Ceilings, warm: Iterable[str] = (), lives: Mapping[str, Ttl] | None = None) -> None:
         self._pools = {name: _Pool(limits) for name, limits in ceilings.items() if limits}
+        self._lives = lives or {}
         self._usable_s = dict.fromkeys(warm, 0.0)
-        self._until_s = dict.fromkeys(self._usable_s, LIFE_S)
+        self._until_s = {entry: self._life_s(entry) for entry in self._usable_s}
 
     def limits(self, pool: str) -> bool:
         """Tell whether a model class has limits."""
@@ -84,12 +88,13 @@ class Provider:
             if self._usable_s.get(entry, math.inf) <= now < self._until_s[entry]:
                 billed = Input(tokens - prefix, read=prefix)
             else:
-                billed = Input(tokens - prefix, written=prefix)
+                long = self._lives.get(entry) == "1h"
+                billed = Input(tokens - prefix, written=prefix, written_1h=prefix if long else 0)
         limited = self._pools.get(pool)
         if limited is not None and (refusal := limited.take(billed.uncached + billed.written, now)):
             return refusal
         if entry is not None and billed.read:
-            self._until_s[entry] = now + LIFE_S
+            self._until_s[entry] = now + self._life_s(entry)
         return billed
 
     def began(self, pool: str, answer: tuple[float, float, int], entry: str | None, sent_s: float) -> None:
@@ -106,7 +111,10 @@ class Provider:
             limited.produce(*answer)
         if entry is not None:
             self._usable_s[entry] = min(self._usable_s.get(entry, math.inf), answer[0])
-            self._until_s[entry] = max(self._until_s.get(entry, 0.0), sent_s + LIFE_S)
+            self._until_s[entry] = max(self._until_s.get(entry, 0.0), sent_s + self._life_s(entry))
+
+    def _life_s(self, entry: str) -> float:
+        return LIFE_S[self._lives.get(entry, "5m")]
 
     def headers(self, pool: str, now: float) -> Mapping[str, str]:
         """Return what a response announces now."""

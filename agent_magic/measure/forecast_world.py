@@ -350,7 +350,8 @@ def _usage_of(step: Try, billed: Input | None, share: float = 1.0) -> Usage:
     if (
         known is not None
         and made == known.output_tokens
-        and (known.input_tokens, known.cache_read_tokens or 0, known.cache_write_tokens or 0) == billed
+        and (known.input_tokens, known.cache_read_tokens or 0, known.cache_write_tokens or 0) == billed[:3]
+        and known.cache_write_1h_tokens == billed.written_1h
     ):
         return known
     return Usage(
@@ -358,6 +359,7 @@ def _usage_of(step: Try, billed: Input | None, share: float = 1.0) -> Usage:
         cache_read_tokens=billed.read,
         cache_write_tokens=billed.written,
         output_tokens=made,
+        cache_write_1h_tokens=billed.written_1h,
         estimated=share < 1.0,
     )
 

@@ -233,7 +233,11 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
 
 
 def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
-    frame = make_frame(rows, dtypes)
+    return add_provenance(make_frame(rows, dtypes), record)
+
+
+def add_provenance(frame: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
+    """Say on a frame which plan it is of, and where its answers came from."""
     frame.attrs.update(_provenance(record))
     return frame
 

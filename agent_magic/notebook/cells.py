@@ -16,6 +16,7 @@ from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
 from agent_magic.notebook.magics import read_agent, read_context
+from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -149,7 +150,8 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
         others = f" It declares agents of: {', '.join(found.agents)}." if found.agents else ""
         raise PlanError(f"The notebook declares no agents of the plan {name!r}.{others}")
     named = dict.fromkeys(used for agent in agents.values() for used in agent.reads)
-    contexts = {one: text for one, text in found.contexts.get(name, {}).items() if one in named}
+    common = {**found.contexts.get(DEFAULT_PLAN, {}), **found.contexts.get(name, {})}
+    contexts = {one: text for one, text in common.items() if one in named and one not in agents}
     wanted = dict.fromkeys([*named, *(used for context in contexts.values() for used in context.uses)])
     wanted = [one for one in wanted if one not in agents and one not in contexts]
     rows = [

@@ -45,6 +45,7 @@ _ENDS = re.compile(r"[\s,=]")
 _WORDS: Mapping[str, Sequence[str]] = {
     "schedule": ("ready", "layers", "sequential"),
     "cache": ("auto", "on", "off"),
+    "cache_ttl": ("auto", "5m", "1h"),
     "on_max_tokens": ("fail", "warn", "allow"),
     "on_refusal": ("fail", "warn", "allow"),
     "timeout_counts": ("work", "total"),

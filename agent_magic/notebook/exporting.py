@@ -21,6 +21,7 @@ POLICY = {
     "--budget-tokens": ("budget_tokens", int),
     "--on-max-tokens": ("on_max_tokens", str),
     "--cache": ("cache", str),
+    "--cache-ttl": ("cache_ttl", str),
 }
 """Options of `%agents run`, and what they are called in a `Policy`."""
 

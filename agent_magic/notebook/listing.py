@@ -13,11 +13,10 @@ from agent_magic.show.text import plan_text
 from agent_magic.show.units import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.api import Run
     from agent_magic.declare.context import Context
-    from agent_magic.notebook.registry import Registry
     from agent_magic.notebook.session import Session
 
 
@@ -40,20 +39,19 @@ def declared_text(session: Session, plan: str, namespace: Mapping[str, Any]) -> 
     except AgentMagicError as error:
         lines += [f"{plan}: {', '.join(agent.name for agent in registry.agents)}", f"  {error}"]
     lines += [f"  {agent.name}: one for each of {agent.each}" for agent in registry.agents if agent.each]
-    lines += [_context_line(registry, context, namespace) for context in registry.contexts]
+    lines += [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
     lines += [f"  {name}: not defined yet: {', '.join(names)}" for name, names in undefined.items() if names]
     if registry.stale:
         lines.append(f"  stale since the last run: {', '.join(registry.stale)}")
     return "\n".join(lines)
 
 
-def _context_line(registry: Registry, context: Context, namespace: Mapping[str, Any]) -> str:
+def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[str, Any]) -> str:
     lacking = [name for name in context.uses if name not in namespace]
     if lacking:
         size = f"not defined yet: {', '.join(lacking)}"
     else:
         size = f"about {count(len(context.written(namespace)) // CHARS_PER_TOKEN)} tokens"
-    agents = [agent.name for agent in registry.sharing(context.name)]
     return f"  context {context.name}: {size}, shared by {', '.join(agents) or 'nobody yet'}"
 
 

@@ -153,7 +153,9 @@ class AgentMagics(Magics):
     @cell_magic("context")
     @magic_arguments()
     @argument("name", metavar="NAME", help="The context's name, for `%%%%agent ... --context NAME`.")
-    @argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan whose agents share it.")  # pyright: ignore[reportUntypedFunctionDecorator]
+    @argument(
+        "--plan", default=DEFAULT_PLAN, metavar="P", help="The plan whose agents share it; any, if none is named."
+    )  # pyright: ignore[reportUntypedFunctionDecorator]
     def context(self, line: str, cell: str = "") -> None:
         """Declare a context: text that goes out before an agent's own, the same for all who share it. Nothing is sent.
 
@@ -171,8 +173,9 @@ class AgentMagics(Magics):
             %%agent plain --context handbook
             Which rules would a newcomer misread?
 
-        It may stand before or behind its agents. A declaration replaces the one of the same name, and marks what used
-        it stale; `%agents drop NAME` takes it back.
+        It may stand before or behind its agents, and serves every plan unless `--plan` names one. A declaration
+        replaces the one of the same name, and marks what used it stale; `%agents drop NAME` takes it back. After a run
+        `run.contexts` tells what it cost and saved.
         """
         with user_errors():
             declared, plan = read_context(line, cell)
@@ -216,24 +219,18 @@ class AgentMagics(Magics):
         command, rest = split_command(line)
         return VERBS[command].do(self, read_command(command, rest))
 
-    def _ran(self) -> list[str]:
-        """Return the agents and groups that have a result."""
-        last = self.session.last
-        return [] if last is None else [*last.plan.names, *last.plan.groups]
-
     def _declare_context(self, context: Context, plan: str, cell: Cell) -> None:
-        registry, names = self.session.registry(plan), self.shell.user_ns
-        notes = registry.declare_context(context, cell, ran=self._ran())
+        names = self.shell.user_ns
+        notes = self.session.declare_context(context, plan, cell)
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
         lacking = [name for name in context.uses if name not in names]
-        agents = [agent.name for agent in registry.sharing(context.name)]
         size = None if lacking else len(context.written(names)) // CHARS_PER_TOKEN
-        display_bundle(context_card(context.name, size, agents, lacking, notes))
+        display_bundle(context_card(context.name, size, self.session.sharing(context.name, plan), lacking, notes))
 
     def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
-        notes = registry.declare(agent, cell, ran=self._ran(), variables=names, cycles=self.on_cycle != "error")
+        notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
         if agent.name in names:
             notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
         gone = registry.of_cells(cell.deleted)
@@ -275,6 +272,7 @@ class AgentMagics(Magics):
             max_attempts=self.max_attempts if given.max_attempts is None else given.max_attempts,
             timeout_s=self.timeout if given.timeout is None else given.timeout,
             cache=_word(given.cache or "auto"),
+            cache_ttl=_word(given.cache_ttl or "auto"),
             deadline_s=given.deadline,
             budget_usd=given.budget if given.budget is not None else self.budget or None,
             budget_tokens=given.budget_tokens,

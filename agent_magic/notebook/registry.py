@@ -45,10 +45,11 @@ class Registry:
 
     Args:
         name: The plan's name.
+        common: Whose contexts its agents may share too, where it has none of that name; `None` is nobody.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, common: Registry | None = None) -> None:
+        self.name, self._common = name, common
         self._declared: dict[str, Declared] = {}
         self._contexts: dict[str, DeclaredContext] = {}
 
@@ -65,8 +66,13 @@ class Registry:
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        """The contexts in declared order."""
-        return tuple(one.context for one in self._contexts.values())
+        """Its own contexts in declared order, and the common ones that its agents name behind them."""
+        own = tuple(one.context for one in self._contexts.values())
+        if self._common is None:
+            return own
+        taken = {*self._contexts, *self._declared}
+        named = {name for one in self._declared.values() for name in one.agent.reads} - taken
+        return (*own, *(one for one in self._common.contexts if one.name in named))
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -107,7 +113,7 @@ class Registry:
         elif old is not None and changed and cell.id is not None and old.cell.id not in {None, cell.id}:
             notes.append("replaces the one another cell had declared")
         if changed:
-            notes += self._mark_stale(agent.name, ran)
+            notes += self.mark_stale(agent.name, ran)
         return notes
 
     def declare_context(self, context: Context, cell: Cell, *, ran: Collection[str]) -> list[str]:
@@ -143,7 +149,11 @@ class Registry:
         elif old is not None and old.context != context and cell.id is not None and old.cell.id not in {None, cell.id}:
             notes.append("replaces the one another cell had declared")
         self._contexts[name] = DeclaredContext(context, cell)
-        return notes + (self._mark_stale(name, ran) if old is not None and old.context != context else [])
+        return notes + (self.mark_stale(name, ran) if old is not None and old.context != context else [])
+
+    def has_context(self, name: str) -> bool:
+        """Tell whether it has a context of its own of that name."""
+        return name in self._contexts
 
     def sharing(self, name: str) -> tuple[Agent, ...]:
         """Return the agents that send a context first."""
@@ -192,11 +202,9 @@ class Registry:
 
     def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
-        lacking = [
-            name
-            for name in agent.reads
-            if name not in self._declared and name not in self._contexts and name not in namespace
-        ]
+        common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
+        known = {*self._declared, *self._contexts, *common}
+        lacking = [name for name in agent.reads if name not in known and name not in namespace]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
 
     def parents(self, agent: Agent) -> tuple[tuple[str, str], ...]:
@@ -249,7 +257,8 @@ class Registry:
             del table[name]
         return [f"in place of the {kind} {', '.join(mine)}"] if mine else []
 
-    def _mark_stale(self, name: str, ran: Collection[str]) -> list[str]:
+    def mark_stale(self, name: str, ran: Collection[str]) -> list[str]:
+        """Mark those of these agents stale that are `name`, use it, or wait for one that does; return a note of it."""
         outdated = [other for other in (name, *self.descendants(name)) if other in ran and other in self._declared]
         for other in outdated:
             self._declared[other].stale = True

@@ -17,7 +17,7 @@ from agent_magic.record.results import RunRecord
 from agent_magic.run.playing import Player, lay
 from agent_magic.run.replay import Deck
 from agent_magic.show.live import LiveView
-from agent_magic.show.notes import capped_note, served_note
+from agent_magic.show.notes import capped_note, context_notes, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 from agent_magic.show.text import one_line
 
@@ -152,7 +152,8 @@ async def run_and_tell(
     desk.session.just_shown = run
     if is_unwatched(desk.shell):
         print(one_line(run.totals))  # noqa: T201 - a log gets the first picture as a line, not the last one
-    for note in (capped_note(run.record, policy), served_note(run.record), *desk.session.keeping.take_notes()):
+    notes = [capped_note(run.record, policy), served_note(run.record), *context_notes(run.record, run.prices)]
+    for note in (*notes, *desk.session.keeping.take_notes()):
         if note:
             _note(note)
     return run

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
+    from agent_magic.declare.context import Context
+    from agent_magic.notebook.front_end import Cell
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
     from agent_magic.run.client import Client
@@ -97,7 +99,34 @@ class Session:
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
         """Return the declared agents of a plan."""
-        return self._registries.setdefault(plan, Registry(plan))
+        if plan not in self._registries:
+            common = None if plan == DEFAULT_PLAN else self.registry()
+            self._registries[plan] = Registry(plan, common)
+        return self._registries[plan]
+
+    @property
+    def ran(self) -> list[str]:
+        """The agents and groups that have a result."""
+        return [] if self.last is None else [*self.last.plan.names, *self.last.plan.groups]
+
+    def declare_context(self, context: Context, plan: str, cell: Cell) -> list[str]:
+        """Take a context in; one of the usual plan is common to all that have none of that name. Returns notes."""
+        ran = self.ran
+        known = {one.name: one for one in self.registry(plan).contexts}
+        notes = self.registry(plan).declare_context(context, cell, ran=ran)
+        if plan == DEFAULT_PLAN and known.get(context.name, context) != context:
+            for name, registry in self._registries.items():
+                if name != plan and not registry.has_context(context.name):
+                    notes += registry.mark_stale(context.name, ran)
+        return notes
+
+    def sharing(self, name: str, plan: str) -> list[str]:
+        """Name the agents that send a plan's context first; of the usual plan, those of other plans too."""
+        found = [agent.name for agent in self.registry(plan).sharing(name)]
+        if plan == DEFAULT_PLAN:
+            others = [one for other, one in self._registries.items() if other != plan and not one.has_context(name)]
+            found += [f"{agent.name} ({one.name})" for one in others for agent in one.sharing(name)]
+        return found
 
     @property
     def plans(self) -> tuple[str, ...]:

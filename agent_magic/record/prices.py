@@ -113,6 +113,11 @@ class Prices:
                 price = other if total > above else price
         return Price(price.cost_usd(usage), basis)
 
+    def rates(self, model: str, total_input_tokens: int) -> tuple[float, float, float, float, float] | None:
+        """Return the `TokenPrice.rates` of a prompt of this length, USD per million tokens; `None` is unknown."""
+        fitting = [price for above, price in self.tariff_of(model)[0] if total_input_tokens > above]
+        return fitting[-1].rates if fitting else None
+
     def tariff_of(self, model: str) -> tuple[Tariff, str]:
         """Return a model's prices, and where they are from; none where it has no known price."""
         if model in self._own:

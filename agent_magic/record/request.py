@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agent_magic.declare.template import sendable
+
+Ttl = Literal["5m", "1h"]
+"""How long a cached context lives after each use."""
 
 
 class Request(NamedTuple):
@@ -15,6 +18,7 @@ class Request(NamedTuple):
     Attributes:
         context: Text that goes out before everything else, shared with other requests.
         cached: Whether the provider is asked to cache it.
+        ttl: For how long, if it is.
     """
 
     model: str
@@ -25,6 +29,7 @@ class Request(NamedTuple):
     cached: bool = False
     effort: str | None = None
     timeout_s: float = 300.0
+    ttl: Ttl = "5m"
 
     def body(self) -> dict[str, Any]:
         """Write it as the Messages API wants it."""
@@ -45,7 +50,8 @@ class Request(NamedTuple):
         """Write the shared context first, and what is this agent's own behind it."""
         shared: dict[str, Any] = {"type": "text", "text": context}
         if self.cached:
-            shared["cache_control"] = {"type": "ephemeral"}
+            long = {"ttl": self.ttl} if self.ttl != "5m" else {}
+            shared["cache_control"] = {"type": "ephemeral", **long}
         return [shared, *([{"type": "text", "text": sendable(self.system)}] if self.system else [])]
 
     def key(self, endpoint: str) -> str:

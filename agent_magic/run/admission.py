@@ -13,7 +13,7 @@ from agent_magic.schedule.prefix import shared_prefixes
 from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Price
@@ -39,6 +39,7 @@ class Admission:
         pacer: Keeps the provider's limits; `None` keeps none.
         known: Answers that are there already and need no room; `None` has none.
         key: What is known of the client's key; `None` where it has none that could be refused.
+        work_s: Per agent, expected seconds of work; `None` is unknown.
 
     Attributes:
         gate: Whom the conductor asks; `None` where nothing limits the run.
@@ -54,6 +55,7 @@ class Admission:
         pacer: Pacer | None,
         known: Known | None = None,
         key: Key | None = None,
+        work_s: Sequence[float] | None = None,
     ) -> None:
         self._known = known
         self._plan, self._policy, self._texts, self._prices = plan, policy, texts, prices
@@ -63,7 +65,7 @@ class Admission:
         burns = policy.max_usd_per_min is not None
         self._capped = has_budget or burns
         models = [model_of(agent) for agent in plan.agents]
-        self._prefixes = shared_prefixes(plan, models, policy.cache)
+        self._prefixes = shared_prefixes(plan, models, policy, work_s)
         self.gate: Gate | None = None
         if pacer is not None or budget is not None or self._prefixes is not None or burns or key is not None:
             breakers = Breakers(policy.breaker_share, policy.max_usd_per_min)
@@ -83,9 +85,9 @@ class Admission:
         Raises:
             DeclarationError: Its prompt cannot be filled in.
         """
-        cached = self._prefixes is not None and self._prefixes.marked(agent)
+        ttl = None if self._prefixes is None else self._prefixes.ttl(agent)
         ready = self._requests.pop(agent, None)
-        return ready or ask(self._plan, agent, self._texts, self._policy.timeout_s, cached=cached)
+        return ready or ask(self._plan, agent, self._texts, self._policy.timeout_s, ttl=ttl)
 
     def heard(self, agent: int, stream: Stream, now: float) -> None:
         """Take in that a reply has begun: its headers say how much room there is."""
@@ -131,13 +133,21 @@ class Admission:
             return Need(request.model, 0, 0, Worst(0.0, 0), free=True)
         characters = len(request.prompt) + len(request.system or "") + len(request.context or "")
         worst = self._worst(request) if self._capped else Worst(0.0, 0)
-        return Need(request.model, characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS, request.max_tokens, worst)
+        tokens = characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS
+        shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
+        return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared)
 
     def _worst(self, request: Request) -> Worst:
         """Return the most a request can use: no token is shorter than a byte."""
         text = request.prompt + (request.system or "") + (request.context or "")
         size = len(text.encode(errors="replace")) + OVERHEAD_TOKENS
-        usage = Usage(size, output_tokens=request.max_tokens)
+        written = len((request.context or "").encode(errors="replace")) if request.cached else 0
+        usage = Usage(
+            size - written,
+            cache_write_tokens=written,
+            output_tokens=request.max_tokens,
+            cache_write_1h_tokens=written if request.ttl == "1h" else 0,
+        )
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
+    from agent_magic.record.request import Ttl
 
 
 def model_of(agent: Agent) -> str:
@@ -19,7 +20,7 @@ def model_of(agent: Agent) -> str:
     return agent.model or DEFAULT_MODEL
 
 
-def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *, cached: bool = False) -> Request:
+def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *, ttl: Ttl | None = None) -> Request:
     """Write the request of the agent with this number.
 
     Args:
@@ -27,7 +28,7 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *
         number: The agent.
         answers: The texts of its parents.
         timeout_s: The deadline if it names none.
-        cached: Whether its context is to be cached.
+        ttl: For how long its context is to be cached; `None` does not ask for it.
 
     Raises:
         DeclarationError: Its prompt cannot be filled in.
@@ -39,7 +40,8 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         agent.system_text,
         None if agent.context is None else plan.context_of(number),
-        cached,
+        ttl is not None,
         agent.effort,
         agent.timeout_s or timeout_s,
+        ttl or "5m",
     )

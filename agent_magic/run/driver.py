@@ -94,9 +94,9 @@ class Driver:
         texts: dict[str, str] = {}
         self._pacer = pacer
         key = getattr(client, "key", None)
-        admission = Admission(plan, policy, texts, prices=self.prices, pacer=pacer, known=known, key=key)
-        self._gate = gate = admission.gate
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
+        admission = Admission(plan, policy, texts, prices=self.prices, pacer=pacer, known=known, key=key, work_s=work_s)
+        self._gate = gate = admission.gate
         before = pacer.ceilings() if pacer else {}
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None

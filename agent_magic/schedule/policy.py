@@ -18,6 +18,7 @@ measure what such a barrier costs. `sequential`: one after another."""
 
 TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]
+CacheTtl = Literal["auto", "5m", "1h"]
 OnLimit = Literal["fail", "warn", "allow"]
 """What becomes of an answer that was cut at `max_tokens`, or refused: not passed on, passed on with a warning, or
 without one."""
@@ -26,6 +27,7 @@ without one."""
 _WORDS = (
     ("schedule", get_args(Schedule)),
     ("cache", get_args(CacheMode)),
+    ("cache_ttl", get_args(CacheTtl)),
     ("on_max_tokens", get_args(OnLimit)),
     ("on_refusal", get_args(OnLimit)),
     ("timeout_counts", get_args(TimeoutCounts)),
@@ -47,6 +49,8 @@ class Policy:
         budget_tokens: The most tokens of the run, input and output together.
         cache: `auto` caches contexts that agents share where it pays: one agent leads, the others follow when its
             answer begins. `on` marks every context, `off` none.
+        cache_ttl: How long a cached context lives: `5m`, `1h`, or `auto`, by when the agents that share it are
+            expected to start. Writing for an hour costs 2 times the input, for five minutes 1.25 times.
         on_max_tokens: What becomes of an answer that was cut at its `max_tokens`.
         on_refusal: What becomes of an answer in which the model declined. Passed on or not, it is never served again.
         timeout_counts: `work` counts `timeout_s` from an agent's first request, its retries and their waits included;
@@ -68,6 +72,7 @@ class Policy:
     budget_usd: float | None = field(default=None, kw_only=True)
     budget_tokens: int | None = field(default=None, kw_only=True)
     cache: CacheMode = field(default="auto", kw_only=True)
+    cache_ttl: CacheTtl = field(default="auto", kw_only=True)
     on_max_tokens: OnLimit = field(default="warn", kw_only=True)
     on_refusal: OnLimit = field(default="fail", kw_only=True)
     timeout_counts: TimeoutCounts = field(default="work", kw_only=True)

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.schedule.lifetime import LIFE_S, with_lives
 from agent_magic.schedule.pacer_pool import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.schedule.policy import CacheMode
+    from agent_magic.record.request import Ttl
+    from agent_magic.schedule.policy import Policy
 
-LIFE_S: Final = 300.0
-"""How long an entry lives after its last use."""
 PATIENCE_S: Final = 30.0
 """How long followers wait for a leader before they go anyway."""
 MINIMUM_TOKENS: Mapping[str, int] = {
@@ -49,12 +49,19 @@ class Group:
         led_s: When it left.
         warm_until_s: Until when the entry can be read.
         useless: Whether a follower read nothing: the provider does not cache this, so nobody waits any more.
+        ttl: How long its entry lives after each use.
     """
 
     leader: int | None = None
     led_s: float = 0.0
     warm_until_s: float = field(default=0.0)
     useless: bool = False
+    ttl: Ttl = "5m"
+
+    @property
+    def life_s(self) -> float:
+        """Seconds that the entry lives after a use."""
+        return LIFE_S[self.ttl]
 
 
 class Prefixes:
@@ -62,19 +69,22 @@ class Prefixes:
 
     Args:
         groups: Per agent, the name of its group; `None` where nothing is shared, or sharing does not pay.
+        lives: Per group, how long its entry lives; five minutes where it says nothing.
     """
 
-    def __init__(self, groups: Sequence[str | None]) -> None:
+    def __init__(self, groups: Sequence[str | None], lives: Mapping[str, Ttl] | None = None) -> None:
         self._names = groups
-        self._groups = {name: Group() for name in groups if name is not None}
+        chosen = lives or {}
+        self._groups = {name: Group(ttl=chosen.get(name, "5m")) for name in groups if name is not None}
 
     def name(self, agent: int) -> str | None:
         """Return the name of the agent's group."""
         return self._names[agent]
 
-    def marked(self, agent: int) -> bool:
-        """Tell whether the agent's request asks for its context to be cached."""
-        return self._names[agent] is not None
+    def ttl(self, agent: int) -> Ttl | None:
+        """Say for how long the agent's request asks for its context to be cached; `None` asks for nothing."""
+        group = self._group(agent)
+        return None if group is None else group.ttl
 
     def hold(self, agent: int, now: float) -> Hold | None:
         """Say whether the agent waits for a leader's answer to begin."""
@@ -90,7 +100,7 @@ class Prefixes:
         if group is None:
             return
         if now < group.warm_until_s:
-            group.warm_until_s = now + LIFE_S
+            group.warm_until_s = now + group.life_s
         elif group.leader is None:
             group.leader, group.led_s = agent, now
 
@@ -98,7 +108,7 @@ class Prefixes:
         """Take in that the agent's answer has begun: its entry can be read."""
         group = self._group(agent)
         if group is not None and group.leader == agent:
-            group.leader, group.warm_until_s = None, group.led_s + LIFE_S
+            group.leader, group.warm_until_s = None, group.led_s + group.life_s
 
     def ended(self, agent: int, read_tokens: int | None, *, followed: bool) -> None:
         """Take in that the agent's request is over.
@@ -119,7 +129,7 @@ class Prefixes:
     def is_warm(self, agent: int, now: float) -> bool:
         """Tell whether the agent would find its context in the cache."""
         group = self._group(agent)
-        return group is not None and now < group.warm_until_s
+        return group is not None and now < group.warm_until_s and not group.useless
 
     def _group(self, agent: int) -> Group | None:
         name = self._names[agent]
@@ -158,18 +168,22 @@ def paying_groups(
     ]
 
 
-def shared_prefixes(plan: Plan, models: Sequence[str], cache: CacheMode) -> Prefixes | None:
+def shared_prefixes(
+    plan: Plan, models: Sequence[str], policy: Policy, work_s: Sequence[float] | None = None
+) -> Prefixes | None:
     """Find the agents that share a context; `None` where none do, or no cache is wanted.
 
     Args:
         plan: The plan.
         models: Per agent, its model.
-        cache: See `agent_magic.schedule.policy.Policy`.
+        policy: How to run.
+        work_s: Per agent, expected seconds of work; `None` is unknown.
     """
     contexts = [agent.context for agent in plan.agents]
-    if cache == "off" or not any(contexts):
+    if policy.cache == "off" or not any(contexts):
         return None
     tokens = {
         name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
     }
-    return Prefixes(paying_groups(models, contexts, tokens, always=cache == "on"))
+    groups = paying_groups(models, contexts, tokens, always=policy.cache == "on")
+    return Prefixes(*with_lives(groups, plan.dag, policy, work_s))

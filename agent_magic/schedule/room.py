@@ -46,6 +46,7 @@ class Need:
         output_tokens: Its output, expected. The pacer learns what answers really have.
         worst: The most it can use.
         free: Whether its answer is there already, so that nothing is sent.
+        shared_tokens: The part of its input that may come from the cache, which no limit counts then.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Need:
     output_tokens: int
     worst: Worst
     free: bool = False
+    shared_tokens: int = 0
 
 
 class Room(Protocol):
@@ -122,7 +124,9 @@ class Gate:
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
         if self._pacer is not None:
             queue = self._queues.setdefault(self.line(agent), id(self) + len(self._queues))  # one for each run and line
-            ticket = self._pacer.ask(need.model, need.input_tokens, need.output_tokens, self.began_s + now, queue=queue)
+            warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
+            tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
+            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self.began_s + now, queue=queue)
             if isinstance(ticket, Hold):
                 return Hold(ticket.reason, ticket.until_s - self.began_s)
             self._tickets[agent] = ticket

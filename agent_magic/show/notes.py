@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.measure.contexts import shared_contexts
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.ledger import saved_usd
 from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from agent_magic.measure.contexts import Shared
+    from agent_magic.record.prices import Prices, TokenPrice
     from agent_magic.record.results import RunRecord
     from agent_magic.schedule.policy import Policy
 
@@ -26,6 +29,28 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
     if policy.on_refusal == "warn" and record.refused:
         notes.append(f"Refused, and passed on all the same: {_some(record.refused)}. %agents show NAME has them.")
     return " ".join(notes)
+
+
+def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
+    """Say what caching each shared context saved or lost, a line for each that was cached."""
+    made_up = " (simulated)" if record.simulated else ""
+    return [
+        _context_note(one) + made_up + "; run.contexts has more."
+        for one in shared_contexts(record, prices)
+        if one.cached and one.requests
+    ]
+
+
+def _context_note(one: Shared) -> str:
+    what = f"context {one.context!r} for {one.model}"
+    if not one.written_tokens and not one.read_tokens:
+        return f"{what}: marked to be cached, but the provider cached nothing"
+    if one.saved_usd is None or one.uncached_usd is None or one.spent_usd is None:
+        return f"{what}: cached, and what that saved is unknown"
+    paid = f"{dollars(one.spent_usd)} in place of {dollars(one.uncached_usd)}"
+    if one.saved_usd < 0:
+        return f"{what}: caching cost more than it saved, {paid}; --cache off sends it plain"
+    return f"{what}: caching saved {dollars(one.saved_usd)}, {paid}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -352,10 +352,10 @@ def test_warnings_before_an_error_are_told_too():
 
 
 def test_a_context_of_another_plan_is_named(session):
-    """An agent that shares what another plan declared gets the line that declares it here."""
-    session.registry("agents").declare_context(Context("rules", "x"), Cell(), ran=())
+    """An agent that shares what only another plan has gets the line that declares it here."""
+    session.declare_context(Context("rules", "x"), "third", Cell())
     session.registry("second").declare(Agent("a", "x", context="rules"), Cell(), ran=(), variables=(), cycles=True)
-    with pytest.raises(PlanError, match=r"declared for the plan 'agents'.*%%context rules --plan second"):
+    with pytest.raises(PlanError, match=r"declared for the plan 'third'.*%%context rules --plan second"):
         session.plan({}, name="second", defaults={})
     assert "mine" == session.plan({"rules": "mine"}, name="second", defaults={}).context_of(0)
     session.registry("second").declare_context(Context("rules", "{{ n }}"), Cell(), ran=())
@@ -373,3 +373,30 @@ def test_contexts_are_listed(session):
         "  context rules: not defined yet: n, shared by nobody yet\n  context laws: about 100 tokens, shared by a"
         in text
     )
+
+
+def test_a_context_of_no_plan_is_common_to_all(session):
+    """Its own context counts before; a change makes agents of every plan stale that share the common one."""
+    for plan in ("agents", "second", "third"):
+        agent = Agent(plan[0], "x", context="rules")
+        session.registry(plan).declare(agent, Cell(), ran=(), variables=(), cycles=True)
+    session.declare_context(Context("rules", "{{ n }}"), "agents", Cell())
+    session.declare_context(Context("rules", "own"), "third", Cell())
+    assert "7" == session.plan({"n": 7}, name="second", defaults={}).context_of(0)
+    assert "own" == session.plan({"n": 7}, name="third", defaults={}).context_of(0)
+    assert () == session.registry("second").undefined(session.registry("second").agents[0], {})
+    assert ["a", "s (second)"] == session.sharing("rules", "agents")
+    assert ["t"] == session.sharing("rules", "third")
+    agents = [Agent(name, "x") for name in ("a", "s", "t")]
+    session.last = Run(drive(Plan(agents), lambda *_: Reply(1.0))[0])
+    notes = session.declare_context(Context("rules", "new"), "agents", Cell())
+    assert (("a",), ("s",), ()) == tuple(session.registry(plan).stale for plan in ("agents", "second", "third"))
+    assert ["now stale: a", "now stale: s"] == notes
+
+
+def test_a_plan_may_have_an_agent_of_a_common_contexts_name(session):
+    """There the name is the agent's."""
+    session.declare_context(Context("rules", "x"), "agents", Cell())
+    session.registry("second").declare(Agent("rules", "x"), Cell(), ran=(), variables=(), cycles=True)
+    session.registry("second").declare(Agent("b", "{{ rules }}"), Cell(), ran=(), variables=(), cycles=True)
+    assert (("rules",), ("b",)) == session.plan({}, name="second", defaults={}).layers

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_magic.api import Agent, Claude, Plan, Policy
+from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
 from agent_magic.simulator import Simulator, start
 
 SPEC = "This clause is about the system. " * 3_600
@@ -95,3 +95,56 @@ def test_a_limit_is_kept_without_being_told():
     assert 120 == run.totals.succeeded
     assert sum(entry["status"] == 429 for entry in log["requests"]) <= 2
     assert "requests" in set(run.attempts["held_by"].dropna())
+
+
+def test_the_frame_of_contexts_adds_up(server):
+    """Read and written tokens at list prices: 2.5 and 0.1 dollars a million in place of 2, to the last bit."""
+    run = asyncio.run(reviews("c").run(client=client(server)))
+    [row] = run.contexts.to_dict("records")
+    attempts = run.attempts
+    assert ("spec", MODEL, 4, 4, True, "5m", 0) == tuple(
+        row[name] for name in ("context", "model", "agents", "requests", "cached", "ttl", "uncounted")
+    )
+    assert attempts.loc[attempts["cache_write_tokens"] > 0, "agent"].item() == row["leader"]
+    prefix = row["prefix_tokens"]
+    assert (prefix, 3 * prefix) == (row["written_tokens"], row["read_tokens"])
+    assert row["spent_usd"] == pytest.approx(prefix * (2.5 + 3 * 0.1) / 1e6)
+    assert row["uncached_usd"] == pytest.approx(4 * prefix * 2 / 1e6)
+    assert row["uncached_usd"] - row["spent_usd"] == row["saved_usd"]
+    begins_s = attempts["ttft_s"][0]
+    assert 0 < row["waited_s"] <= 3 * begins_s + 0.1
+
+
+@pytest.mark.parametrize(("ttl", "write"), [("5m", 2.5), ("1h", 4.0)])
+def test_a_life_is_asked_for_and_billed(server, ttl, write):
+    """Five minutes are written at 1.25 times the input, an hour at twice; one agent alone loses by it."""
+    plan = Plan([Agent("a", "x [[tokens:5]]", model=MODEL, context="spec")], {"spec": f"{ttl}{write}" + SPEC[:9000]})
+    run = asyncio.run(plan.run(Policy(cache="on", cache_ttl=ttl), client=client(server)))
+    [row] = run.contexts.to_dict("records")
+    usage = run["a"].usage
+    assert (ttl, usage.cache_write_tokens) == (row["ttl"], row["written_tokens"])
+    assert (usage.cache_write_tokens if ttl == "1h" else 0) == usage.cache_write_1h_tokens
+    assert row["spent_usd"] == pytest.approx(row["written_tokens"] * write / 1e6)
+    assert row["saved_usd"] == pytest.approx(row["written_tokens"] * (2 - write) / 1e6)
+    own = ((usage.input_tokens or 0) * 2 + (usage.output_tokens or 0) * 10) / 1e6
+    assert run["a"].cost_usd == pytest.approx(row["spent_usd"] + own)
+
+
+def test_without_the_cache_nothing_was_saved_and_nothing_is_invented(server):
+    """The length of a context that was neither read nor written is unknown."""
+    run = asyncio.run(reviews("d").run(Policy(cache="off"), client=client(server)))
+    [row] = run.contexts.to_dict("records")
+    assert (False, 4, 0.0) == (row["cached"], row["requests"], row["saved_usd"])
+    assert run.contexts[["prefix_tokens", "spent_usd", "uncached_usd", "ttl", "leader"]].isna().all(axis=None)
+    assert run.contexts.attrs["simulated"]
+    assert 0 == len(asyncio.run(Plan([Agent("a", "x")]).run(client=client(server))).contexts)
+
+
+def test_answers_bought_before_are_no_requests(server):
+    """They read no cache and saved nothing by it."""
+    ledger = Ledger(":memory:", reuse_simulated=True)
+    for requests in (4, 0):
+        run = asyncio.run(reviews("e").run(client=client(server), ledger=ledger))
+        assert requests == run.contexts["requests"].item()
+    assert run.contexts[["written_tokens", "saved_usd"]].isna().all(axis=None)
+    ledger.close()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from agent_magic.schedule.pacer_pool import Hold
-from agent_magic.schedule.prefix import LIFE_S, PATIENCE_S, Prefixes, paying_groups
+from typing import Any
 
+from agent_magic.schedule.budget import Worst
+from agent_magic.schedule.pacer import Pacer
+from agent_magic.schedule.pacer_pool import Hold
+from agent_magic.schedule.prefix import PATIENCE_S, Prefixes, paying_groups
+from agent_magic.schedule.room import Gate, Need
+
+LIFE_S = 300.0
 GROUP = ["a", "a", "a", None]
 
 
@@ -74,3 +80,23 @@ def test_each_model_has_its_own_least_length():
     both = ["c", "c"]
     assert [None, None] == paying_groups(["claude-haiku-4-5"] * 2, both, {"c": 2000})
     assert None not in paying_groups(["claude-sonnet-5-5"] * 2, both, {"c": 2000})
+
+
+def test_what_comes_from_the_cache_needs_no_room():
+    """The pacer is asked for a leader's whole input, and for a follower's own words: cache reads are not limited."""
+
+    class Asked(Pacer):
+        def ask(self, model: str, input_tokens: int, *rest: Any, **more: Any) -> Any:
+            asked.append(input_tokens)
+            return super().ask(model, input_tokens, *rest, **more)
+
+    asked: list[int] = []
+    need = Need("m", 1000, 10, Worst(0.0, 0), shared_tokens=900)
+    gate = Gate(["m"] * 3, lambda _: need, pacer=Asked(), prefixes=Prefixes(["g"] * 3))
+    assert gate.enter(0, 0.0) is None
+    assert isinstance(gate.enter(1, 0.0), Hold)
+    gate.began(0)
+    gate.enter(1, 1.0)
+    gate.settle(1, input_tokens=100, output_tokens=1, total_tokens=None, read_tokens=0, cost_usd=None, now=2.0)
+    gate.enter(2, 2.0)
+    assert [1000, 100, 1000] == asked

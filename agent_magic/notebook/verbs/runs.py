@@ -33,6 +33,7 @@ def add_policy(parser: Parser) -> None:
     parser.add_argument("--max-attempts", type=int, metavar="N", help="The most requests for one agent.")
     parser.add_argument("--timeout", type=float, metavar="S", help="Deadline in seconds of agents that name none.")
     parser.add_argument("--cache", metavar="WORD", help="auto, on or off: caching of contexts that agents share.")
+    parser.add_argument("--cache-ttl", metavar="WORD", help="auto, 5m or 1h: how long cached contexts live.")
     parser.add_argument("--deadline", type=float, metavar="S", help="Seconds after which nothing of the run goes on.")
     parser.add_argument("--budget", type=float, metavar="USD", help="The most dollars; the cap cannot be crossed.")
     parser.add_argument("--budget-tokens", type=int, metavar="N", help="The most tokens, input and output together.")
