@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.show.folded import fold
 from agent_magic.show.layout import lay_out
 from agent_magic.show.scene import MOST_CARDS, scene_of
 from agent_magic.show.svg import draw
@@ -61,4 +62,6 @@ def picture(
 
 def cards_layout(plan: Plan) -> Layout | None:
     """Lay a plan out as cards; `None` where it has too many agents for that."""
-    return lay_out(plan) if len(plan) <= MOST_CARDS else None
+    if len(plan) > MOST_CARDS:
+        return None
+    return fold(plan.dag) or lay_out(plan)

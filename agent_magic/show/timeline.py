@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.show.states import tone_of
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +85,7 @@ def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, o
     bars = tuple(tuple(bars_of(results[agent])) for agent in rows)
     names = tuple(plan.names[agent] for agent in rows)
     more = len(plan) - len(rows)
-    note = f"and {more:,} more agents, each with its row in the table of agents" if more else ""
+    note = f"and {plural(more, 'more agent')}, each with its row in the table of agents" if more else ""
     now_s = None if over else until_s
     return Timeline(rows, names=names, bars=bars, axis=axis_for(until_s), now_s=now_s, note=note)
 

@@ -103,9 +103,10 @@ export class Cards {
     const on = new Set(path);
     const steps = new Set(path.slice(1).map((agent, place) => `${path[place]} ${agent}`));
     this.nodes.forEach((node, agent) => node.classList.toggle("on", on.has(agent)));
-    this.fixed.edges.forEach(([parent, child], place) =>
-      this.edges[place]?.classList.toggle("on", steps.has(`${parent} ${child}`)),
-    );
+    this.fixed.edges.forEach(([parent, child], place) => {
+      const edge = this.edges[place];
+      if (edge?.classList.toggle("on", steps.has(`${parent} ${child}`))) this.nodes[0]?.before(edge); // above the others
+    });
   }
 
   /**
