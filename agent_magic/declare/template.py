@@ -96,7 +96,9 @@ class Template:
         """
         if self.simple:
             pieces = list(self.pieces)
-            pieces[1::2] = [as_text(values[name]) for name in pieces[1::2]]
+            for place in range(1, len(pieces), 2):
+                value = values[pieces[place]]
+                pieces[place] = value if isinstance(value, str) else as_text(value)
             return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
 

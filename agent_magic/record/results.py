@@ -231,7 +231,7 @@ class RunRecord:
     @property
     def capped(self) -> tuple[str, ...]:
         """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
-        return tuple(result.name for result in self.results if result.stop_reason in CAPPED)
+        return tuple(one.name for one in self.results if one.attempts and one.stop_reason in CAPPED)
 
     @property
     def refused(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.run.admission import Admission
     from agent_magic.run.client import Client
     from agent_magic.run.known import Known
+    from agent_magic.run.tasks import Tasks
     from agent_magic.schedule.actions import Action, Launch
     from agent_magic.schedule.conductor import Conductor
     from agent_magic.schedule.policy import Policy
@@ -63,10 +64,11 @@ class Attempts:
         prices: What tokens cost.
         models: The model of each agent.
         timeouts_s: The seconds each agent has.
+        texts: The answers so far, by the agents' names.
+        tasks: Owns what is under way.
 
     Attributes:
         streams: The answers that are arriving, by agent.
-        texts: The answers so far, by the agents' names.
         journal: Keeps what is bought; `None` keeps nothing.
     """
 
@@ -83,6 +85,7 @@ class Attempts:
         models: Sequence[str],
         timeouts_s: Sequence[float],
         texts: dict[str, str],
+        tasks: Tasks,
     ) -> None:
         self._run, self._plan, self._policy, self._client = run, plan, policy, client
         self._admission, self._known, self._prices = admission, known, prices
@@ -90,49 +93,46 @@ class Attempts:
         self.texts = texts
         self.streams: dict[int, Stream] = {}
         self.journal: Journal | None = None
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks = tasks
         self._why_cancelled: dict[int, str] = {}
         self._unsent: dict[int, int] = {}  # launches of which no request came, by agent
-
-    def launch(self, launch: Launch, granted_s: float, group: asyncio.TaskGroup) -> None:
-        """Make a request, as a task of this group."""
-        self._tasks[launch.agent] = group.create_task(self._make(launch, granted_s))
 
     def cancel(self, agent: int, why: str) -> None:
         """Stop the request of an agent."""
         self._why_cancelled[agent] = why
-        task = self._tasks[agent]
-        task.add_done_callback(lambda _: self._never_ran(agent) if self._tasks.get(agent) is task else None)
-        task.cancel()
+        self._tasks.cancel(agent, self._never_ran)
 
     def settle_rest(self) -> None:
         """Settle what no task could report any more."""
         for agent in list(self._why_cancelled):
             self._never_ran(agent)
 
-    async def _make(self, launch: Launch, granted_s: float) -> None:
+    async def make(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number
         if self._unsent:
             number -= self._unsent.get(agent, 0)
-        stream = self.streams[agent] = Stream(self, agent, number)
         answer, error = None, None
-        try:
+        with self._tasks:
+            stream = self.streams[agent] = Stream(self, agent, number)
             try:
-                request = self._admission.request(agent)
-                self._run.record.add(AttemptStarted(self._run.now(), agent, number, granted_s, launch.held_by, request))
-                if self._known is None:
-                    answer = await self._client.call(request, stream)
-                else:
-                    answer = await self._answer(agent, number, request, stream, self._known)
-            finally:
-                del self.streams[agent], self._tasks[agent]
-        except asyncio.CancelledError:
-            self._cut(agent, number, stream)
-            raise
-        except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
-            error = failure
-        self._settle(agent, number, stream, answer, error)
+                try:
+                    request = self._admission.request(agent)
+                    begun = AttemptStarted(self._run.now(), agent, number, granted_s, launch.held_by, request)
+                    self._run.record.add(begun)
+                    if self._known is None:
+                        answer = await self._client.call(request, stream)
+                    else:
+                        answer = await self._answer(agent, number, request, stream, self._known)
+                finally:
+                    del self.streams[agent]
+                    self._tasks.left(agent)
+            except asyncio.CancelledError:
+                self._cut(agent, number, stream)
+                raise
+            except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
+                error = failure
+            self._settle(agent, number, stream, answer, error)
 
     def replied(self, stream: Stream) -> None:
         """Take in that a reply has begun."""

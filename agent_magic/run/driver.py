@@ -1,11 +1,11 @@
-"""The live driver: turns the conductor on the event loop. One task per request, one task group that owns them all."""
+"""The live driver: turns the conductor on the event loop. One task per request, and one owner of them all."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import getrandbits
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from agent_magic.run.asking import model_of
 from agent_magic.run.attempts import Attempts
 from agent_magic.run.known import Known
 from agent_magic.run.pulse import Pulse
+from agent_magic.run.tasks import Tasks
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.expected import expected_work_s
@@ -100,8 +101,10 @@ class Driver:
         before = pacer.ceilings() if pacer else {}
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        self.record.terms = Terms(asdict(policy), pacer is not None, before, {}, expected, key_untried=untried)
+        self.record.terms = Terms(policy.to_dict(), pacer is not None, before, {}, expected, key_untried=untried)
         self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate)
+        self._over = asyncio.Event()
+        self._tasks = Tasks(self._over.set)
         self._attempts = Attempts(
             self,
             plan,
@@ -113,9 +116,9 @@ class Driver:
             models=self._models,
             timeouts_s=timeouts_s,
             texts=texts,
+            tasks=self._tasks,
         )
         self._alarm: asyncio.TimerHandle | None = None
-        self._over = asyncio.Event()
         self._pulse = Pulse(gate)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._began = clock()
@@ -158,8 +161,7 @@ class Driver:
             if self._gate is not None:
                 self._gate.began_s = self._began
             try:
-                async with asyncio.TaskGroup() as self._group:
-                    await self._until_over()
+                await self._until_over()
             finally:
                 self._close()
 
@@ -200,9 +202,14 @@ class Driver:
             now = self.now()
             self.apply(self.conductor.start(now), now)
             await self._over.wait()
+            if self._tasks.broken:
+                with self._tasks:
+                    self.stop()
         except asyncio.CancelledError:
             self.stop()
             raise
+        finally:
+            await self._tasks.finish()
 
     def _close(self) -> None:
         """Settle what no task could report any more, and end the record."""
@@ -215,7 +222,7 @@ class Driver:
             self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
         if self._attempts.journal is not None:
             self._attempts.journal.close()
-        self.health()  # kept as it is now: what was used of the limits fades
+        self._pulse.keep(self.now())
 
     def apply(self, actions: Sequence[Action], now: float) -> None:
         """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""
@@ -224,7 +231,7 @@ class Driver:
                 case Ready():
                     self.record.add(AgentReady(now, action.agent))
                 case Launch():
-                    self._attempts.launch(action, now, self._group)
+                    self._tasks.begin(action.agent, self._attempts.make(action, now))
                 case Ended():
                     self.record.add(AgentEnded(now, action.agent, action.status, self._why(action)))
                 case Backoff():
@@ -251,5 +258,6 @@ class Driver:
         self._alarm = self._loop.call_later(max(0.0, on_time_s - self.now()), self._wake)
 
     def _wake(self) -> None:
-        now = self.now()
-        self.apply(self.conductor.wake(now), now)
+        with self._tasks:
+            now = self.now()
+            self.apply(self.conductor.wake(now), now)

@@ -8,8 +8,11 @@ from agent_magic.schedule.health import Thresholds, Watch, health_of
 
 if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
-    from agent_magic.schedule.health import Health
+    from agent_magic.schedule.health import Health, LimitUse
     from agent_magic.schedule.room import Gate
+
+    Look = tuple[float, list[LimitUse], tuple[str, ...]]
+    """When the gate was asked, what is used of the limits, and the open breakers."""
 
 
 class Pulse:
@@ -22,16 +25,24 @@ class Pulse:
     def __init__(self, gate: Gate | None) -> None:
         self._gate = gate
         self._watch = Watch()
+        self._kept: Look | None = None
         self._final: Health | None = None
+
+    def keep(self, now: float) -> None:
+        """Keep what the gate says now, at the end of the run: what was used of the limits fades."""
+        self._kept = self._look(now)
 
     def feel(self, record: RunRecord, now: float) -> Health:
         """Return the health of the run of this record, at a time of its clock."""
         if self._final is not None:
             return self._final
         self._watch.read(record.events)
-        gate = self._gate
-        limits, breakers = ([], ()) if gate is None else (gate.limits_in_use(now), gate.open_breakers(now))
-        health = health_of(self._watch, now, limits=limits, breakers=breakers, thresholds=Thresholds())
+        at_s, limits, breakers = self._kept or self._look(now)
+        health = health_of(self._watch, at_s, limits=limits, breakers=breakers, thresholds=Thresholds())
         if record.ended_s is not None:
             self._final = health
         return health
+
+    def _look(self, now: float) -> Look:
+        gate = self._gate
+        return (now, [], ()) if gate is None else (now, gate.limits_in_use(now), gate.open_breakers(now))

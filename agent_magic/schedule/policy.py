@@ -99,6 +99,10 @@ class Policy:
                 hint = f"One of {', '.join(words)}.{did_you_mean(str(value), words)}"
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint=hint)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data: its fields by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:
     """Return the policy whose fields were kept. Fields of a later version are left out.

@@ -1,0 +1,92 @@
+"""The tasks of a run, and their one owner."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Tasks:
+    """Owns the tasks of one run, at most one per agent.
+
+    What a task does, and what the loop calls on behalf of the run, stands inside `with tasks:`. An error that leaves it
+    is a bug: it breaks the run off, and `finish` raises it. When `finish` is over, no task is left. The likes of
+    `KeyboardInterrupt` break the run off too, and go on to the loop.
+
+    A task group holds the same, at two microseconds a task: here a task that ends well tells nobody.
+
+    Args:
+        on_break: Called when the run breaks off.
+
+    Attributes:
+        broken: Whether the run has broken off.
+    """
+
+    def __init__(self, on_break: Callable[[], None]) -> None:
+        self._on_break = on_break
+        self.broken = False
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._bugs: list[Exception] = []
+        self._finishing = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, bug: BaseException | None, trace: object) -> bool:
+        if bug is None or isinstance(bug, asyncio.CancelledError):
+            return False
+        self.broken = True
+        self._on_break()
+        if isinstance(bug, Exception):
+            self._bugs.append(bug)
+            return True
+        if (task := asyncio.current_task()) is not None:  # the loop raises it: nobody has to be told of it later
+            task.add_done_callback(asyncio.Task[None].exception)
+        return False
+
+    def begin(self, agent: int, work: Coroutine[Any, Any, None]) -> None:
+        """Make this a task of this agent's. Once the run is finishing nothing begins."""
+        if self._finishing:
+            work.close()
+        else:
+            self._tasks[agent] = asyncio.get_running_loop().create_task(work)
+
+    def left(self, agent: int) -> None:
+        """Take in that the task of an agent takes its last step: it will not wait for anything any more."""
+        del self._tasks[agent]
+
+    def cancel(self, agent: int, never_ran: Callable[[int], None]) -> None:
+        """Stop the task of an agent, if it has not ended. Without its first step taken, `never_ran` is called."""
+        if (task := self._tasks.get(agent)) is not None:
+            task.add_done_callback(lambda _: self._gone(agent, task, never_ran))
+            task.cancel()
+
+    def _gone(self, agent: int, task: asyncio.Task[None], never_ran: Callable[[int], None]) -> None:
+        if self._tasks.get(agent) is task:
+            del self._tasks[agent]
+            with self:
+                never_ran(agent)
+
+    async def finish(self) -> None:
+        """Stop what is left, and wait until it has ended, however often this is cancelled meanwhile.
+
+        Raises:
+            ExceptionGroup: The bugs that showed themselves.
+            asyncio.CancelledError: This was cancelled.
+        """
+        self._finishing = True
+        cancelled: asyncio.CancelledError | None = None
+        for task in self._tasks.values():
+            task.cancel()
+        while waiting := [task for task in self._tasks.values() if not task.done()]:
+            try:
+                await asyncio.wait(waiting)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if self._bugs:
+            raise ExceptionGroup("a bug broke the run off", self._bugs)
+        if cancelled is not None:
+            raise cancelled
