@@ -233,7 +233,8 @@ class Driver:
                 case Launch():
                     self._tasks.begin(action.agent, self._attempts.make(action, now))
                 case Ended():
-                    self.record.add(AgentEnded(now, action.agent, action.status, self._why(action)))
+                    error = action.error if action.cause is None else self._because(action.cause)
+                    self.record.add(AgentEnded(now, action.agent, action.status, error))
                 case Backoff():
                     self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
                 case Reopened():
@@ -246,10 +247,8 @@ class Driver:
                     self.record.add(RunEnded(now, cut=action.cut))
                     self._over.set()
 
-    def _why(self, ended: Ended) -> str | None:
-        if ended.cause is None:
-            return ended.error
-        return f"{self.record.results[ended.cause].name!r} did not succeed"
+    def _because(self, cause: int) -> str:
+        return f"{self.record.results[cause].name!r} did not succeed"
 
     def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:

@@ -257,8 +257,7 @@ class Conductor:
             agent = self._by_turn[self._lines.head(line)]
             answer = self._enter(agent, now) if self._state[agent] == READY else None
             if answer is None:
-                reason = self._lines.reason(agent)
-                self._lines.leave(line)
+                reason = self._lines.leave(line)
                 if self._state[agent] == READY:
                     self._launch(agent, now, reason)
             elif isinstance(answer, Hold):

@@ -48,12 +48,14 @@ class Lines:
         """Return the turn of the first agent of a line."""
         return self._waiting[line][0]
 
-    def leave(self, line: int) -> None:
-        """Let the first agent of a line out."""
+    def leave(self, line: int) -> str:
+        """Let the first agent of a line out. Returns what it last waited for, if anything."""
         self._count -= 1
-        heapq.heappop(self._waiting[line])
-        if not self._waiting[line]:
+        waiting, reason = self._waiting[line], self._reasons[line]
+        heapq.heappop(waiting)
+        if reason and not waiting:
             self._reasons[line] = ""
+        return reason
 
     def hold(self, line: int, reason: str) -> None:
         """Note what a line waits for."""

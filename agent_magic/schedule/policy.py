@@ -101,7 +101,7 @@ class Policy:
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data: its fields by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:
