@@ -77,6 +77,7 @@ class Admission:
                 prefixes=self._prefixes,
                 breakers=breakers,
                 key=None if key is None or key.accepted else key,
+                patience_s=[agent.timeout_s or policy.timeout_s for agent in plan.agents],
             )
 
     def request(self, agent: int) -> Request:

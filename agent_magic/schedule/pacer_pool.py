@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from agent_magic.schedule.limits import Reading
 
+MOST_WAIT_S: Final = 3600.0
+"""However long a refusal says to wait, after an hour somebody may ask again."""
 Reason = Literal["requests", "input", "output", "backoff", "slot", "leader", "budget", "breaker", "key"]
 """What holds a request. The pacer's reasons are a limit, a refusal (`backoff`), or that nothing is known yet of the
 limits (`slot`)."""
@@ -211,7 +213,7 @@ class Pool:
             self._episodes += 1
             self._cut(ramp=limit == "ramp", explained=explained)
             wait_s += JITTER_S * self._random.random()
-        self._gate_s = max(self._gate_s, now + wait_s)
+        self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
 
     def health(self, name: str, now: float) -> PoolHealth:
         """Say how much of the limits was used of late."""

@@ -14,7 +14,7 @@ from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer_pool import Hold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.schedule.breaker import Breakers
     from agent_magic.schedule.budget import Budget, Worst
@@ -80,6 +80,7 @@ class Gate:
         prefixes: Knows who shares a context with whom; `None` shares none.
         breakers: Open when too much fails, or is spent; `None` has none.
         key: Lets one request go ahead until the key is known to be taken; `None` where that is known.
+        patience_s: Per agent, the longest wait that the provider may ask for after a refusal; `None` is any.
 
     Attributes:
         began_s: When the run began on the pacer's clock, which all runs of a session share.
@@ -95,8 +96,9 @@ class Gate:
         prefixes: Prefixes | None = None,
         breakers: Breakers | None = None,
         key: Key | None = None,
+        patience_s: Sequence[float] | None = None,
     ) -> None:
-        self._breakers, self._key = breakers, key
+        self._breakers, self._key, self._patience_s = breakers, key, patience_s
         self._lines = [class_of(model) for model in models]
         self._prefixes = prefixes
         self._followers: set[int] = set()
@@ -128,10 +130,18 @@ class Gate:
             tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
             ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self.began_s + now, queue=queue)
             if isinstance(ticket, Hold):
-                return Hold(ticket.reason, ticket.until_s - self.began_s)
+                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self.began_s)
             self._tickets[agent] = ticket
         self._took(agent, need, now)
         return None
+
+    def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:
+        """Give up where the provider asks for a longer wait than anybody here has: it has to be asked again later."""
+        wait_s = hold.until_s - self.began_s - now
+        if self._patience_s is None or hold.reason != "backoff" or wait_s <= self._patience_s[agent]:
+            return None
+        most_s = self._patience_s[agent]
+        return Never(f"RateLimited: the provider asks to wait {wait_s:,.0f} s, and this agent has {most_s:g} s.")
 
     def _took(self, agent: int, need: Need, now: float) -> None:
         """Tell everybody that the agent goes."""
