@@ -111,6 +111,8 @@ class Admission:
             return
         if error is not None or stream.status_code is not None:
             self.gate.replied(stream.status_code)
+        else:
+            self.gate.turned_back()
         if isinstance(error, RateLimited):
             self.gate.refused(agent, error.retry_after_s, error.limit, stream.headers, now)
         known = usage or Usage()

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from agent_magic.errors import NotConnected
-from agent_magic.run.faults import AsCallErrors
+from agent_magic.errors import DeclarationError, NotConnected
+from agent_magic.run.faults import AsCallErrors, excerpt
 from agent_magic.run.reading import collect, plain
 from agent_magic.schedule.key import Key
 
@@ -34,6 +34,22 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Stream
 
 CONNECT_S = 10.0
+
+
+class _Hidden:
+    """A text that tracebacks do not show, in the mode either that writes every attribute out."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "'…'"
+
+    def reveal(self) -> str | None:
+        """Return it."""
+        return self._text
 
 
 @dataclass(slots=True)
@@ -71,17 +87,17 @@ class Claude:
         self._endpoint = endpoint
         self._given = sdk.with_options(max_retries=0) if sdk is not None else None
         self._base_url = base_url
-        self._credential = credential
+        self._credential = _Hidden(credential)
         self.key = Key()
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"Claude({self._base_url or 'the default endpoint'!r})"
+        return f"Claude({_without_credentials(self._base_url or 'the default endpoint')!r})"
 
     @property
     def endpoint(self) -> str:
         """Where requests go, without credentials."""
-        return self._endpoint or self._address.rstrip("/")
+        return self._endpoint or _without_credentials(self._address.rstrip("/"))
 
     @property
     def _address(self) -> str:
@@ -95,6 +111,7 @@ class Claude:
 
         Raises:
             NotConnected: There is no key.
+            DeclarationError: The address is none.
         """
         if self._given is not None:
             yield
@@ -143,15 +160,18 @@ class Claude:
     def _make(self) -> AsyncAnthropic:
         import anthropic
 
-        sdk = anthropic.AsyncAnthropic(
-            api_key=self._credential,
-            base_url=self._base_url,
-            max_retries=0,
-            # The API never redirects; who does would be handed the prompt and the key.
-            http_client=anthropic.DefaultAioHttpClient(
-                trust_env=not _is_loopback(self._address), follow_redirects=False
-            ),
-        )
+        at_home = _is_loopback(self._address)
+        try:
+            sdk = anthropic.AsyncAnthropic(
+                api_key=self._credential.reveal(),
+                base_url=self._base_url,
+                max_retries=0,
+                # The API never redirects; who does would be handed the prompt and the key.
+                http_client=anthropic.DefaultAioHttpClient(trust_env=not at_home, follow_redirects=False),
+            )
+        except (ValueError, TypeError, anthropic.AnthropicError) as error:
+            why, hint = excerpt(error), "Check the ANTHROPIC_ variables of the environment, and its proxies."
+            raise DeclarationError(f"The client of the API cannot be made: {why}.", hint=hint) from None  # hides it
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected
         return sdk
@@ -162,9 +182,26 @@ def _secrets_of(sdk: AsyncAnthropic) -> tuple[str | None, ...]:
     return getattr(sdk, "api_key", None), getattr(sdk, "auth_token", None)
 
 
+def _without_credentials(url: str) -> str:
+    """Leave a name and a password out of an address."""
+    start, mark, rest = url.partition("://")
+    return f"{start}{mark}{rest.rpartition('@')[2]}"
+
+
 def _is_loopback(url: str) -> bool:
-    """Tell whether a server is on this machine, where no proxy of the environment reaches it."""
-    host = urlsplit(url).hostname or ""
+    """Tell whether a server is on this machine, where no proxy of the environment reaches it.
+
+    Raises:
+        DeclarationError: It is no address of a server.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    if not host or parts.scheme not in {"http", "https"}:
+        hint = "Give one such as https://api.anthropic.com, or take ANTHROPIC_BASE_URL out of the environment."
+        raise DeclarationError(f"base_url={_without_credentials(url)!r} is no address of a server.", hint=hint)
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -34,6 +34,11 @@ class Key:
         if self._until_s is None:
             self._until_s = now + PATIENCE_S
 
+    def turned_back(self) -> None:
+        """Take in that the request that left was never sent: its answer was there already. Another one goes ahead."""
+        if not self.accepted:
+            self._until_s = None
+
     def replied(self, status: int | None) -> None:
         """Take in a reply, or the end of a request without one."""
         if status in REFUSED:

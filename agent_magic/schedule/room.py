@@ -173,6 +173,11 @@ class Gate:
         if self._key is not None:
             self._key.replied(status)
 
+    def turned_back(self) -> None:
+        """Take in that a request was never sent, because its answer was there already."""
+        if self._key is not None:
+            self._key.turned_back()
+
     def open_breakers(self, now: float) -> tuple[str, ...]:
         """Say what breakers are open."""
         return () if self._breakers is None else self._breakers.words(now)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
+import agent_magic as am
+from agent_magic.simulator import child
 from tests.kernels import Kernel
+from tests.relay import Relay
 
 pytestmark = pytest.mark.kernel
 
@@ -48,40 +52,64 @@ def files_with(folder: Path, secret: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def kernel():
-    """A kernel whose environment holds the canary, and a client that sends it to the stand-in."""
-    with Kernel(ANTHROPIC_API_KEY=CANARY) as running:
+def relay():
+    """What stands between the kernel and the stand-in, and sees what goes over the wire."""
+    with child.start(latency="none", unlimited=True) as simulator, Relay(simulator.url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def kernel(relay):
+    """A kernel whose environment holds the canary, and says that the API is the relay."""
+    with Kernel(ANTHROPIC_API_KEY=CANARY, ANTHROPIC_BASE_URL=relay.url) as running:
         shown = Shown(running)
-        shown.do("%load_ext agent_magic\n%config AgentMagics.max_attempts = 2")
-        shown.do("%agents connect simulator --latency none")
-        shown.do(
-            "import agent_magic as am, logging\nlogging.basicConfig(filename='all.log', level=logging.DEBUG)\n"
-            "url = get_ipython().magics_manager.registry['AgentMagics'].session._simulator.url\n"
-            "get_ipython().magics_manager.registry['AgentMagics'].session.connect(am.Claude(base_url=url))"
+        begin = (
+            "%load_ext agent_magic\n%config AgentMagics.max_attempts = 2",
+            "import agent_magic as am, logging\nlogging.basicConfig(filename='all.log', level=logging.DEBUG)",
         )
+        assert {"ok"} == {shown.do(code).status for code in begin}
         yield shown
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_canary_is_nowhere_after_failures(kernel, mode):
-    """Twelve ways a call ends, in every mode of tracebacks: in no message, no traceback, no frame."""
+def test_the_canary_is_nowhere_after_failures(kernel, relay, mode):
+    """Twelve ways a call ends, in every mode of tracebacks: always on the wire, in no message, traceback or frame."""
+    before = len(relay.heads)
     kernel.do(f"%xmode {mode}\n%agents clear")
     for number, (_, prompt) in enumerate(FAULTS.items()):
         kernel.do(f"%%agent agent_{number}\n{prompt} {mode}")
-    kernel.do("run = %agents run --fresh")
-    kernel.do("run.raise_for_failures()")
-    kernel.do("1 / 0")
+    for number, what in enumerate(FAULTS):  # each alone: a refused key stops all others of its run
+        earlier = len(relay.heads)
+        kernel.do(f"run = %agents run agent_{number} --fresh")
+        assert len(relay.heads) > earlier, f"{what}: nothing was sent"
+        failed = kernel.do("run.raise_for_failures()")
+        assert (what != "success") == ("RunFailed" in failed.ename), what
+    sent = relay.heads[before:]
+    assert [] == [head for head in sent if f"authorization: bearer {CANARY}".lower() not in head.lower()]
+    assert "ZeroDivisionError" == kernel.do("1 / 0").ename
     for code in ("run", "run.agents.to_dict()", "run.attempts.to_dict()", "vars(run.record)", "%whos", "am.Claude()"):
         assert "ok" == kernel.do(code).status, code
-    kernel.do("%agents error agent_2\n%agents show agent_0")
+    kernel.do("%agents error agent_11")
     assert [] == [text for text in kernel.said if CANARY in text]
 
 
-def test_the_request_carried_the_canary(kernel):
-    """The looking means something: the stand-in was asked with this key's digest or header."""
-    reply = kernel.do("import os\nos.environ['ANTHROPIC_API_KEY'][:6]")
-    kernel.said.pop()
-    assert "sk-ant" in reply.text
+def test_no_error_shows_a_credential_that_was_given(kernel):
+    """S01: a key handed to `Claude` by hand stays out of tracebacks too, in the mode that shows every argument."""
+    kernel.do("%xmode Verbose\nplan = am.Plan([am.Agent('a', 'x')])\nfrom os import environ")
+    for url in ("http://127.0.0.1:1", "no url", "http://[", "ftp://127.0.0.1", "http://"):
+        code = f"run = await plan.run(client=am.Claude(base_url={url!r}, credential=environ['ANTHROPIC_API_KEY']))"
+        kernel.do(code + "\nrun.raise_for_failures()")
+    assert "Error" in kernel.kernel.do("1 / 0").text
+    assert [] == [text for text in kernel.said if CANARY in text]
+
+
+def test_no_public_function_takes_a_key():
+    """S01: what is an argument would stand in tracebacks; the key is read from the environment at the call."""
+    public = [getattr(am, name) for name in am.__all__]
+    asked = [one.__init__ if inspect.isclass(one) else one for one in public if callable(one)]
+    taken = {name for one in asked for name in inspect.signature(one).parameters}
+    assert "credential" in taken
+    assert set() == {name for name in taken if "key" in name.lower() or "token" == name.lower()}
 
 
 def test_it_is_in_no_file(kernel):

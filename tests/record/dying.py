@@ -2,6 +2,7 @@
 
     python -m tests.record.dying kill URL LEDGER TRIALS SEED
     python -m tests.record.dying interrupt URL LEDGER TRIALS SEED
+    python -m tests.record.dying twice URL LEDGER TRIALS SEED
     python -m tests.record.dying together URL LEDGER AGENTS SECONDS [plain|busy|ahead|behind]
     python -m tests.record.dying limited URL LEDGER AGENTS 0
 
@@ -31,8 +32,8 @@ from agent_magic.run.interrupt import interruptible
 from agent_magic.schedule.policy import Policy
 
 AGENTS = 12
-LONGEST_S = 0.45
 LEASE_S = 2.0
+CLEANUP_S = 0.4
 DAY_S = 86400.0
 CONCURRENCY = 6
 
@@ -146,8 +147,19 @@ class Watch:
         now = asked(self._url)
         return sum(now[name] - times for name, times in self._shown.items())
 
+    def has_all(self, generation):
+        """Tell whether all answers of a generation were shown."""
+        return sum(name.startswith(f"{generation} ") for name in self._shown) == 2 * AGENTS
+
     def __len__(self):
         return len(self._shown)
+
+
+def measured_s(url, path):
+    """Return how long a run takes here and now, from its child's first step on, so that instants fall into it."""
+    began = time.monotonic()
+    Child(lambda _: asyncio.run(run_once(url, f"{path}.warm", 1)) and 0).end()
+    return time.monotonic() - began
 
 
 def finish(url, path, generations):
@@ -157,13 +169,13 @@ def finish(url, path, generations):
         assert status == 0
 
 
-def killed(url, path, trials, rng):
+def killed(url, path, trials, rng, longest_s):
     """Kill children at random instants. A generation that came to its end makes room for the next."""
     generation = kills = 0
     watch = Watch(url)
     while kills < trials:
         child = Child(lambda shown, now=generation: asyncio.run(run_once(url, path, now, shown)) and 0)
-        time.sleep(rng.uniform(0.0, LONGEST_S))
+        time.sleep(rng.uniform(0.0, longest_s))
         os.kill(child.pid, signal.SIGKILL)
         status, shown = child.end()
         assert status in {0, -signal.SIGKILL}, f"a child ended with {status}"
@@ -174,7 +186,7 @@ def killed(url, path, trials, rng):
     return {"kills": kills, "generations": generation + 1, "shown": len(watch), "again": watch.asked_again()}
 
 
-def interrupted(url, path, trials, rng):
+def interrupted(url, path, trials, rng, longest_s):
     """Interrupt children at random instants; each lives on for a moment, in which nothing may be sent."""
     generation = cut = late = 0
     watch = Watch(url)
@@ -192,7 +204,7 @@ def interrupted(url, path, trials, rng):
 
     for _ in range(trials):
         child = Child(lambda shown, now=generation: asyncio.run(work(shown, now)))
-        time.sleep(rng.uniform(0.02, LONGEST_S))
+        time.sleep(rng.uniform(0.02, longest_s))
         os.kill(child.pid, signal.SIGINT)
         status, said = child.end()
         assert status in {0, 1, 7, -signal.SIGINT}, f"a child ended with {status}"
@@ -202,6 +214,55 @@ def interrupted(url, path, trials, rng):
         generation += status == 0
     finish(url, path, generation + 1)
     return {"cut": cut, "late": late, "generations": generation + 1, "shown": len(watch), "again": watch.asked_again()}
+
+
+def interrupted_twice(url, path, trials, rng, longest_s):
+    """Interrupt children twice, half of them while something of theirs cleans up slowly."""
+    generation = slow = 0
+    waits_s = []
+    watch = Watch(url)
+
+    async def work(now, shown, *, slowly):
+        try:
+            await run_once(url, path, now, shown)
+        finally:
+            if slowly:
+                await asyncio.sleep(CLEANUP_S)
+
+    def child_of(now, *, slowly):
+        def begin(shown):
+            try:
+                try:
+                    asyncio.run(interruptible(work(now, shown, slowly=slowly)))
+                finally:
+                    os.write(shown, f"ended {time.monotonic()}\n".encode())
+                    time.sleep(CLEANUP_S)  # in which the second one comes, if the first was quick
+            except KeyboardInterrupt:
+                return 7
+            return 0
+
+        return Child(begin)
+
+    for _ in range(trials):
+        slowly = rng.random() < 0.5
+        child = child_of(generation, slowly=slowly)
+        time.sleep(rng.uniform(0.02, longest_s))
+        os.kill(child.pid, signal.SIGINT)
+        time.sleep(0.1)
+        os.kill(child.pid, signal.SIGINT)
+        second_s = time.monotonic()
+        status, said = child.end()
+        assert status in {0, 1, 7, -signal.SIGINT}, f"a child ended with {status}"
+        watch.add([line for line in said if line[0].isdigit()])
+        ends = [float(line.split()[1]) for line in said if line.startswith("ended")]
+        if status == 7 and ends:
+            waits_s.append(max(0.0, ends[0] - second_s))
+            slow += waits_s[-1] > 0
+        generation += status == 0 or watch.has_all(generation)
+    finish(url, path, generation + 1)
+    waited = {"twice": len(waits_s), "slow": slow, "longest_s": max(waits_s), "generations": generation + 1}
+    waited["over"] = sum(one > 0.5 for one in waits_s)
+    return {**waited, "shown": len(watch), "again": watch.asked_again()}
 
 
 def counts(url, path):
@@ -316,11 +377,12 @@ def main():
     import anthropic  # noqa: F401 - loaded once, for all children
 
     asyncio.run(run_once(url, f"{path}.warm", 0))
+    do = {"kill": killed, "interrupt": interrupted, "twice": interrupted_twice}[what]
+    longest_s = 1.2 * measured_s(url, path)
     with urllib.request.urlopen(urllib.request.Request(f"{url}/simulator/reset", method="POST")):
         pass
-    do = killed if what == "kill" else interrupted
     began = time.monotonic()
-    found = do(url, path, int(trials), random.Random(int(seed)))
+    found = do(url, path, int(trials), random.Random(int(seed)), longest_s)
     print(json.dumps({**found, **counts(url, path), "seconds": round(time.monotonic() - began, 1)}))
 
 

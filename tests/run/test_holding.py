@@ -259,3 +259,18 @@ def test_a_refusal_is_passed_on_where_the_policy_says_so(policy, statuses):
     before = len(client.asked)
     drive(plan, client, Policy(on_refusal=policy), ledger=ledger)
     assert "a" in [one.prompt for one in client.asked[before:]]
+
+
+def test_answers_that_are_there_do_not_hold_up_an_untried_key():
+    """Nothing of them is sent, so nothing is learned of the key: the first that is really sent goes ahead at once."""
+    from agent_magic.record.ledger import MemoryLedger
+    from agent_magic.schedule.key import Key
+
+    ledger, texts = MemoryLedger(), {f"a{one}": f"question {one}" for one in range(6)}
+    drive(Plan([Agent(name, text) for name, text in list(texts.items())[:4]]), lambda *_: Reply(1.0), ledger=ledger)
+    client = Scripted(lambda *_: Reply(2.0, first_s=0.25))
+    client.key = Key()
+    record, _ = drive(Plan([Agent(name, text) for name, text in texts.items()]), client, ledger=ledger)
+    assert [0.0] * 5 == [one.started_s for one in record.results[:5]]
+    assert ["ledger"] * 4 + ["live"] * 2 == [one.source for one in record.results]
+    assert 0.0 < record["a5"].started_s <= 0.5
