@@ -94,6 +94,7 @@ class Explorer:
     def __init__(self, forecaster: Forecaster) -> None:
         self._forecaster = forecaster
         self._frame: Any = None
+        self._run = summarize(forecaster.record)
         self.record = forecaster.record
         self.policy = forecaster.policy
 
@@ -111,8 +112,7 @@ class Explorer:
         return Answer(line, {"image/svg+xml": stacked(charts, line), "text/plain": text})
 
     def _line(self, found: Forecast) -> str:
-        run = summarize(self.record)
-        wall, cost = found.wall_s, found.cost_usd
+        run, wall, cost = self._run, found.wall_s, found.cost_usd
         parts = [
             seconds(wall) + _against(wall, run.wall_s, seconds),
             dollars(cost) + _against(cost, run.cost_usd, dollars),
@@ -149,7 +149,7 @@ class Explorer:
                 "concurrency": [1, 2, 4, 8, 16] if small else [1, 4, 16],
             }
             self._frame = whatif_frame(self._forecaster, given)
-        run = summarize(self.record)
+        run = self._run
         marks: list[Mark] = []
         if run.cost_usd is not None and run.wall_s is not None:
             marks.append(Mark("this run", run.cost_usd, run.wall_s))

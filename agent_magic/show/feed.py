@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Summarize = Callable[[RunRecord, float], Numbers]
 
-SUMMARY_EVERY_S = 0.5
+SUMMARY_EVERY_S = 0.5  # of a hundred agents; of more as much later
 MOST_SUMMARIZED = 200  # over it the summary, which looks at every agent, would take too much of the kernel's time
 MOST_CHARS = 8_000
 AGAIN = 12
@@ -193,7 +193,7 @@ class Feed:
     def _phrases(self, now_s: float, source: str) -> list[str]:
         if self._summarize is None or not self._record.events:
             return [*self._sum.phrases(), *([source] if source else [])]
-        late = now_s - self._numbers_at >= SUMMARY_EVERY_S
+        late = now_s - self._numbers_at >= SUMMARY_EVERY_S * max(1.0, len(self._states) / 100)
         if self._numbers is None or late or self._record.ended_s is not None:
             self._numbers, self._numbers_at = self._summarize(self._record, now_s), now_s
         return facts(self._numbers, source)

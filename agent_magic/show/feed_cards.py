@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from agent_magic.show.layout import Layout
 
 
+PATH_EVERY_S = 0.5
+
+
 class CardFeed:
     """Follows agents that are cards.
 
@@ -39,6 +42,7 @@ class CardFeed:
     def __init__(self, record: RunRecord, layout: Layout) -> None:
         self._record, self._layout = record, layout
         self._said: dict[int, list[str | float | None]] = {}
+        self._ended, self._path_s = False, float("-inf")
         self.rows = {agent: row for row, agent in enumerate(rows_of(record.plan))}
 
     def entries(
@@ -61,9 +65,13 @@ class CardFeed:
         }
 
     def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:
-        """Return what is told as a whole."""
-        path = {"path": list(worked_path(self._record, now_s))} if ended else {}
-        return {**path, "axis": axis_entry(now_s)}
+        """Return what is told as a whole: the path now and then, for it looks at every agent."""
+        self._ended = self._ended or ended
+        late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
+        if not (self._ended and late):
+            return {"axis": axis_entry(now_s)}
+        self._ended, self._path_s = False, now_s
+        return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s)}
 
     def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
         """Return the texts of a card. Of a running one the page itself writes the seconds.

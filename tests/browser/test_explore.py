@@ -67,3 +67,53 @@ def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
     outputs = saved["cells"][-1]["outputs"]
     svg = [output["data"]["image/svg+xml"] for output in outputs if "image/svg+xml" in output.get("data", {})]
     assert "1 at once" in "".join(svg[-1])
+
+
+HUNDRED = (
+    "%load_ext agent_magic\n%agents connect simulator --latency none",
+    """ip = get_ipython()
+for number in range(90):
+    ip.run_cell_magic("agent", f"part_{number}", "Hello. [[tokens:40]]")
+for number in range(9):
+    parts = " ".join("{{ part_%d }}" % (10 * number + one) for one in range(10))
+    ip.run_cell_magic("agent", f"sum_{number}", parts + " [[tokens:40]]")
+ip.run_cell_magic("agent", "whole", " ".join("{{ sum_%d }}" % one for one in range(9)))""",
+    "run = %agents run --yes --concurrency 16",
+    "run.explore()",
+)
+# Presses a key on the slider; returns the milliseconds until the line and until the picture is another one, or nothing
+# where the forecast says the same of both.
+ANSWERS = """() => new Promise((done) => {
+    const line = document.querySelector('.am-explore-line'), began = performance.now(), before = line.innerText;
+    const area = line.closest('.jp-OutputArea'), drawn = () => [...area.querySelectorAll('img')].at(-1)?.src;
+    const src = drawn(), found = {};
+    const watch = new MutationObserver(() => {
+        if (!found.line && line.innerText !== before) found.line = performance.now() - began;
+        if (!found.picture && drawn() && drawn() !== src) found.picture = performance.now() - began;
+        if (found.line && found.picture) { watch.disconnect(); done([found.line, found.picture]); }
+    });
+    setTimeout(() => { watch.disconnect(); done([]); }, 2000);
+    watch.observe(area, {subtree: true, childList: true, characterData: true, attributes: true});
+    const handle = area.querySelector('.noUi-handle');
+    handle.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft', bubbles: true}));
+})"""
+
+
+def test_a_hundred_agents_are_answered_at_once(
+    tmp_path: Path, chromium: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a key on the slider to the other number and picture in the page. The time is printed, not held."""
+    cells = [new_code_cell(source) for source in HUNDRED]
+    nbformat.write(new_notebook(cells=cells, metadata=KERNEL), tmp_path / "hundred.ipynb")
+    with lab(tmp_path, chromium) as jupyter:
+        jupyter.open("hundred.ipynb")
+        jupyter.run_all()
+        page = jupyter.page
+        page.locator(".jp-OutputArea:has(.am-explore-line) img").wait_for(timeout=PATIENCE_S * 1000)
+        tries: list[list[float]] = [page.evaluate(ANSWERS) for _ in range(12)]
+        assert [] == jupyter.errors
+    took = [times for times in tries if times]
+    assert len(took) >= 5
+    with capsys.disabled():
+        middle = [sorted(times)[len(took) // 2] for times in zip(*took, strict=True)]
+        print(f"\nexplore, 100 agents: number after {middle[0]:.0f} ms, picture after {middle[1]:.0f} ms (median)")

@@ -90,3 +90,18 @@ def test_many_agents_stay_smooth(jupyter: Lab, book: str, count: int, capsys: py
         frames = {name: f"{gaps[60]:.1f} ({gaps[114]:.1f})" for name, gaps in (("closed", closed), ("open", opened))}
         print(f"\n{count:,} agents: {kernel.strip()}; biggest message {max(sizes):,} bytes")
         print(f"  median frame (95th percentile) in ms: {frames}")
+
+
+def test_two_hundred_cards_stay_smooth(jupyter: Lab, book: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The most that are shown as cards, each with its lines, edges and bars: updates of at most 20 kilobytes, too."""
+    seen = watch(jupyter)
+    page = start(jupyter, book, PLAYER, f"N, PLAY_S = 200, {PLAY_S}\n{MANY}", PLAY)
+    assert 200 == page.locator(".am-live .n").count()
+    gaps = page.evaluate(FRAMES, 120)
+    kernel = said(page, "kernel ")
+    one_still_picture(jupyter)
+    assert 0 < max(size for _, size in seen) <= MOST_BYTES
+    assert [] == jupyter.errors
+    with capsys.disabled():
+        print(f"\n200 cards: {kernel.strip()}; biggest message {max(size for _, size in seen):,} bytes")
+        print(f"  median frame (95th percentile) in ms: {gaps[60]:.1f} ({gaps[114]:.1f})")
