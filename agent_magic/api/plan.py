@@ -12,6 +12,7 @@ from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.measure.estimate import Estimate, estimate
+from agent_magic.measure.pilot import pilot_agents
 from agent_magic.measure.sweep import Sweep, make_sweep
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
@@ -122,10 +123,32 @@ class Plan(DeclaredPlan):
         return one_agent(self, model=model, max_tokens=max_tokens)
 
     def estimate(
-        self, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any
+        self,
+        policy: Policy | None = None,
+        *,
+        client: Any = None,
+        ledger: Any = None,
+        pilot: Run | None = None,
+        **more: Any,
     ) -> Estimate:
         """Say what a run may cost and take: nothing is sent. For `more` see `agent_magic.measure.estimate.estimate`."""
-        return estimate(self, *foresee(self, client, ledger), policy, **more)
+        tried = None if pilot is None else pilot.record
+        return estimate(self, *foresee(self, client, ledger, tried), policy, pilot=tried, **more)
+
+    async def pilot(
+        self, count: int = 3, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any
+    ) -> Run:
+        """Run a few agents that stand for the most others, to estimate the rest: `plan.estimate(pilot=...)`.
+
+        Its answers are in the ledger, if there is one, and `plan.run(resume=...)` takes them over in any case: nothing
+        is bought twice. For `more` see `run`, for the choice `agent_magic.measure.pilot`.
+        """
+        names = self.pilot_agents(count, client=client, ledger=ledger)
+        return await self.select(names).run(policy, client=client, ledger=ledger, **more)
+
+    def pilot_agents(self, count: int = 3, *, client: Any = None, ledger: Any = None) -> list[str]:
+        """Name the agents that `pilot` would run; what it may cost says `plan.select(names).estimate()`."""
+        return pilot_agents(self, [answer is not None for answer in foresee(self, client, ledger)[1]], count)
 
     async def sweep(self, concurrency: Iterable[int], policy: Policy | None = None, **more: Any) -> Sweep[Run]:
         """Really run at each concurrency, beside forecasts from the first; `more` is for `run`. See `measure.sweep`."""

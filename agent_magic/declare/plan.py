@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from agent_magic.declare.context import with_contexts
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
@@ -198,7 +198,7 @@ class Plan:
         path, length = self.dag.longest_path(work)
         return self._names(path), length
 
-    def select(self, names: Iterable[str]) -> Plan:
+    def select(self, names: Iterable[str]) -> Self:
         """Return the plan of these agents and all their ancestors."""
         wanted = self.numbers(names)
         keep = self.dag.ancestors(wanted) | set(wanted)

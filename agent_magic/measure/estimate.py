@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.measure.estimate_agents import NOTHING, Guess, Span, guess_all
-from agent_magic.measure.estimate_turn import turn
+from agent_magic.measure.estimate_turn import notes_of, turn
 from agent_magic.measure.forecast_pace import RANK
 from agent_magic.measure.path import Chains, CriticalPath
+from agent_magic.measure.pilot import Pilot, with_pilot
 from agent_magic.measure.table import make_frame
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
+    from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceilings
 
 EXPECTED: Mapping[str, str] = {
@@ -144,6 +146,7 @@ class Estimate:
         reaches: How far the budget reaches; `None` without one.
         notes: What else has to be known.
         simulated: Whether earlier answers that the stand-in API made up are what it stands on.
+        pilot: Which agents were run to find out; `None` without a pilot.
     """
 
     plan: str
@@ -158,6 +161,7 @@ class Estimate:
     reaches: Reach | None = field(kw_only=True)
     notes: tuple[str, ...] = field(kw_only=True)
     simulated: bool = field(kw_only=True)
+    pilot: Pilot | None = field(default=None, kw_only=True)
 
     @property
     def agents(self) -> pd.DataFrame:
@@ -212,6 +216,8 @@ class Estimate:
         lines.append("seconds: {:.1f} low, {:.1f} likely, {:.1f} high".format(*self.wall_s))
         lines.append(f"{self.critical_path!r}" if self.critical_path.agents else "critical path: nothing to do")
         lines.append(f"binds: {self.binds}")
+        if self.pilot is not None:
+            lines.append(f"pilot: {', '.join(self.pilot.agents)} were run; the rest is estimated by that")
         if self.reaches is not None:
             found, of = self.reaches, len(self.expected)
             lines.append(
@@ -232,6 +238,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     counted: Sequence[int | None] | None = None,
     ceilings: Ceilings | None = None,
     simulated: bool = False,
+    pilot: RunRecord | None = None,
 ) -> Estimate:
     """Estimate a plan before it runs. Nothing is sent.
 
@@ -247,11 +254,14 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         counted: Per agent, the API's count of its request, or `None`.
         ceilings: The rate limits that are known, such as `Pacer.ceilings()`.
         simulated: Stand on answers that the stand-in API made up, and no others.
+        pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by their answers.
     """
     policy = policy or Policy()
     book = prices if isinstance(prices, Prices) else Prices(prices)
-    rows = [row for row in history or () if row.simulated == simulated]
-    guesses = guess_all(plan, requests, held, counted or [None] * len(plan), rows)
+    tried = None if pilot is None else Pilot.of(pilot)
+    simulated = simulated or (tried is not None and tried.simulated)
+    rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
+    guesses = guess_all(plan, requests, held, counted or [None] * len(plan), rows, tried.agents if tried else ())
     free = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
     models = [request.model for request in requests]
     work_s = None if history is None else expected_work_s(plan.agents, models, history)
@@ -268,15 +278,21 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         wall_s=_span([one.totals.wall_s for one in turns]),
         critical_path=_path(plan, guesses, turns[1]),
         binds="none known",
-        basis=max((basis for one in expected for basis in (one.output_basis, one.seconds_basis)), key=RANK.__getitem__),
+        basis=_weakest(expected),
         order=turns[1].order,
         reaches=None,
-        notes=_notes(policy, guesses, turns, limited=bool(ceilings)),
+        notes=notes_of(policy, guesses, turns, limited=bool(ceilings)),
         simulated=simulated and bool(rows),
+        pilot=tried,
     )
-    budget_usd = policy.budget_usd if budget_usd is None else budget_usd
+    return _with_budget(found, policy.budget_usd if budget_usd is None else budget_usd, policy, guesses, turns[1])
+
+
+def _with_budget(
+    found: Estimate, budget_usd: float | None, policy: Policy, guesses: Sequence[Guess], likely: Turn
+) -> Estimate:
     reaches = None if budget_usd is None else found.reach(budget_usd)
-    return replace(found, reaches=reaches, binds=_binds(found, reaches, policy, guesses, turns[1]))
+    return replace(found, reaches=reaches, binds=_binds(found, reaches, policy, guesses, likely))
 
 
 def _expect(
@@ -320,6 +336,10 @@ def _row(one: Expected, *, on_path: bool) -> dict[str, object]:
         "on_critical_path": on_path,
         "input_basis": one.basis,
     }
+
+
+def _weakest(expected: Sequence[Expected]) -> Basis:
+    return max((basis for one in expected for basis in (one.output_basis, one.seconds_basis)), key=RANK.__getitem__)
 
 
 def _span(ends: Sequence[float]) -> Span:
@@ -366,17 +386,3 @@ def _binds(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequ
         near = len(path) > 1 and likely.totals.wall_s <= path.length_s * NEARLY
         return "dependencies" if near or (waited and len(path) > 1) else "none known"
     return waited
-
-
-def _notes(policy: Policy, guesses: Sequence[Guess], turns: Sequence[Turn], *, limited: bool) -> tuple[str, ...]:
-    notes: list[str] = []
-    if not limited:
-        notes.append("no rate limits are known: none are counted")
-    if any(turn.totals.n_429 for turn in turns):
-        notes.append(f"{turns[1].totals.n_429} requests are likely to be refused for their rate")
-    late = sum(one.seconds.high > late_s for one, late_s in zip(guesses, turns[2].timeouts_s, strict=True))
-    if late:
-        notes.append(f"at its high end {late} agents would pass their timeout: the estimate lets them finish")
-    if policy.deadline_s is not None and turns[2].totals.wall_s > policy.deadline_s:
-        notes.append(f"at its high end the run passes its deadline of {policy.deadline_s:g} s")
-    return tuple(notes)

@@ -11,7 +11,7 @@ from agent_magic.record.history import History
 from agent_magic.schedule.room import OVERHEAD_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.forecast_pace import Basis
@@ -90,6 +90,7 @@ def guess_all(
     held: Sequence[Answer | None],
     counted: Sequence[int | None],
     rows: Sequence[Past],
+    pilot: Collection[str] = (),
 ) -> list[Guess]:
     """Say of every agent what it may use and take.
 
@@ -99,8 +100,10 @@ def guess_all(
         held: Per agent, its answer if it is there already.
         counted: Per agent, the API's count of its request, or `None`.
         rows: Earlier answers.
+        pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
     """
     history, speeds = History(rows), Speeds(rows)
+    tried = [row for row in rows if row.agent in pilot]
     found: dict[int, Guess] = {}
     for agent in plan.dag.order:
         request = requests[agent]
@@ -112,8 +115,9 @@ def guess_all(
         name = plan.agents[agent].name
         own = history.of_agent(name)
         before = [one for one in parents if not one[0].held]
-        guess = _guess(request, before, counted[agent], own or history.of_kin(name), speeds)
-        found[agent] = guess if own else guess._replace(words=tuple(map(_of_kin, guess.words)))
+        kin = history.of_kin(name)
+        guess = _guess(request, before, counted[agent], own or kin, speeds, tried)
+        found[agent] = guess if own else _by_kin(guess, piloted=any(row.agent in pilot for row in kin))
     return [found[agent] for agent in range(len(plan))]
 
 
@@ -132,6 +136,7 @@ def _guess(
     counted: int | None,
     earlier: Sequence[Past],
     speeds: Speeds,
+    pilot: Sequence[Past],
 ) -> Guess:
     cap = request.max_tokens
     texts = (request.prompt, request.system or "", request.context or "")
@@ -141,9 +146,12 @@ def _guess(
     ends = (round(sum(one.output[end] * by for one, by in parents)) for end in range(3))
     size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS
     same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
-    output, output_basis, length_words = _length(request, same, earlier)
+    tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
+    output, output_basis, length_words = _length(request, same, earlier, tried)
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
     seconds, first_s, seconds_basis, pace_words = _seconds(request, same, output, speeds)
+    if seconds_basis == "ledger" and not same and tried:
+        seconds_basis = "pilot"
     return Guess(
         own,
         Span(*(float(own + tokens) for tokens in ends)),
@@ -161,7 +169,9 @@ def _guess(
     )
 
 
-def _length(request: Request, same: Sequence[Past], earlier: Sequence[Past]) -> tuple[Span, Basis, str]:
+def _length(
+    request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past]
+) -> tuple[Span, Basis, str]:
     """Return the length of an agent's answer, what it stands on, and that in words."""
     lengths = [float(row.output_tokens) for row in same if row.output_tokens is not None]
     if lengths:
@@ -174,6 +184,9 @@ def _length(request: Request, same: Sequence[Past], earlier: Sequence[Past]) -> 
         middle = Span.of(others).likely
         words = f"length: {_answers(len(others))} by another model or effort, a quarter to four times"
         return Span.around(middle, UNSEEN), "assumed", words
+    if lengths := [float(row.output_tokens) for row in tried if row.output_tokens is not None]:
+        words = f"length: as those of the pilot by {request.model} ({len(lengths)}), taken as a quarter to four times"
+        return Span.around(Span.of(lengths).likely, UNSEEN), "pilot", words
     words = f"length: nobody has seen an answer, assumed {ASSUMED_OUTPUT_TOKENS} tokens, a quarter to four times"
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
 
@@ -195,6 +208,10 @@ def _answers(number: int) -> str:
     return "its 1 earlier answer" if number == 1 else f"its {number} earlier answers"
 
 
-def _of_kin(words: str) -> str:
+def _by_kin(guess: Guess, *, piloted: bool) -> Guess:
     """Say that the answers were not the agent's own, but its group's."""
-    return words.replace(": its ", ": its group's ")
+    words = tuple(each.replace(": its ", ": its group's ") for each in guess.words)
+    if not piloted:
+        return guess._replace(words=words)
+    length, pace = ("pilot" if basis == "ledger" else basis for basis in (guess.output_basis, guess.seconds_basis))
+    return guess._replace(words=words, output_basis=length, seconds_basis=pace)

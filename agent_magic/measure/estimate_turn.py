@@ -158,3 +158,18 @@ def _gate(
 def _sum(costs: Sequence[float | None]) -> float | None:
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known and len(known) == len(costs) else None
+
+
+def notes_of(policy: Policy, guesses: Sequence[Guess], turns: Sequence[Turn], *, limited: bool) -> tuple[str, ...]:
+    """Say what else has to be known of an estimate: its turns are those at the low, the likely and the high end."""
+    notes: list[str] = []
+    if not limited:
+        notes.append("no rate limits are known: none are counted")
+    if any(turn.totals.n_429 for turn in turns):
+        notes.append(f"{turns[1].totals.n_429} requests are likely to be refused for their rate")
+    late = sum(one.seconds.high > late_s for one, late_s in zip(guesses, turns[2].timeouts_s, strict=True))
+    if late:
+        notes.append(f"at its high end {late} agents would pass their timeout: the estimate lets them finish")
+    if policy.deadline_s is not None and turns[2].totals.wall_s > policy.deadline_s:
+        notes.append(f"at its high end the run passes its deadline of {policy.deadline_s:g} s")
+    return tuple(notes)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from agent_magic.record.history import Past
 
-Basis = Literal["measured", "ledger", "assumed"]
-"""What a number stands on: this run, earlier answers, or an assumption."""
-RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "assumed": 2}
+Basis = Literal["measured", "ledger", "pilot", "assumed"]
+"""What a number stands on: this run, earlier answers, those that others had in a pilot, or an assumption."""
+RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "pilot": 2, "assumed": 3}
 
 ENOUGH: Final = 5
 """From so many answers on, their own spread is the range; with fewer an assumed one is."""

@@ -13,7 +13,7 @@ from agent_magic.show.estimates import estimate_text, price_line
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
-    from agent_magic.api import Ledger, Plan
+    from agent_magic.api import Ledger, Plan, Run
     from agent_magic.measure.estimate import Estimate
     from agent_magic.notebook.session import Session
     from agent_magic.record.request import Request
@@ -29,7 +29,9 @@ MOST_CHARS = 2_000
 """More of a prompt than this is not printed."""
 
 
-async def show_plan(plan: Plan, session: Session, policy: Policy, *, fresh: bool, graphic: bool) -> None:
+async def show_plan(
+    plan: Plan, session: Session, policy: Policy, *, fresh: bool, graphic: bool, pilot: Run | None = None
+) -> None:
     """Show a plan. Nothing is sent but the prompts, to the free count endpoint.
 
     Args:
@@ -39,8 +41,9 @@ async def show_plan(plan: Plan, session: Session, policy: Policy, *, fresh: bool
         policy: How it would run.
         fresh: Whether what was bought before would be bought again.
         graphic: Whether the front end can show a picture.
+        pilot: A run of a few of its agents, by which the rest is estimated.
     """
-    found, trouble = await _estimate(plan, session, policy, None if fresh else session.ledger)
+    found, trouble = await _estimate(plan, session, policy, None if fresh else session.ledger, pilot)
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
         display_bundle(plan_picture(plan, estimates, theme=session.theme))
@@ -57,9 +60,11 @@ async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 
     print(price_line(found.expected, times))  # noqa: T201 - the answer
 
 
-async def _estimate(plan: Plan, session: Session, policy: Policy, ledger: Ledger | None) -> tuple[Estimate, str]:
+async def _estimate(
+    plan: Plan, session: Session, policy: Policy, ledger: Ledger | None, pilot: Run | None = None
+) -> tuple[Estimate, str]:
     """Estimate a plan, its prompts counted where the endpoint says, and why it does not."""
-    requests, held = foresee(plan, session.client, ledger)
+    requests, held = foresee(plan, session.client, ledger, None if pilot is None else pilot.record)
     sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
     counts, trouble = await _count(sent, session.client)
     left = iter(counts)
@@ -72,6 +77,7 @@ async def _estimate(plan: Plan, session: Session, policy: Policy, ledger: Ledger
         ceilings=session.pacer.ceilings(),
         simulated=session.simulates,
         prices=session.prices,
+        pilot=pilot,
     ), trouble
 
 

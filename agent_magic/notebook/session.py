@@ -75,6 +75,7 @@ class Session:
         self.prices: dict[str, TokenPrice] = {}
         self.forecasts = Forecasts()
         self.last: Run | None = None
+        self.pilot: Run | None = None
         self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: Run | None = None
@@ -279,9 +280,14 @@ class Session:
         self.registry(plan.name).settle(done)
 
     def unfinished(self, plan: Plan) -> Run | None:
-        """Return the last run if it was one of this plan and not all of it succeeded: the next one goes on with it."""
+        """Return the last run if it was one of this plan and not all of it succeeded: the next one goes on with it.
+
+        Or if it was the plan's pilot: what was bought for that is not bought again.
+        """
         last = self.last
-        return last if last is not None and last.plan.name == plan.name and not last.ok else None
+        if last is None or last.plan.name != plan.name:
+            return None
+        return last if not last.ok or last is self.pilot else None
 
     def close(self) -> None:
         """Stop what runs."""

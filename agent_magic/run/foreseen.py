@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.run.asking import ask
 from agent_magic.run.chosen import as_client
+from agent_magic.run.earlier import Earlier
 from agent_magic.run.known import Known
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.ledger import Ledger
     from agent_magic.record.request import Request
+    from agent_magic.record.results import RunRecord
     from agent_magic.run.client import Client
 
 ANY_TIMEOUT_S = 60.0
@@ -22,7 +24,10 @@ ANY_TIMEOUT_S = 60.0
 
 
 def foresee(
-    plan: Plan, client: Client | AsyncAnthropic | None = None, ledger: Ledger | None = None
+    plan: Plan,
+    client: Client | AsyncAnthropic | None = None,
+    ledger: Ledger | None = None,
+    pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
     """Write every request of a plan, and look the answers up that are there already.
 
@@ -32,6 +37,7 @@ def foresee(
         plan: The plan.
         client: Who would answer: answers are kept by whom they were bought from.
         ledger: Answers bought before; `None` has none.
+        pilot: A run of some of the agents, whose answers are there too.
 
     Returns:
         Per agent, its request, answers that are not there left empty; and per agent, its answer or `None`.
@@ -40,7 +46,11 @@ def foresee(
         DeclarationError: A prompt cannot be filled in.
     """
     plan.check_prompts()
-    known = None if ledger is None else Known(plan, as_client(client).endpoint, ledger, None, fresh=False)
+    known = None
+    if ledger is not None or pilot is not None:
+        where = as_client(client).endpoint
+        earlier = None if pilot is None else Earlier(pilot, where, plan=plan)
+        known = Known(plan, where, ledger, earlier, fresh=False)
     requests: dict[int, Request] = {}
     held: dict[int, Answer | None] = {}
     for agent in plan.dag.order:
@@ -48,8 +58,6 @@ def foresee(
         answers = {name: answer.text if answer else "" for name, answer in parents.items()}
         request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S)
         whole = None not in parents.values()
-        held[agent] = (
-            ledger.find(*known.key(agent, request)) if ledger is not None and known is not None and whole else None
-        )
+        held[agent] = known.find(agent, request) if known is not None and whole else None
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
     from agent_magic.measure.confirm import Outlay
     from agent_magic.measure.estimate import Estimate, Expected
+    from agent_magic.measure.pilot import Pilot
     from agent_magic.record.prices import Tariff
 
 MOST_ROWS = 40
 RATES = ("input", "output", "cache read", "cache write", "for an hour")
 MOST_STEPS = 8
 MOST_REASONS = 6
-MARKS = {"counted": "", "estimated": "≈", "ledger": "", "assumed": "?"}
+MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
 """What stands before a number for what it stands on."""
 
 
@@ -31,6 +32,14 @@ def estimate_text(estimate: Estimate) -> str:
     rows = [f"{one.agent[:width]:<{width}}  {_cells(one)}" for one in expected[:MOST_ROWS]]
     more = [f"… and {len(expected) - MOST_ROWS:,} more"] if len(expected) > MOST_ROWS else []
     return "\n".join([head, *rows, *more, *_whole(estimate), *_legend(estimate)])
+
+
+def pilot_line(pilot: Pilot) -> str:
+    """Write what was run to find out: `pilot: a, b and c were run for $0.0021 (simulated); ...`."""
+    who, made_up = ", ".join(pilot.agents) or "nobody", " (simulated)" if pilot.simulated else ""
+    failed = f"; {', '.join(pilot.failed)} failed" if pilot.failed else ""
+    were = "was" if len(pilot.agents) == 1 else "were"
+    return f"pilot: {who} {were} run for {dollars(pilot.cost_usd)}{made_up}{failed}; the rest is estimated by that"
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
@@ -73,6 +82,8 @@ def _whole(estimate: Estimate) -> list[str]:
     lines.append(f"limited by: {estimate.binds}")
     if estimate.held:
         lines.append(f"ledger: {estimate.held} of {plural(len(estimate.expected), 'answer')} bought before, at $0")
+    if estimate.pilot is not None:
+        lines.append(pilot_line(estimate.pilot))
     if estimate.reaches is not None:
         found = estimate.reaches
         lines.append(
@@ -85,7 +96,7 @@ def _whole(estimate: Estimate) -> list[str]:
 def _legend(estimate: Estimate) -> list[str]:
     made_up = " Earlier answers were made up by the stand-in API." if estimate.simulated else ""
     return [
-        f"stands on: {estimate.stands_on}. ≈ is our estimate, ? is assumed; failures are left out.{made_up}",
+        f"stands on: {estimate.stands_on}. ≈ is estimated or of a pilot, ? is assumed; failures are left out.{made_up}",
         *_reasons(estimate.expected),
         *(f"note: {note}" for note in estimate.notes),
     ]

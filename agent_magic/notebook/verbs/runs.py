@@ -9,6 +9,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.notebook.confirming import confirm
 from agent_magic.notebook.front_end import is_kernel
+from agent_magic.notebook.piloting import run_pilot
 from agent_magic.notebook.planning import show_plan
 from agent_magic.notebook.running import execute, run_and_tell
 from agent_magic.notebook.verb import Desk, Parser, Verb, add_nothing, add_plan
@@ -51,10 +52,18 @@ def add_run_options(parser: Parser) -> None:
     parser.add_argument("--yes", action="store_true", help="Run without asking, however large it is.")
 
 
-async def _plan(desk: Desk, given: Namespace) -> None:
-    await show_plan(
-        desk.freeze(given), desk.session, desk.policy(given), fresh=given.fresh, graphic=is_kernel(desk.shell)
+def _add_plan_options(parser: Parser) -> None:
+    add_run_options(parser)
+    parser.add_argument(
+        "--pilot", type=int, metavar="N", help="Really run N agents first; the rest is estimated by them."
     )
+
+
+async def _plan(desk: Desk, given: Namespace) -> None:
+    plan = desk.freeze(given)
+    pilot = None if given.pilot is None else await run_pilot(desk, given, plan)
+    graphic = is_kernel(desk.shell)
+    await show_plan(plan, desk.session, desk.policy(given), fresh=given.fresh, graphic=graphic, pilot=pilot)
 
 
 async def _run(desk: Desk, given: Namespace) -> Run:
@@ -98,11 +107,15 @@ def _report(task: asyncio.Task[Run]) -> None:
 
 VERBS = {
     "plan": Verb(
-        "Show the graph, the prompts and what they may cost and take. Nothing is spent.",
-        add_run_options,
+        "Show the graph, the prompts and what they may cost and take. Nothing is spent but for a pilot.",
+        _add_plan_options,
         _plan,
         waits=True,
-        examples=("%agents plan", "%agents plan compare --budget 0.50    # compare and what it waits for"),
+        examples=(
+            "%agents plan",
+            "%agents plan compare --budget 0.50    # compare and what it waits for",
+            "%agents plan --pilot 3    # three agents are bought, the rest is estimated by them",
+        ),
     ),
     "run": Verb(
         "Run the agents and show the graph while they run. Returns the run.",

@@ -1,0 +1,83 @@
+"""A pilot: a few agents of a plan that are really run, so that the rest is estimated by their answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.errors import DeclarationError
+from agent_magic.measure.metrics import total_cost
+from agent_magic.record.history import answers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.history import Past
+    from agent_magic.record.results import RunRecord
+
+
+class Pilot(NamedTuple):
+    """What a pilot was.
+
+    Attributes:
+        agents: Who has an answer from it.
+        failed: Who was run and has none.
+        cost_usd: Dollars it cost; `None` where a price is unknown.
+        simulated: Whether the stand-in API answered.
+    """
+
+    agents: tuple[str, ...]
+    failed: tuple[str, ...]
+    cost_usd: float | None
+    simulated: bool
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Pilot:
+        """Read it from its record."""
+        good = tuple(one.name for one in record.results if one.status == "succeeded")
+        bad = tuple(one.name for one in record.results if one.status != "succeeded")
+        return cls(good, bad, total_cost(record.results), record.simulated)
+
+
+def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
+    """Return earlier answers and those of a pilot, which may be among them."""
+    known = set(rows)
+    return [*rows, *(row for row in (answers_of(record) if record else ()) if row not in known)]
+
+
+def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
+    """Choose the agents of a pilot: those that stand for the most others, and whose parents are known or in it too.
+
+    Agents of one group stand for each other, others for those of their model. Within a group the choice is spread, so
+    that not only its first items are tried.
+
+    Args:
+        plan: The plan.
+        held: Per agent, whether its answer is there already. Those need no trial.
+        count: How many.
+
+    Returns:
+        Their names, at most `count`; fewer where the plan has no more.
+
+    Raises:
+        DeclarationError: The number cannot work.
+    """
+    if count < 1:
+        raise DeclarationError(f"A pilot of {count!r} agents cannot work.", hint="Give a whole number from 1.")
+    kinds = [agent.part.group if agent.part is not None else f" {agent.model}" for agent in plan.agents]
+    left = [agent for agent in range(len(plan)) if not held[agent]]
+    size = {kind: sum(kinds[agent] == kind for agent in left) for kind in kinds}
+    chosen: list[int] = []
+    while len(chosen) < count:
+        ready = [
+            agent
+            for agent in left
+            if agent not in chosen and all(held[one] or one in chosen for one in plan.dag.parents[agent])
+        ]
+        if not ready:
+            break
+        taken = {kind: sum(kinds[agent] == kind for agent in chosen) for kind in kinds}
+        kind = max((kinds[agent] for agent in ready), key=lambda one: size[one] / (1 + taken[one]))
+        same = [agent for agent in ready if kinds[agent] == kind]
+        chosen.append(same[len(same) * (taken[kind] % count) // count])
+    return [plan.agents[agent].name for agent in sorted(chosen)]
