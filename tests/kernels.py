@@ -92,7 +92,7 @@ class Kernel:
         self._folder = tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True)
         self.home = Path(self._folder.name)
         self._manager = KernelManager(kernel_name="tested", kernel_spec_manager=self._specs())
-        self._manager.start_kernel(env=self._environment(env), cwd=self._folder.name)
+        self._manager.start_kernel(env=self.environment(self.home, **env), cwd=self._folder.name)
         self._client: BlockingKernelClient = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=PATIENCE_S)
@@ -111,8 +111,10 @@ class Kernel:
         spec.write_text(json.dumps({"argv": argv, "display_name": "tested", "language": "python"}))
         return KernelSpecManager(kernel_dirs=[str(spec.parent.parent)], ensure_native_kernel=False)
 
-    def _environment(self, extra: dict[str, str]) -> dict[str, str]:
-        apart = {"HOME": self._folder.name, "IPYTHONDIR": str(self.home / "ipython"), "PYTHONPATH": PATH}
+    @staticmethod
+    def environment(home: Path, **extra: str) -> dict[str, str]:
+        """Return the environment of a kernel that lives in this folder alone."""
+        apart = {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "PYTHONPATH": PATH}
         free = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
         return {**free, **apart, **extra}
 
