@@ -73,7 +73,7 @@ def with_contexts(contexts: Iterable[Context], agents: Sequence[Agent], values: 
         by_name[one.name] = one
     if not by_name:
         return values
-    own = {agent.name for agent in agents}
+    own = {agent.name if agent.part is None else agent.part.group for agent in agents}
     for name in by_name:
         if name in own:
             raise PlanError(f"{name!r} is both an agent and a context. Rename one of them.")

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic.declare.context import Context
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 
 FRAME = pd.DataFrame({"text": ["good", "bad"], "stars": [5, 1]}, index=["x", "y"])
@@ -145,6 +146,17 @@ def test_mistakes_in_names():
         plan_of(one, am.Agent("one_0", "x"), them=[1])
     with pytest.raises(DuplicateAgent, match="'one'"):
         plan_of(*plan_of(one, them=[1]).agents, am.Agent("one", "x"))
+
+
+def test_a_context_cannot_have_a_group_s_name():
+    """Nor take a group's answers; what its agents share is the same for all of them."""
+    one = am.Agent("one", "{{ item }}", each="them", context="shared")
+    with pytest.raises(PlanError, match="both an agent and a context"):
+        am.Plan([one], {"them": [1]}, contexts=[Context("one", "x"), Context("shared", "x")])
+    with pytest.raises(PlanError, match="uses the answer of agent 'one'"):
+        am.Plan([one], {"them": [1]}, contexts=[Context("shared", "{{ one }}")])
+    plan = am.Plan([one], {"them": [1, 2], "v": "V"}, contexts=[Context("shared", "all {{ v }}")])
+    assert ["all V", "all V"] == [plan.context_of(number) for number in range(2)]
 
 
 def test_item_and_key_are_ordinary_names_elsewhere():
