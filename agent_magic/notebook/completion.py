@@ -106,7 +106,7 @@ def offer(line: str, known: Known, *, cell: str | None, parsers: Mapping[str, Ar
         parsers: Read the lines of `%%agent` and `%%context`, by `agent` and `context`.
 
     Returns:
-        The words, those that fit only; `None` where the place is not ours, or nothing fits.
+        The words, those that fit only: none where nothing does. `None` where the place is not ours.
     """
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):
@@ -118,8 +118,7 @@ def offer(line: str, known: Known, *, cell: str | None, parsers: Mapping[str, Ar
     if found is None:
         return None
     fragment, words = found
-    fitting = tuple(dict.fromkeys(word for word in words if word.startswith(fragment)))
-    return Offer(fragment, fitting) if fitting else None
+    return Offer(fragment, tuple(dict.fromkeys(word for word in words if word.startswith(fragment))))
 
 
 def known_to(magics: AgentMagics, line: str) -> Known:
@@ -171,7 +170,8 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
         found = _ask(magics, line, first)
         if found is None:
             return {"completions": []}
-        shown = [api.SimpleCompletion(text=word) for word in found.words]
+        # What is typed stands for nothing: IPython would else offer Python's names, after seconds of looking for them.
+        shown = [api.SimpleCompletion(text=word) for word in found.words or (found.fragment,)]
         return {"completions": shown, "matched_fragment": found.fragment, "suppress": True, "ordered": True}
 
     return agent_magic_matcher
@@ -187,7 +187,7 @@ def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]
         if found is None or not found.fragment.endswith(token):
             return []
         skip = len(found.fragment) - len(token)  # it takes a shorter piece for the word
-        return [word[skip:] for word in found.words]
+        return [word[skip:] for word in found.words or (found.fragment,)]
 
     return agent_magic_matches
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from agent_magic.notebook.verbs import VERBS
 from tests.kernels import Kernel
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -138,3 +140,40 @@ def test_a_log_has_a_line_at_each_end(kernel):
     streams = "".join(content["text"] for kind, content in reply.outputs if kind == "stream")
     assert streams.startswith("1 agent in 1 layer · ")
     assert "simulated" in streams
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_has_tab_help_and_a_short_error(kernel, verb):
+    """Tab offers its options, `help` shows it with an example, and a wrong option ends in a few lines."""
+    offered = kernel._client.complete(f"%agents {verb} --", reply=True, timeout=60)["content"]["matches"]
+    assert offered
+    assert all(word.startswith("--") for word in offered)
+    helped = kernel.do(f"%agents help {verb}")
+    assert "ok" == helped.status
+    assert f"%agents {verb}" in helped.text
+    wrong = kernel.do(f"%agents {verb} --nonsense 1")
+    assert "error" == wrong.status
+    assert 1 <= len(wrong.text.strip().splitlines()) <= 15
+    assert "agent_magic/" not in wrong.text
+
+
+def test_tab_is_fast(kernel, capsys):
+    """The way of a completion from the client to the kernel and back. The time is printed, not held."""
+    lines = [f"%agents {verb} " for verb in VERBS] + ["%agents wait --", "%%agent new --model ", "%%agent new\nsay {{ "]
+    kernel.do("many = {f'name_{number}': number for number in range(3000)}; globals().update(many)")
+    took: list[float] = []
+    for line in lines:
+        began = time.perf_counter()
+        assert "ok" == kernel._client.complete(line, reply=True, timeout=60)["content"]["status"]
+        took.append(1000 * (time.perf_counter() - began))
+    with capsys.disabled():
+        took.sort()
+        middle = took[len(took) // 2]
+        print(f"\n{len(took)} completions beside 3,000 variables: median {middle:.0f} ms, at most {took[-1]:.0f} ms")
+
+
+def test_config_shows_every_default_with_its_help(kernel):
+    """`%config AgentMagics` lists what can be set, each with a sentence and its value now."""
+    text = kernel.do("%config AgentMagics").text
+    for name in ("model", "max_tokens", "concurrency", "timeout", "ledger", "confirm_usd"):
+        assert f"AgentMagics.{name}=" in text

@@ -178,6 +178,8 @@ def test_ipython_asks_us(shell: Any):
     assert ["run", "runs"] == tab("x = %agents ru")
     assert ["pyramid"] == tab("%%agent other\nIt says {{ pyr")
     assert "pyx" in tab("print(py")
+    assert ["--"] == tab("%agents wait --")  # it has no options, and Python's names are none
+    assert ["zz"] == tab("%agents run zz")
     began = time.perf_counter()
     for _ in range(5):
         tab("%agents run py")
