@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED
 from agent_magic.record.history import Past
 from agent_magic.schedule.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.schedule.room import OVERHEAD_TOKENS
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MANY: Final = 1_000_000
 """A failure that was repeated is worth as many attempts as the policy allows."""
+GOES_ON: Final = Failure("the answer was paused, and goes on", MANY)
+"""Stands for the turn of an answer that went on."""
 TIMED: Final = frozenset({"live", "simulated", "replay"})
 """The sources whose seconds are those of a model at work. What the ledger served took none."""
 
@@ -168,11 +170,13 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             continue  # somebody stopped it: a forecast goes on
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
+        final = last and not waited_s
+        went_on = not last and attempt.answer is not None and attempt.answer.stop_reason == PAUSED
         yield Tried(
             attempt.started_s - attempt.granted_s,
             attempt.ttft_s,
             attempt.ended_s - attempt.started_s,
-            None if attempt.error is None else _failure(attempt, waited_s, final=last and not waited_s),
+            GOES_ON if went_on else None if attempt.error is None else _failure(attempt, waited_s, final=final),
             attempt.kind == "RateLimited",
             attempt.kind == "Late",
             attempt.usage,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from agent_magic.measure.forecast_evidence import GOES_ON
 from agent_magic.measure.forecast_provider import Input, Refusal
 from agent_magic.record.answer import NOTHING_USED, Usage
 from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
@@ -263,6 +264,9 @@ class World:
             if failure is None:
                 self._bar(agent, flight, now, "succeeded", "", usage, cost)
                 self._take(self._conductor.succeeded(agent, now), now)
+            elif failure is GOES_ON:
+                self._bar(agent, flight, now, "succeeded", "", usage, cost)
+                self._take(self._conductor.goes_on(agent, now), now)
             else:
                 self._bar(agent, flight, now, "failed", failure.why, usage, cost)
                 self._take(self._conductor.failed(agent, failure, now), now)

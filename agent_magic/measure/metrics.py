@@ -62,6 +62,7 @@ class Summary:
     failed: int
     skipped: int
     cancelled: int
+    capped: int
     running: int
     source: str | None
     cut: bool
@@ -106,7 +107,8 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         succeeded=counts.get("succeeded", 0),
         failed=counts.get("failed", 0),
         skipped=counts.get("skipped", 0),
-        cancelled=counts.get("cancelled", 0) + counts.get("capped", 0),
+        cancelled=counts.get("cancelled", 0),
+        capped=counts.get("capped", 0),
         running=counts.get("running", 0),
         source=_source(record),
         cut=record.cut,

@@ -15,6 +15,7 @@ POLICY = {
     "--concurrency": ("concurrency", int),
     "--schedule": ("schedule", str),
     "--max-attempts": ("max_attempts", int),
+    "--max-turns": ("max_turns", int),
     "--timeout": ("timeout_s", float),
     "--deadline": ("deadline_s", float),
     "--budget": ("budget_usd", float),

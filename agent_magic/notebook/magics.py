@@ -278,6 +278,7 @@ class AgentMagics(Magics):
             budget_tokens=given.budget_tokens,
             on_max_tokens=_word(given.on_max_tokens or self.on_max_tokens),
             on_refusal=_word(given.on_refusal or self.on_refusal),
+            max_turns=10 if given.max_turns is None else given.max_turns,
             timeout_counts=_word(given.timeout_counts or "work"),
             max_usd_per_min=given.max_usd_per_min,
         )

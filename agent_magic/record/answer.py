@@ -9,9 +9,11 @@ Source = Literal["live", "ledger", "replay", "simulated"]
 """Where a result came from: bought now, bought earlier, a cassette, or the stand-in API."""
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "cancelled", "capped"]
-"""The state of an agent. `skipped`: an ancestor did not succeed. `capped`: an iteration cap cut it, text kept."""
+"""The state of an agent. `skipped`: an ancestor did not succeed. `capped`: a cap on its turns cut it, text kept."""
 
 
+PAUSED = "pause_turn"
+"""The stop reason of an answer that is to go on from where it stopped."""
 CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English, for texts nobody has counted yet."""
 
@@ -60,6 +62,7 @@ class Answer:
         source: Where it came from.
         request_id: The server's id of the request.
         refusal: The category of a refusal, `None` otherwise.
+        content: The content blocks as JSON, of an answer that the API paused, to go on from; `None` otherwise.
     """
 
     text: str
@@ -69,6 +72,7 @@ class Answer:
     source: Source = field(default="live", kw_only=True)
     request_id: str | None = field(default=None, kw_only=True)
     refusal: str | None = field(default=None, kw_only=True)
+    content: str | None = field(default=None, kw_only=True)
 
 
 class Price(NamedTuple):

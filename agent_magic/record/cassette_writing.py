@@ -30,7 +30,7 @@ IN_PLACE = frozenset({"at_s", "agent", "number"})
 """Fields of events that a line says in other words."""
 
 
-TEXTS = ("prompt", "system", "context", "text", "partial", "error")
+TEXTS = ("prompt", "system", "context", "so_far", "text", "content", "partial", "error")
 """The fields that hold what people and models wrote. Everything else is numbers, names and words of ours."""
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent_magic.errors import LedgerError
-from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.answer import PAID_BEFORE, PAUSED
 from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.results import RunRecord
 
-NOT_REUSED = frozenset({"refusal", "max_tokens", "model_context_window_exceeded", "pause_turn"})
+NOT_REUSED = frozenset({"refusal", "max_tokens", "model_context_window_exceeded", PAUSED})
 
 
 class Busy(NamedTuple):
@@ -151,9 +151,13 @@ class Ledger(Protocol):
 
 
 def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
-    """Tell whether an answer may be served again: bought (or made up, where `simulated`), whole, and no refusal."""
+    """Tell whether an answer may be served again: bought (or made up, where `simulated`), whole, and no refusal.
+
+    A paused one is no whole answer, but what goes on from it is bought once only if it is served again.
+    """
     bought = answer.source == "live" or (simulated and answer.source == "simulated")
-    return bought and answer.stop_reason not in NOT_REUSED
+    goes_on = answer.stop_reason == PAUSED and answer.content is not None
+    return bought and (goes_on or answer.stop_reason not in NOT_REUSED)
 
 
 class MemoryLedger:

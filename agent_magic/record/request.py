@@ -19,6 +19,8 @@ class Request(NamedTuple):
         context: Text that goes out before everything else, shared with other requests.
         cached: Whether the provider is asked to cache it.
         ttl: For how long, if it is.
+        so_far: What was said already of an answer that the API had paused: its content blocks as JSON, which go back
+            as they came. Empty for the first turn.
     """
 
     model: str
@@ -30,6 +32,7 @@ class Request(NamedTuple):
     effort: str | None = None
     timeout_s: float = 300.0
     ttl: Ttl = "5m"
+    so_far: str = ""
 
     def body(self) -> dict[str, Any]:
         """Write it as the Messages API wants it."""
@@ -38,6 +41,8 @@ class Request(NamedTuple):
             "max_tokens": self.max_tokens,
             "messages": [{"role": "user", "content": self.prompt}],
         }
+        if self.so_far:
+            body["messages"].append({"role": "assistant", "content": json.loads(self.so_far)})
         if self.context:
             body["system"] = self._blocks(self.context)
         elif self.system:

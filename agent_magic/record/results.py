@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import UnknownAgent
-from agent_magic.record.answer import Usage
+from agent_magic.record.answer import PAUSED, Usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.events import (
     AgentEnded,
@@ -82,16 +82,26 @@ class AgentResult:
 
     @property
     def answer(self) -> Answer | None:
-        """The complete reply, or `None`."""
-        return self.attempts[-1].answer if self.attempts else None
+        """The complete reply, or `None`. Of one that the API had paused, the last turn with the text of all."""
+        last = self.attempts[-1].answer if self.attempts else None
+        return replace(last, text=self._earlier_turns + last.text) if last and self._earlier_turns else last
+
+    @property
+    def _earlier_turns(self) -> str:
+        """The text of the turns from which the last request went on."""
+        so_far, texts = self.attempts[-1].request.so_far, list[str]()
+        for one in reversed(self.attempts[:-1] if so_far else []):
+            if so_far and one.answer is not None and one.answer.stop_reason == PAUSED:
+                texts.insert(0, one.answer.text)
+                so_far = one.request.so_far
+        return "".join(texts)
 
     @property
     def text(self) -> str:
         """The answer, or the part of it that had arrived."""
         if not self.attempts:
             return ""
-        last = self.attempts[-1]
-        return last.answer.text if last.answer else last.partial
+        return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
 
     @property
     def stop_reason(self) -> str | None:

@@ -50,7 +50,7 @@ def plan_text(plan: Plan) -> str:
 
 def reserved(request: Request) -> int:
     """Return the most input tokens a request can be billed for: no token is shorter than a byte."""
-    parts = (request.prompt, request.system or "", request.context or "")
+    parts = (request.prompt, request.system or "", request.context or "", request.so_far)
     return sum(len(part) if part.isascii() else len(encoded(part)) for part in parts)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Truncated, Unreachable, Unreadable
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.run.asking import ask, model_of
+from agent_magic.run.blocks import joined
 from agent_magic.schedule.breaker import Breakers
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.prefix import shared_prefixes
@@ -60,6 +61,7 @@ class Admission:
         self._known = known
         self._plan, self._policy, self._texts, self._prices = plan, policy, texts, prices
         self._requests: dict[int, Request] = {}
+        self._so_far: dict[int, str] = {}
         has_budget = policy.budget_usd is not None or policy.budget_tokens is not None
         budget = Budget(policy.budget_usd, policy.budget_tokens) if has_budget else None
         burns = policy.max_usd_per_min is not None
@@ -88,7 +90,18 @@ class Admission:
         """
         ttl = None if self._prefixes is None else self._prefixes.ttl(agent)
         ready = self._requests.pop(agent, None)
-        return ready or ask(self._plan, agent, self._texts, self._policy.timeout_s, ttl=ttl)
+        if ready is not None:
+            return ready
+        first = ask(self._plan, agent, self._texts, self._policy.timeout_s, ttl=ttl)
+        so_far = self._so_far.get(agent)
+        return first if so_far is None else first._replace(so_far=so_far)
+
+    def goes_on(self, agent: int, content: str | None) -> None:
+        """Take in what an agent's next request goes on from: the blocks of its answer so far; `None` begins anew."""
+        if content is None:
+            self._so_far.pop(agent, None)
+        else:
+            self._so_far[agent] = joined(self._so_far.get(agent), content)
 
     def heard(self, agent: int, stream: Stream, now: float) -> None:
         """Take in that a reply has begun: its headers say how much room there is."""
@@ -134,7 +147,7 @@ class Admission:
             return Need(model_of(self._plan.agents[agent]), 0, 0, Worst(0.0, 0))
         if self._known is not None and self._known.is_there(agent, request, look=self._capped):
             return Need(request.model, 0, 0, Worst(0.0, 0), free=True)
-        characters = len(request.prompt) + len(request.system or "") + len(request.context or "")
+        characters = sum(map(len, _parts(request)))
         worst = self._worst(request) if self._capped else Worst(0.0, 0)
         tokens = characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS
         shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
@@ -142,8 +155,7 @@ class Admission:
 
     def _worst(self, request: Request) -> Worst:
         """Return the most a request can use: no token is shorter than a byte."""
-        text = request.prompt + (request.system or "") + (request.context or "")
-        size = len(text.encode(errors="replace")) + OVERHEAD_TOKENS
+        size = len("".join(_parts(request)).encode(errors="replace")) + OVERHEAD_TOKENS
         written = len((request.context or "").encode(errors="replace")) if request.cached else 0
         usage = Usage(
             size - written,
@@ -152,6 +164,10 @@ class Admission:
             cache_write_1h_tokens=written if request.ttl == "1h" else 0,
         )
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
+
+
+def _parts(request: Request) -> tuple[str, str, str, str]:
+    return request.prompt, request.system or "", request.context or "", request.so_far
 
 
 def _is_bad(stream: Stream, error: BaseException | None) -> bool | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from agent_magic.errors import Late
-from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, Price
+from agent_magic.errors import Capped, Late
+from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, PAUSED, Price
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 from agent_magic.record.ledger import Busy
 from agent_magic.run.client import Stream
-from agent_magic.run.judging import judge
+from agent_magic.run.judging import judge, turns_out
 from agent_magic.run.leftover import one_line, source_of, usage_of
 from agent_magic.schedule.retry import failure_of
 
@@ -96,6 +96,7 @@ class Attempts:
         self._tasks = tasks
         self._why_cancelled: dict[int, str] = {}
         self._unsent: dict[int, int] = {}  # launches of which no request came, by agent
+        self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that was paused, by agent
 
     def cancel(self, agent: int, why: str) -> None:
         """Stop the request of an agent."""
@@ -177,14 +178,46 @@ class Attempts:
         now = self._run.now()
         if self._why_cancelled:
             self._why_cancelled.pop(agent, None)
+        if answer is not None and answer.stop_reason == PAUSED:
+            self._pause(now, agent, number, stream, answer)
+            return
         if answer is not None and answer.stop_reason != "end_turn":
             error = judge(answer, self._policy)
         self._add_end(now, agent, number, stream, answer, error)
         if error is not None:
             self._run.apply(self._run.conductor.failed(agent, failure_of(error, self._policy.max_attempts), now), now)
         elif answer is not None:
-            self.texts[self._plan.agents[agent].name] = answer.text
+            self._take(agent, answer)
             self._run.apply(self._run.conductor.succeeded(agent, now), now)
+
+    def _pause(self, now: float, agent: int, number: int, stream: Stream, answer: Answer) -> None:
+        """Let an answer that was paused go on, or end with what there is of it."""
+        turns = self._turns.setdefault(agent, [])
+        why = turns_out(answer, len(turns) + 1, self._policy)
+        if not why:
+            self._add_end(now, agent, number, stream, answer, None)
+            turns.append(answer.text)
+            self._admission.goes_on(agent, answer.content)
+            self._run.apply(self._run.conductor.goes_on(agent, now), now)
+            return
+        error = Capped(why) if self._policy.on_max_tokens == "fail" else None
+        self._add_end(now, agent, number, stream, answer, error)
+        if error is not None:
+            self._run.apply(self._run.conductor.failed(agent, failure_of(error, self._policy.max_attempts), now), now)
+        else:
+            self._take(agent, answer)
+            self._run.apply(self._run.conductor.capped(agent, f"Capped: {why}", now), now)
+
+    def _take(self, agent: int, answer: Answer) -> None:
+        """Keep the text of an answer, all turns of it, for those whose prompts take it."""
+        self.texts[self._plan.agents[agent].name] = "".join([*self._turns.get(agent, ()), answer.text])
+        if self._turns:
+            self.forget(agent)
+
+    def forget(self, agent: int) -> None:
+        """Take in that an agent begins anew."""
+        self._turns.pop(agent, None)
+        self._admission.goes_on(agent, None)
 
     def _cut(self, agent: int, number: int, stream: Stream) -> None:
         """Record an attempt that was cancelled, with what had arrived of it."""

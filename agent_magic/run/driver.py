@@ -238,6 +238,7 @@ class Driver:
                 case Backoff():
                     self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
                 case Reopened():
+                    self._attempts.forget(action.agent)
                     self.record.add(AgentReopened(now, action.agent))
                 case Cancel():
                     self._attempts.cancel(action.agent, action.why)

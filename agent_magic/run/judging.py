@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     from agent_magic.schedule.policy import Policy
 
 
+def turns_out(answer: Answer, turns: int, policy: Policy) -> str:
+    """Say why a paused answer does not go on; an empty string lets it.
+
+    Args:
+        answer: The part that came.
+        turns: How many requests it has had.
+        policy: How many it may have.
+    """
+    if answer.content is None:
+        return "The answer was paused (pause_turn) with nothing in it to go on from; what came is kept."
+    if turns >= policy.max_turns:
+        return f"The answer was paused (pause_turn) {turns} times; what came is kept. Raise --max-turns."
+    return ""
+
+
 def judge(answer: Answer, policy: Policy) -> CallError | None:
     """Say why an answer is not passed on; `None` passes it on.
 

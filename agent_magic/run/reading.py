@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import Truncated, Unreadable
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.answer import PAUSED, Answer, Usage
+from agent_magic.run.blocks import Blocks
 from agent_magic.run.drain import drain
 from agent_magic.run.faults import excerpt, note_response, raised_by_sdk
 
@@ -89,6 +90,7 @@ class _Ending:
         self.model, self.request_id = model, request_id
         self.stop_reason: str | None = None
         self.refusal: str | None = None
+        self.blocks = Blocks()
 
     def see(self, event: Json, stream: Stream) -> bool:
         """Take an event of a stream in; tell whether it was the last."""
@@ -98,7 +100,10 @@ class _Ending:
             if delta.get("type") == "text_delta":
                 stream.add(delta.get("text"))
             else:
+                self.blocks.add(delta)
                 stream.began()
+        elif kind == "content_block_start":
+            self.blocks.open(event.get("content_block"), stream)
         elif kind == "message_start":
             message: Any = event.get("message")
             self.model = message.get("model") or self.model
@@ -133,6 +138,7 @@ class _Ending:
             source="simulated" if stream.simulated else "live",
             request_id=self.request_id,
             refusal=self.refusal,
+            content=self.blocks.as_json(stream) if self.stop_reason == PAUSED else None,
         )
 
 
@@ -142,6 +148,7 @@ def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
     if message.get("type") != "message":
         raise Unreadable(f"The reply is no event stream but {kind or 'nothing'!r}: {excerpt(body)!r}.")
     for block in message.get("content") or ():
+        ending.blocks.open(block, stream)
         if block.get("type") == "text":
             stream.add(block.get("text"))
     stream.usage = _usage(message.get("usage"), None)

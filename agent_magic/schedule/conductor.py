@@ -14,17 +14,15 @@ PENDING ---------------> READY -----------> RUNNING ---------> ENDED
 
 from __future__ import annotations
 
-import heapq
-import random
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.again import to_reopen
+from agent_magic.schedule.alarms import RUN, Alarms
 from agent_magic.schedule.barrier import Barrier
 from agent_magic.schedule.lines import Lines, turns_of
 from agent_magic.schedule.pacer_pool import Hold
-from agent_magic.schedule.retry import Failure, backoff_s
-from agent_magic.schedule.room import FOREVER
+from agent_magic.schedule.tries import Tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.record.answer import Status
     from agent_magic.schedule.policy import Policy
+    from agent_magic.schedule.retry import Failure
     from agent_magic.schedule.room import Never, Room
 
 PENDING: Final = 0
@@ -39,10 +38,8 @@ READY: Final = 1
 RUNNING: Final = 2
 BACKOFF: Final = 3
 ENDED: Final = 4
-LINES: Final = -1
-"""Stands in the list of timers for all the agents that wait for room."""
-RUN: Final = -2
-"""Stands there for the deadline of the run."""
+PASSED_ON: Final = frozenset({"succeeded", "capped"})
+"""Whose children may begin."""
 SKIPPED: Final = "skipped by the user"
 
 
@@ -71,26 +68,21 @@ class Conductor:
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
         self._slots = 1 if policy.schedule == "sequential" else policy.concurrency
         self._counts_all = policy.timeout_counts == "total"
-        self._random = random.Random(policy.seed)
         self._state = [PENDING] * count
         self._missing = [len(before) for before in dag.parents]
-        self._tries = [0] * count
+        self._tries = Tries(count, policy)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
         self._turn, self._by_turn = turns_of(dag, policy, work_s)
         self._lines = Lines(["" if room is None else room.line(agent) for agent in range(count)], self._turn)
         self._room = room
-        self._timers: list[tuple[float, int, int]] = []
-        self._next_wake_s: float | None = None
-        self._line_wake_s = FOREVER
+        self._alarms = Alarms()
         self._running = 0
         self._open = count
         self._cut = self._over = False
         self._stopping: dict[int, tuple[Status, str]] = {}
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
         self._again: set[int] = set()
-        self._earlier: dict[int, int] = {}
-        self._until_s: dict[int, float] = {}
         self._paused = False
         self._barrier = Barrier(dag) if policy.schedule == "layers" else None
         self._out: list[Action] = []
@@ -111,7 +103,7 @@ class Conductor:
             if not missing and self._state[agent] == PENDING:
                 self._make_ready(agent, now)
         if self._policy.deadline_s is not None:
-            heapq.heappush(self._timers, (now + self._policy.deadline_s, 0, RUN))
+            self._alarms.set(now + self._policy.deadline_s, RUN)
         return self._go_on(now)
 
     def room_changed(self, now: float) -> list[Action]:
@@ -121,7 +113,26 @@ class Conductor:
     def succeeded(self, agent: int, now: float) -> list[Action]:
         """Take in that a running agent has its answer."""
         self._leave(agent)
-        self._end(agent, "succeeded", None, now)
+        return self._pass_on(agent, "succeeded", None, now)
+
+    def goes_on(self, agent: int, now: float) -> list[Action]:
+        """Take in that a running agent's answer is to go on with another request, which uses up no attempt."""
+        self._leave(agent)
+        if agent in self._stopping:
+            return self.cancelled(agent, now, left=True)
+        self._tries.turned(agent)
+        self._state[agent], self._ready_s[agent] = READY, now
+        self._lines.join(agent)
+        return self._go_on(now)
+
+    def capped(self, agent: int, why: str, now: float) -> list[Action]:
+        """Take in that a running agent has a part of its answer, and shall have no more. It is passed on."""
+        self._leave(agent)
+        return self._pass_on(agent, "capped", why, now)
+
+    def _pass_on(self, agent: int, status: Status, why: str | None, now: float) -> list[Action]:
+        """End an agent whose children may begin."""
+        self._end(agent, status, why, now)
         missing = self._missing
         for child in self._dag.children[agent]:
             missing[child] -= 1
@@ -134,19 +145,13 @@ class Conductor:
         self._leave(agent)
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
-        if not failure.counts:
-            self._earlier[agent] = self._earlier.get(agent, 0) + 1
-        if self._tries[agent] - self._earlier.get(agent, 0) < min(failure.attempts, self._policy.max_attempts):
-            until = now + backoff_s(failure, self._tries[agent], self._random)
-            deadline = self._deadline_s[agent]
-            if deadline is None or until < deadline:
-                self._back_off(agent, until, failure.why)
-                return self._go_on(now)
-            wait = until - now
-            failure = Failure(f"{failure.why} (the next try would come in {wait:.0f} s, after the deadline)")
-        self._give_up(agent, failure.why, now)
+        answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
+        if isinstance(answer, float):
+            self._back_off(agent, answer, failure.why)
+            return self._go_on(now)
+        self._give_up(agent, answer, now)
         if failure.stops_run:
-            self._cancel_all(now, f"the run was stopped by {failure.why}")
+            self._cancel_all(now, f"the run was stopped by {answer}")
         return self._go_on(now)
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Action]:
@@ -178,10 +183,8 @@ class Conductor:
 
     def wake(self, now: float) -> list[Action]:
         """Take in that the time of a `WakeAt` has come."""
-        self._next_wake_s = None
-        self._line_wake_s = FOREVER
-        while self._timers and self._timers[0][0] <= now:
-            _, _, agent = heapq.heappop(self._timers)
+        self._alarms.woken()
+        while (agent := self._alarms.due(now)) is not None:
             if agent == RUN:
                 self._run_out(now)
             if agent < 0 or self._state[agent] == ENDED:
@@ -189,7 +192,7 @@ class Conductor:
             deadline = self._deadline_s[agent]
             if deadline is not None and deadline <= now:
                 self._run_late(agent, now)
-            elif self._state[agent] == BACKOFF and self._until_s[agent] <= now:
+            elif self._state[agent] == BACKOFF and self._tries.until_s[agent] <= now:
                 self._state[agent] = READY
                 self._lines.join(agent)
         return self._go_on(now)
@@ -244,9 +247,8 @@ class Conductor:
         if not self._open and not self._over:
             self._over = True
             self._out.append(Finished(self._cut))
-        if self._timers and (self._next_wake_s is None or self._timers[0][0] < self._next_wake_s):
-            self._next_wake_s = self._timers[0][0]
-            self._out.append(WakeAt(self._next_wake_s))
+        if (wake_s := self._alarms.next_s()) is not None:
+            self._out.append(WakeAt(wake_s))
         out, self._out = self._out, []
         return out
 
@@ -263,7 +265,7 @@ class Conductor:
             elif isinstance(answer, Hold):
                 held.add(line)
                 self._lines.hold(line, answer.reason)
-                self._wake_line(answer.until_s)
+                self._alarms.set_lines(answer.until_s)
             else:
                 self._lines.leave(line)
                 self._end(agent, "cancelled", answer.why, now)
@@ -279,31 +281,25 @@ class Conductor:
             return None
         return None if self._room is None else self._room.enter(agent, now)
 
-    def _wake_line(self, until_s: float) -> None:
-        """Ask again at that time, if not asked before. A hold without an end waits for an answer."""
-        if until_s < self._line_wake_s:
-            self._line_wake_s = until_s
-            heapq.heappush(self._timers, (until_s, 0, LINES))
-
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
         self._running += 1
-        self._tries[agent] += 1
+        number = self._tries.launched(agent)
         if self._deadline_s[agent] is None:
             self._set_deadline(agent, now)
-        at_once = self._tries[agent] == 1 and now <= self._ready_s[agent]
-        self._out.append(Launch(agent, self._tries[agent], "" if at_once else self._held_by(agent, now, reason)))
+        at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
+        self._out.append(Launch(agent, number, "" if at_once else self._held_by(agent, now, reason)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
-        if self._tries[agent] > 1:
-            return "backoff" if agent in self._until_s else reason or "retry"
+        if self._tries.made(agent) > 1:
+            return self._tries.held_by(agent, reason)
         if self._barrier is not None and self._barrier.opened_s(agent) == now:
             return "barrier"
         return reason or "slot"
 
     def _set_deadline(self, agent: int, now: float) -> None:
         deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
-        heapq.heappush(self._timers, (deadline, self._tries[agent], agent))
+        self._alarms.set(deadline, agent, self._tries.made(agent))
 
     def _leave(self, agent: int) -> None:
         if self._state[agent] != RUNNING:
@@ -312,8 +308,7 @@ class Conductor:
 
     def _back_off(self, agent: int, until: float, why: str) -> None:
         self._state[agent] = BACKOFF
-        self._until_s[agent] = until
-        heapq.heappush(self._timers, (until, self._tries[agent], agent))
+        self._alarms.set(until, agent, self._tries.made(agent))
         self._out.append(Backoff(agent, until, why))
 
     def _run_late(self, agent: int, now: float) -> None:
@@ -338,7 +333,7 @@ class Conductor:
     def _end(self, agent: int, status: Status, error: str | None, now: float, cause: int | None = None) -> None:
         self._state[agent] = ENDED
         self._open -= 1
-        if status != "succeeded":
+        if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
         self._out.append(Ended(agent, status, error, cause))
         if self._barrier is not None:
@@ -385,8 +380,7 @@ class Conductor:
             self._stopping.pop(agent, None)
             self._again.discard(agent)
             self._state[agent], self._deadline_s[agent] = PENDING, None
-            self._earlier[agent] = self._tries[agent]
-            self._until_s.pop(agent, None)
+            self._tries.forget(agent)
             self._open += 1
             if self._barrier is not None:
                 self._barrier.reopened(agent)

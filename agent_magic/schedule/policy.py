@@ -53,6 +53,8 @@ class Policy:
             expected to start. Writing for an hour costs 2 times the input, for five minutes 1.25 times.
         on_max_tokens: What becomes of an answer that was cut at its `max_tokens`.
         on_refusal: What becomes of an answer in which the model declined. Passed on or not, it is never served again.
+        max_turns: The most requests for one answer: one that the API pauses (`pause_turn`) goes on from where it was
+            so often; then its agent is `capped`, and the part that came is passed on as `on_max_tokens` says.
         timeout_counts: `work` counts `timeout_s` from an agent's first request, its retries and their waits included;
             `total` from the moment its parents are done, waiting for a slot or a limit included.
         breaker_share: Which share of the last 20 attempts may fail by the fault of the service or the network before
@@ -75,13 +77,14 @@ class Policy:
     cache_ttl: CacheTtl = field(default="auto", kw_only=True)
     on_max_tokens: OnLimit = field(default="warn", kw_only=True)
     on_refusal: OnLimit = field(default="fail", kw_only=True)
+    max_turns: int = field(default=10, kw_only=True)
     timeout_counts: TimeoutCounts = field(default="work", kw_only=True)
     breaker_share: float | None = field(default=1.0, kw_only=True)
     max_usd_per_min: float | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for option in ("concurrency", "max_attempts"):
+        for option in ("concurrency", "max_attempts", "max_turns"):
             value = getattr(self, option)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a whole number from 1.")

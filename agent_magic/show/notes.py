@@ -26,6 +26,9 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
         notes.append(
             f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
         )
+    paused = [one.name for one in record.results if one.status == "capped"]
+    if policy.on_max_tokens == "warn" and paused:
+        notes.append(f"Paused too often (pause_turn), and passed on as far as they came: {_some(paused)}. --max-turns.")
     if policy.on_refusal == "warn" and record.refused:
         notes.append(f"Refused, and passed on all the same: {_some(record.refused)}. %agents show NAME has them.")
     return " ".join(notes)

@@ -44,6 +44,8 @@ class Numbers(Protocol):
     @property
     def cancelled(self) -> int: ...  # noqa: D102
     @property
+    def capped(self) -> int: ...  # noqa: D102
+    @property
     def source(self) -> str | None: ...  # noqa: D102
 
 
@@ -59,7 +61,12 @@ def one_line(numbers: Numbers) -> str:
 
 def troubles(numbers: Numbers) -> list[str]:
     """Return the counts of what did not succeed: `2 failed`."""
-    counts = {"failed": numbers.failed, "skipped": numbers.skipped, "cancelled": numbers.cancelled}
+    counts = {
+        "failed": numbers.failed,
+        "skipped": numbers.skipped,
+        "cancelled": numbers.cancelled,
+        "capped": numbers.capped,
+    }
     return [f"{number:,} {word}" for word, number in counts.items() if number]
 
 

@@ -152,13 +152,19 @@ def _check_model(found: Json, model: Model, messages: list[Json], max_tokens: in
     for key in SAMPLING:
         if found.get(key) is not None and not model.sampling:
             raise invalid(f"{key}: this parameter is not supported by {model.id}; leave it out")
-    if messages[-1]["role"] == "assistant" and not model.prefill:
+    if messages[-1]["role"] == "assistant" and not model.prefill and not _goes_on(messages[-1]):
         raise invalid(f"messages: {model.id} takes no assistant prefill; the last message must be a user message")
     choice = (as_object(found.get("tool_choice")) or {}).get("type")
     if choice in ("any", "tool") and not model.forced_tools:
         raise invalid(f"tool_choice: {choice!r} is not supported by {model.id}; use 'auto' or output_config.format")
     if found.get("thread") is not None:
         raise invalid("thread: message threads are not simulated", code="thread_unsupported_request")
+
+
+def _goes_on(message: Json) -> bool:
+    """Tell whether a message is a turn that was paused: it ends with what a server's tool does."""
+    last = as_object((as_list(message["content"]) or [None])[-1]) or {}
+    return last.get("type") == "server_tool_use" or str(last.get("type")).endswith("_tool_result")
 
 
 def _flag(found: Json, key: str) -> bool:

@@ -78,7 +78,7 @@ def message(result: Result) -> Json:
     text, answer = result.answer.text, result.answer
     return {
         **_head(result),
-        "content": [{"type": "text", "text": text}] if text else [],
+        "content": [*([{"type": "text", "text": text}] if text else []), *_search(result)],
         **_ending(answer),
         "usage": usage_body(result.usage, answer.output_tokens),
     }
@@ -95,15 +95,35 @@ def frames(result: Result) -> Iterator[Frame]:
         opening += event("content_block_start", {"type": "content_block_start", "index": 0, "content_block": block})
     yield Frame(timing.ttft_s, opening + event("ping", {"type": "ping"}))
     yield from _deltas(answer, timing)
-    ending = _message_delta(result) + event("message_stop", {"type": "message_stop"})
-    if answer.text:
-        ending = event("content_block_stop", {"type": "content_block_stop", "index": 0}) + ending
+    ending = event("content_block_stop", {"type": "content_block_stop", "index": 0}) if answer.text else b""
+    ending += b"".join(_block_events(block, int(bool(answer.text))) for block in _search(result))
+    ending += _message_delta(result) + event("message_stop", {"type": "message_stop"})
     yield Frame(timing.at_s(answer.output_tokens), ending, answer.output_tokens)
 
 
 def delta(text: str) -> bytes:
     """Return one piece of text as an event."""
     return _DELTA_HEAD + _encode_text(text).encode() + _DELTA_TAIL
+
+
+def _search(result: Result) -> tuple[Json, ...]:
+    """Return what a paused turn ends with: a search that the server has begun and not finished."""
+    if result.answer.stop_reason != "pause_turn":
+        return ()
+    query = " ".join(result.answer.text.split()[:6])
+    tool = {"type": "server_tool_use", "id": f"srvtoolu_{result.message_id}", "name": "web_search"}
+    return ({**tool, "input": {"query": query}},)
+
+
+def _block_events(block: Json, index: int) -> bytes:
+    """Return the events of a block of a server's tool."""
+    start = {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}}
+    piece = {"type": "input_json_delta", "partial_json": _encode(block["input"])}
+    return (
+        event("content_block_start", start)
+        + event("content_block_delta", {"type": "content_block_delta", "index": index, "delta": piece})
+        + event("content_block_stop", {"type": "content_block_stop", "index": index})
+    )
 
 
 def _deltas(answer: Answer, timing: Timing) -> Iterator[Frame]:

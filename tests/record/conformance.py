@@ -121,6 +121,11 @@ class Conformance:
         assert ledger.find("k", 0) is None
         assert 0 == len(ledger)
 
+    def test_a_paused_answer_that_can_go_on_is_served_again(self, ledger):
+        """It is no whole answer, and not counted as one; what goes on from it was asked by its blocks."""
+        ledger.keep("k", 0, answer(stop_reason="pause_turn", content='[{"type":"text","text":"x"}]'))
+        assert '[{"type":"text","text":"x"}]' == ledger.find("k", 0).content
+
     def test_any_text_comes_back(self, ledger):
         """F29: lone surrogates, NUL, right-to-left marks, SQL: all come back as they were."""
 

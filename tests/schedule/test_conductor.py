@@ -128,6 +128,31 @@ def test_attempts_are_counted():
         assert (tries, "failed") == (len(run.launches), run.status[0])
 
 
+def test_an_answer_that_goes_on_uses_up_no_attempt():
+    """Its slot is free at once, the agent waits its turn like any other, and its deadline stays."""
+    conductor = Conductor(dag_of((), ()), Policy(1, max_attempts=1), timeouts_s=[10.0, 10.0])
+    assert [Ready(0), Ready(1), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
+    assert [Launch(0, 2, "")] == conductor.goes_on(0, 1.0)
+    assert [Launch(0, 3, "")] == conductor.goes_on(0, 2.0)
+    assert Ended(0, "failed", "x") == conductor.failed(0, Failure("x", 3), 3.0)[0]
+
+
+def test_a_capped_agent_is_passed_on():
+    """Its children begin, and it is none of those that did not succeed."""
+    conductor = Conductor(dag_of((), (0,)), Policy(1), timeouts_s=[10.0, 10.0])
+    conductor.start(0.0)
+    assert [Ended(0, "capped", "enough"), Ready(1), Launch(1, 1, "")] == conductor.capped(0, "enough", 1.0)[:3]
+    assert [] == conductor.retry(2.0, [0])
+
+
+def test_a_stop_counts_before_the_next_turn():
+    """An agent that is to be stopped does not go on."""
+    conductor = Conductor(dag_of(()), Policy(1), timeouts_s=[10.0])
+    conductor.start(0.0)
+    conductor.cancel(1.0, [0])
+    assert [Ended(0, "cancelled", "stopped"), Finished(False)] == conductor.goes_on(0, 2.0)
+
+
 def test_a_wait_frees_its_slot():
     """While one agent waits to be repeated, another runs in its place."""
     dag = dag_of((), ())

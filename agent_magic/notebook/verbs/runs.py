@@ -32,6 +32,7 @@ def add_policy(parser: Parser) -> None:
     _plan_options(parser)
     parser.add_argument("--schedule", metavar="WORD", help="ready, layers or sequential.")
     parser.add_argument("--max-attempts", type=int, metavar="N", help="The most requests for one agent.")
+    parser.add_argument("--max-turns", type=int, metavar="N", help="The most requests for an answer the API pauses.")
     parser.add_argument("--timeout", type=float, metavar="S", help="Deadline in seconds of agents that name none.")
     parser.add_argument("--cache", metavar="WORD", help="auto, on or off: caching of contexts that agents share.")
     parser.add_argument("--cache-ttl", metavar="WORD", help="auto, 5m or 1h: how long cached contexts live.")
