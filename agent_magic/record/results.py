@@ -241,7 +241,8 @@ class RunRecord:
     @property
     def capped(self) -> tuple[str, ...]:
         """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
-        return tuple(one.name for one in self.results if one.attempts and one.stop_reason in CAPPED)
+        last = ((one.name, one.attempts[-1].ended) for one in self.results if one.attempts)
+        return tuple(name for name, end in last if end and end.answer and end.answer.stop_reason in CAPPED)
 
     @property
     def refused(self) -> tuple[str, ...]:

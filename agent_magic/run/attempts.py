@@ -108,6 +108,11 @@ class Attempts:
         for agent in list(self._why_cancelled):
             self._never_ran(agent)
 
+    def close(self) -> None:
+        """Let go of the run, when it is over: it and all its answers would stay until the garbage collector comes."""
+        del self._run
+        self._admission.gate = None
+
     async def make(self, launch: Launch, granted_s: float) -> None:
         """Make one request, and turn whatever comes of it into a result."""
         agent, number = launch.agent, launch.number

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from random import getrandbits
 from typing import TYPE_CHECKING
@@ -82,8 +81,7 @@ class Driver:
         history: History | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if policy.seed is None:  # kept with the record, so that a forecast draws the same jitter
-            policy = replace(policy, seed=getrandbits(32))
+        seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._client = plan, policy, client
         self._ledger, self.prices, self._clock = ledger, prices or Prices(), clock
         known: Known | None = None
@@ -101,8 +99,10 @@ class Driver:
         before = pacer.ceilings() if pacer else {}
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        self.record.terms = Terms(policy.to_dict(), pacer is not None, before, {}, expected, key_untried=untried)
-        self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate)
+        self.record.terms = Terms(
+            {**policy.to_dict(), "seed": seed}, pacer is not None, before, {}, expected, key_untried=untried
+        )
+        self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate, seed=seed)
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
         self._attempts = Attempts(
@@ -223,6 +223,7 @@ class Driver:
         if self._attempts.journal is not None:
             self._attempts.journal.close()
         self._pulse.keep(self.now())
+        self._attempts.close()
 
     def apply(self, actions: Sequence[Action], now: float) -> None:
         """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""

@@ -53,6 +53,7 @@ class Conductor:
         work_s: Per agent, expected seconds of work. Agents with more work before the end of the plan go first.
             Without it every agent counts the same.
         room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
+        seed: Makes the jitter of waiting times repeatable, where the policy names none.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Conductor:
         timeouts_s: Sequence[float],
         work_s: Sequence[float] | None = None,
         room: Room | None = None,
+        seed: int | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -70,11 +72,11 @@ class Conductor:
         self._counts_all = policy.timeout_counts == "total"
         self._state = [PENDING] * count
         self._missing = [len(before) for before in dag.parents]
-        self._tries = Tries(count, policy)
+        self._tries = Tries(count, policy, seed)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
         self._turn, self._by_turn = turns_of(dag, policy, work_s)
-        self._lines = Lines(["" if room is None else room.line(agent) for agent in range(count)], self._turn)
+        self._lines = Lines(room.line if room else lambda _: "", self._turn, self._by_turn)
         self._room = room
         self._alarms = Alarms()
         self._running = 0
@@ -108,7 +110,7 @@ class Conductor:
 
     def room_changed(self, now: float) -> list[Action]:
         """Take in that there may be more room than before."""
-        return self._go_on(now) if self._running < self._slots and self._lines else []
+        return self._go_on(now) if self._running < self._slots and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Action]:
         """Take in that a running agent has its answer."""
@@ -242,7 +244,7 @@ class Conductor:
 
     def _go_on(self, now: float) -> list[Action]:
         """Fill the free slots, set the alarm, and hand over what was decided."""
-        if self._lines and not self._paused:
+        if self._lines.waiting and not self._paused:
             self._fill(now)
         if not self._open and not self._over:
             self._over = True
@@ -255,19 +257,17 @@ class Conductor:
     def _fill(self, now: float) -> None:
         """Let agents go while there are slots and room, the longest remaining path first."""
         held: set[int] = set()
-        while self._running < self._slots and (line := self._lines.first(held)) is not None:
-            agent = self._by_turn[self._lines.head(line)]
+        while self._running < self._slots and (agent := self._lines.first(held)) is not None:
             answer = self._enter(agent, now) if self._state[agent] == READY else None
             if answer is None:
-                reason = self._lines.leave(line)
+                reason = self._lines.leave(agent)
                 if self._state[agent] == READY:
                     self._launch(agent, now, reason)
             elif isinstance(answer, Hold):
-                held.add(line)
-                self._lines.hold(line, answer.reason)
+                held.add(self._lines.hold(agent, answer.reason))
                 self._alarms.set_lines(answer.until_s)
             else:
-                self._lines.leave(line)
+                self._lines.leave(agent)
                 self._end(agent, "cancelled", answer.why, now)
                 self._skip_descendants(agent, now)
         if self._running >= self._slots:

@@ -6,7 +6,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.schedule.policy import Policy
@@ -16,50 +16,51 @@ class Lines:
     """One line per kind of room: where one is held, the others move on.
 
     Args:
-        names: Per agent, the name of its line.
+        name: Returns the name of an agent's line.
         turns: Per agent, its place among all; lower goes first.
+        by_turn: The agents by their places.
+
+    Attributes:
+        waiting: How many agents wait.
     """
 
-    def __init__(self, names: Sequence[str], turns: Sequence[int]) -> None:
-        number = {name: line for line, name in enumerate(dict.fromkeys(names))}
-        self._line_of = [number[name] for name in names]
-        self._turns = turns
+    def __init__(self, name: Callable[[int], str], turns: Sequence[int], by_turn: Sequence[int]) -> None:
+        names = [name(agent) for agent in range(len(turns))]
+        number = {one: line for line, one in enumerate(dict.fromkeys(names))}
+        self._line_of = [number[one] for one in names]
+        self._turns, self._by_turn = turns, by_turn
         self._waiting: list[list[int]] = [[] for _ in number]
         self._reasons = [""] * len(number)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.waiting = 0
 
     def join(self, agent: int) -> None:
         """Put an agent into its line."""
-        self._count += 1
+        self.waiting += 1
         heapq.heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
     def first(self, held: Container[int]) -> int | None:
-        """Return the line whose first agent goes before all others, held ones left out."""
+        """Return the agent that goes before all others, those in held lines left out."""
         best: int | None = None
         for line, waiting in enumerate(self._waiting):
-            if waiting and line not in held and (best is None or waiting[0] < self._waiting[best][0]):
-                best = line
-        return best
+            if waiting and line not in held and (best is None or waiting[0] < best):
+                best = waiting[0]
+        return None if best is None else self._by_turn[best]
 
-    def head(self, line: int) -> int:
-        """Return the turn of the first agent of a line."""
-        return self._waiting[line][0]
-
-    def leave(self, line: int) -> str:
-        """Let the first agent of a line out. Returns what it last waited for, if anything."""
-        self._count -= 1
+    def leave(self, agent: int) -> str:
+        """Let an agent out that is first in its line. Returns what it last waited for, if anything."""
+        self.waiting -= 1
+        line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
         heapq.heappop(waiting)
         if reason and not waiting:
             self._reasons[line] = ""
         return reason
 
-    def hold(self, line: int, reason: str) -> None:
-        """Note what a line waits for."""
+    def hold(self, agent: int, reason: str) -> int:
+        """Note what an agent's line waits for. Returns the line."""
+        line = self._line_of[agent]
         self._reasons[line] = reason
+        return line
 
     def hold_others(self, held: Container[int], reason: str) -> None:
         """Note what all lines wait for that are not among these."""

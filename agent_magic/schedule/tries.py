@@ -18,11 +18,13 @@ class Tries:
     Args:
         count: How many agents there are.
         policy: How many attempts an agent has, and the seed of the jitter.
+        seed: That where the policy names none.
     """
 
-    def __init__(self, count: int, policy: Policy) -> None:
+    def __init__(self, count: int, policy: Policy, seed: int | None) -> None:
         self._most = policy.max_attempts
-        self._random = Random(policy.seed)
+        self._seed = seed if policy.seed is None else policy.seed
+        self._random: Random | None = None  # made when first needed: seeding takes as long as half an agent
         self._made = [0] * count
         self._free: dict[int, int] = {}
         self._turned: set[int] = set()
@@ -53,6 +55,7 @@ class Tries:
             self._free[agent] = self._free.get(agent, 0) + 1
         if self.counted(agent) >= min(failure.attempts, self._most):
             return failure.why
+        self._random = self._random or Random(self._seed)
         until_s = now + backoff_s(failure, self._made[agent], self._random)
         if deadline_s is not None and until_s >= deadline_s:
             return f"{failure.why} (the next try would come in {until_s - now:.0f} s, after the deadline)"

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -15,6 +17,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.run.driver import Driver
 from agent_magic.run.tasks import Tasks
+from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from tests.run.test_claude import within
 from tests.run.wire import tasks_left
@@ -55,6 +58,26 @@ def driver_of(timeout_s=60.0, **prompts):
     client = Hanging()
     plan = Plan(tuple(Agent(name, prompt, timeout_s=timeout_s) for name, prompt in prompts.items()))
     return Driver(plan, Policy(concurrency=10), client), client
+
+
+@pytest.mark.parametrize("limits", [None, Pacer()], ids=["free", "paced"])
+def test_a_run_that_is_over_leaves_nothing_to_the_garbage_collector(limits):
+    """What a run held, 10,000 answers maybe, is free the moment nobody needs it."""
+    plan = Plan((Agent("a", "quick"), Agent("b", "{{ a }}")))
+    Driver(plan, Policy(), Hanging(), pacer=limits)
+    gc.collect()
+    gc.disable()
+    try:
+        driver = Driver(plan, Policy(), Hanging(), pacer=limits)
+        within(driver.drive())
+        health = driver.health()
+        held = [weakref.ref(one) for one in (driver.record, driver._attempts, driver._attempts._admission)]
+        assert ["succeeded"] * 2 == [one.status for one in driver.record.results]
+        del driver
+        assert [None] * 3 == [one() for one in held]
+        assert "ok" == health.level
+    finally:
+        gc.enable()
 
 
 def fail(*_args, **_more):
