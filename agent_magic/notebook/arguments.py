@@ -22,6 +22,7 @@ def split_command(line: str) -> tuple[str, str]:
     Raises:
         UsageError: There is no such subcommand.
     """
+    line = without_comment(line)
     command, _, rest = line.strip().partition(" ")
     command = command or "list"
     if command in _HELP:
@@ -36,12 +37,25 @@ def split_command(line: str) -> tuple[str, str]:
     return command, rest.strip()
 
 
+def without_comment(line: str) -> str:
+    """Cut off what stands behind a `#` at the start of a word, outside quotes: it is said to people, as in Python."""
+    quote = ""
+    for place, letter in enumerate(line):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "#" and (place == 0 or line[place - 1].isspace()):
+            return line[:place].rstrip()
+    return line
+
+
 def waits(magic: str, argument: str | None) -> bool:
     """Tell whether a call of a magic has to wait for something; see `AwaitRewriter`."""
     del magic
     if argument is None:
         return True
-    verb = VERBS.get(argument.strip().partition(" ")[0])
+    verb = VERBS.get(without_comment(argument).strip().partition(" ")[0])
     return verb is not None and verb.waits
 
 

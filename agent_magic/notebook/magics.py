@@ -15,7 +15,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import count_items
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
-from agent_magic.notebook.arguments import read_command, split_command
+from agent_magic.notebook.arguments import read_command, split_command, without_comment
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
@@ -339,7 +339,7 @@ def read_context(line: str, cell: str) -> tuple[Context, str]:
 def _read_line(called: str, magic: Any, line: str) -> Namespace:
     """Read the line of a cell; an unknown option gets a suggestion."""
     try:
-        return magic.parser.parse_argstring(line)
+        return magic.parser.parse_argstring(without_comment(line))
     except ValueError as error:  # an open quotation
         raise UsageError(f"{called}: {error}. Close the quotes.") from None
     except UsageError as error:
