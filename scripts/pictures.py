@@ -40,11 +40,10 @@ declare("review_ops", "Review: {{ operations }} {{ market_analysis }} [[tokens:1
 declare("business_plan", "Write the plan: {{ summary }} {{ review_finance }} {{ review_ops }} [[tokens:260]]")"""
 RUN = "run = %agents run --concurrency 3 --budget 0.5"
 KEEP = """from agent_magic.show.bundle import picture
-for theme, name in (("light", "business_plan.svg"), ("dark", "business_plan_dark.svg")):
-    with open(name, "w", encoding="utf-8") as file:
-        file.write(picture(run.plan, run.record, run.totals, theme=theme))
+with open("business_plan.svg", "w", encoding="utf-8") as file:
+    file.write(picture(run.plan, run.record, run.totals))
 print("kept")"""
-MOST_BYTES = 1_500_000
+MOST_BYTES = 1_000_000
 EVERY_S = 0.2
 REST_MS = 2500
 WIDTH = 900
@@ -59,11 +58,10 @@ def main() -> int:
     if not chromium:
         words.error("no Chromium found: give --chromium PATH")
     for theme, name in PLAYS.items():
-        with tempfile.TemporaryDirectory() as folder, lab(Path(folder), chromium, size=(1120, 900)) as jupyter:
+        with tempfile.TemporaryDirectory() as folder, lab(Path(folder), chromium, size=(1220, 940)) as jupyter:
             frames = watched(jupyter, name, DOCS / ("live.png" if theme == "light" else f"live_{theme}.png"))
             if theme == "light":
                 shutil.copy(jupyter.root / "business_plan.svg", DOCS)
-                shutil.copy(jupyter.root / "business_plan_dark.svg", DOCS)
                 save_film(frames, DOCS / "live.webp")
     size = (DOCS / "live.webp").stat().st_size
     print(f"docs/live.webp has {size:,} bytes")

@@ -138,7 +138,7 @@ def _grid(depth: int, card_h: float) -> Grid:
 
     Few layers stand further apart, so that they fill the width that the lines above them have.
     """
-    wide, gap = {2: (230, 230), 3: (204, 132)}.get(
+    wide, gap = {2: (260, 364), 3: (204, 136)}.get(
         depth, (190, 85) if depth <= 4 else (180, 60) if depth <= 6 else (176, 44)
     )
     return Grid(wide, gap, card_h)

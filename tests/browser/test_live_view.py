@@ -170,12 +170,18 @@ CUT = """() => [...document.querySelectorAll('.am-line, .am-facts, .am-meter, .a
         document.querySelector('.am-live').getBoundingClientRect().right).map((one) => one.className)"""
 
 
-@pytest.mark.parametrize("width", [1300, 900])
+# All the facts that a header can have: what was served before counts for no concurrency, so here nothing was.
+PRICED = """served = business_events
+business_events = lambda: [event for event in served() if getattr(event, 'agent', 0) != 2]"""
+
+
+@pytest.mark.parametrize("width", [1300, 1220, 900])
 def test_the_header_is_whole(jupyter: Lab, book: str, width: int) -> None:
     """Counts, time left, facts, meters and buttons are there to their ends, in a wide page and in a narrow one."""
     jupyter.page.set_viewport_size({"width": width, "height": 1000})
-    page = start(jupyter, book, PLAYER, STORY)
+    page = start(jupyter, book, PLAYER, PRICED, STORY)
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    assert "at once" in page.locator(".am-facts").inner_text()
     assert "ends in 4–6 s" == page.locator(".am-left").inner_text()
     assert "0.8 s ↗" == page.locator(".am-meter b").last.inner_text()
     assert "input at 86 % of the limit" == page.locator(".am-health b").inner_text()
