@@ -83,7 +83,10 @@ def _replay(given: argparse.Namespace) -> int:
         if any(one.error.startswith(("FileNotFoundError", "ModuleNotFoundError")) for one in failed):
             print("Files that the cells read without naming them come along with --with PATH.", file=sys.stderr)
         return FAILED if failed else DIFFERS
-    print(f"the same in all {len(compared)} cells with outputs")
+    if not compared:
+        print("no cell failed; none has outputs that were saved, so there was nothing to compare")
+    else:
+        print(f"the same in all {len(compared)} cells with outputs")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.api.run import Run
+from agent_magic.errors import LedgerError
 from agent_magic.measure.past import runs_frame
 from agent_magic.record.store import DiskLedger
 
@@ -25,4 +26,7 @@ class Ledger(DiskLedger):
         Raises:
             LedgerError: There is none of this number.
         """
-        return Run(self.record_of(self.newest() if run is None else run))
+        run = self.newest() if run is None else run
+        if not run:
+            raise LedgerError("There is no run in the ledger yet. %agents run makes one.")
+        return Run(self.record_of(run))

@@ -27,7 +27,7 @@ from agent_magic.run.replay import Deck
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
-from agent_magic.show.notes import capped_note, ledger_notes
+from agent_magic.show.notes import capped_note, filled_note, ledger_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -182,7 +182,7 @@ class Plan(DeclaredPlan):
 async def _driven(driver: Driver | Filling | Player, ledger: AnyLedger | None) -> Run:
     """Let it run, and say what its numbers do not."""
     await driver.drive()
-    for note in (capped_note(driver.record, driver.policy), *ledger_notes(ledger)):
+    for note in (capped_note(driver.record, driver.policy), filled_note(driver.record), *ledger_notes(ledger)):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
     return Run(driver.record, driver, prices=driver.prices)

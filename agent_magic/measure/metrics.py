@@ -39,7 +39,7 @@ class Summary:
         cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are
             estimated, else empty.
         source: Where all results came from, `mixed`, or `None` where nobody answered; with ` + simulated` where made-up
-            answers were served from the ledger.
+            answers were served from the ledger, or replayed.
     """
 
     plan: str
@@ -222,4 +222,4 @@ def _count(words: Iterable[str]) -> dict[str, int]:
 def _source(record: RunRecord) -> str | None:
     sources = {result.source for result in record.results if result.source}
     word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
-    return f"{word} + simulated" if "ledger" in sources and record.simulated else word
+    return f"{word} + simulated" if sources & {"ledger", "replay"} and record.simulated else word

@@ -32,7 +32,7 @@ _SAME = [
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32,64}"), "ID"),
     (re.compile(r"Answers come from .*"), "Answers come from …"),
-    (re.compile(r"\b(?:live|ledger|replay|simulated|mixed)\b"), "SOURCE"),
+    (re.compile(r"\b(?:live|ledger|replay|simulated|mixed)\b(?: \+ simulated)?"), "SOURCE"),
     (re.compile(r"[ \t─]+|-{4,}"), " "),
     (re.compile(r"\s*\n\s*"), "\n"),
 ]

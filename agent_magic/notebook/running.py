@@ -17,7 +17,7 @@ from agent_magic.record.results import RunRecord
 from agent_magic.run.playing import Player, lay
 from agent_magic.run.replay import Deck
 from agent_magic.show.live import LiveView
-from agent_magic.show.notes import capped_note, context_notes, served_note
+from agent_magic.show.notes import capped_note, context_notes, filled_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 from agent_magic.show.text import one_line
 
@@ -90,7 +90,7 @@ async def execute(
         found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
         if found is None:
             raise
-    _note(f"there is no key, so answers come from {found.name}, recorded {found.recorded}")
+    _note(f"there is no key, so answers come from {found.name}, recorded {found.recorded_words}")
     session.insert(Deck(found))
     return await execute(session, plan, policy, fresh=fresh, graphic=graphic)
 
@@ -111,8 +111,9 @@ async def _play(
     if isinstance(playing, Player):
         return await _run(session, cast("Driver", playing), graphic=graphic)
     bought = len(playing.bought)
-    _note(f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now")
+    told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
     async with session.client.open():
+        _note(told)
         return await _run(session, playing, graphic=graphic)
 
 
@@ -152,7 +153,8 @@ async def run_and_tell(
     desk.session.just_shown = run
     if is_unwatched(desk.shell):
         print(one_line(run.totals))  # noqa: T201 - a log gets the first picture as a line, not the last one
-    notes = [capped_note(run.record, policy), served_note(run.record), *context_notes(run.record, run.prices)]
+    notes = [capped_note(run.record, policy), served_note(run.record), filled_note(run.record)]
+    notes += context_notes(run.record, run.prices)
     for note in (*notes, *desk.session.keeping.take_notes()):
         if note:
             _note(note)

@@ -224,6 +224,8 @@ class Session:
         if not deck.fill:
             self.disconnect()
             self.client = Nobody()
+        elif isinstance(self.client, Nobody):
+            self.client = Claude()
         self._deck = deck
 
     def disconnect(self) -> None:
@@ -252,7 +254,7 @@ class Session:
         if self.simulates:
             return "the stand-in API (answers are made up and labelled simulated)"
         if self.deck is not None:
-            return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded}"
+            return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
         return self.client.endpoint
 
     def last_run(self) -> Run:

@@ -51,7 +51,7 @@ def worth_sharing(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         asked = (run.plan.name, *(one.request.key(ANYWHERE) for one in run.record.attempts))
         bought = any(one.source in {"live", "simulated"} for one in run.record.attempts)
-        if bought or asked not in seen:
+        if (bought or asked not in seen) and not run.record.redacted:  # texts that are not there cannot be passed on
             kept.append(run)
         seen.add(asked)
     return kept

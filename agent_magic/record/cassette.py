@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from agent_magic.errors import CassetteError
@@ -158,6 +159,14 @@ class Cassette:
     def recorded(self) -> str:
         """When the last run began."""
         return max((run.recorded for run in self.runs), default="")
+
+    @property
+    def recorded_words(self) -> str:
+        """When the last run began, as people read it."""
+        try:
+            return f"{datetime.fromisoformat(self.recorded):%Y-%m-%d %H:%M} UTC"
+        except ValueError:
+            return self.recorded or "at an unknown time"
 
     @property
     def simulated(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from agent_magic.measure.contexts import shared_contexts
@@ -69,6 +70,19 @@ def served_note(record: RunRecord) -> str:
     worth = "" if saved is None else f", {dollars(saved)} saved"
     of = f"{served} of {len(record.results)} answers"
     return f"{of} came from the ledger or the run before: $0{worth}. --fresh buys anew."
+
+
+def filled_note(record: RunRecord) -> str:
+    """Say what the bought part of a run cost whose rest was recorded; an empty string where there is no such part."""
+    sources = [one.source for one in record.attempts]
+    if "replay" not in sources or set(sources) == {"replay"}:
+        return ""
+    now = [one for one in record.attempts if one.source != "replay" and one.price is not None]
+    costs = [one.price.cost_usd for one in now if one.price is not None]
+    known = [cost for cost in costs if cost is not None]
+    mark = "" if len(known) == len(costs) else "≥"
+    made_up = " (simulated)" if any(one.source == "simulated" for one in now) else ""
+    return f"{mark}{dollars(math.fsum(known))} of it spent now{made_up}; the rest is what the recorded answers had cost"
 
 
 def ledger_notes(ledger: object) -> list[str]:

@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 from IPython.core.error import UsageError
 
+from agent_magic.api import Claude, Plan, Run
 from agent_magic.errors import LedgerError
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.session import Session
+from agent_magic.notebook.sharing import worth_sharing
 from agent_magic.notebook.verbs.past import VERBS
-from agent_magic.show.notes import served_note
+from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette_writing import only_hash, write_cassette
+from agent_magic.run.replay import Deck, Nobody
+from agent_magic.show.notes import filled_note, served_note
+from agent_magic.show.units import dollars
 from tests.record.conformance import always, answer, plan_of
-from tests.run.virtual import drive
+from tests.run.virtual import Scripted, drive
 
 
 @pytest.fixture
@@ -130,3 +137,49 @@ def test_what_was_saved_is_said():
     assert said.startswith("1 of 1 answers came from the ledger")
     assert ": $0, $0.5000 saved. --fresh" in said
     session.close()
+
+
+def test_an_empty_ledger_says_so(session, capsys):
+    """`runs` says that there is none yet, `open` what makes one."""
+    assert 0 == len(do(session, "runs"))
+    assert "no run is in the ledger yet" in capsys.readouterr().out
+    with pytest.raises(LedgerError, match=r"no run in the ledger yet.*%agents run"):
+        do(session, "open")
+
+
+def test_a_recording_that_is_filled_asks_whoever_has_the_key(session, tmp_path):
+    """After a strict replay, which reaches nobody, `--fill` reaches the API again; the stand-in stays where it is."""
+    record, _ = drive(plan_of(a="x"), always(source="simulated"))
+    write_cassette(record, tmp_path / "x.cassette.jsonl")
+    cassette = read_cassette(tmp_path / "x.cassette.jsonl")
+    session.insert(Deck(cassette))
+    assert isinstance(session.client, Nobody)
+    session.insert(Deck(cassette, fill=True))
+    assert isinstance(session.client, Claude)
+    mine = Claude(base_url="http://127.0.0.1:1")
+    session.connect(mine)
+    session.insert(Deck(cassette, fill=True))
+    assert mine is session.client
+    replayed = Run(Deck(cassette).play(plan_of(a="x"), timeout_s=9.0))
+    assert "replay + simulated" == replayed.totals.source
+    assert "" == filled_note(replayed.record)
+
+
+def test_what_was_filled_is_priced_apart(tmp_path):
+    """Of a run whose rest was bought: what that cost now, and that the recording had cost the rest."""
+    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 0, 0, 0)))
+    write_cassette(record, tmp_path / "x.cassette.jsonl")
+    plan = Plan(plan_of(a="x", b="{{ a }}").agents)
+    client = Scripted(always(takes_s=0.0, tokens=(2_000_000, 0, 0, 0)))
+    run = asyncio.run(plan.play(tmp_path / "x.cassette.jsonl", fill=True, client=client))
+    assert run["b"].cost_usd == 2 * run["a"].cost_usd
+    assert filled_note(run.record).startswith(f"{dollars(run['b'].cost_usd)} of it spent now; the rest")
+
+
+def test_what_has_no_texts_is_not_shared_again(tmp_path):
+    """Replays of a recording without texts are left out; the session's other runs are shared."""
+    record, _ = drive(plan_of(a="x"), always())
+    write_cassette(record, tmp_path / "x.cassette.jsonl", redact=only_hash)
+    replayed = Deck(read_cassette(tmp_path / "x.cassette.jsonl")).play(plan_of(a="x"), timeout_s=9.0)
+    bought = Run(record)
+    assert [bought] == worth_sharing([Run(replayed), bought, Run(replayed)])

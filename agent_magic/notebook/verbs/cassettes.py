@@ -33,7 +33,13 @@ def _replay_options(parser: Parser) -> None:
     _file_options(parser)
     parser.add_argument("--strict", action="store_true", help="An agent that was not recorded is an error (default).")
     parser.add_argument("--fill", action="store_true", help="Buy what was not recorded.")
-    parser.add_argument("--pace", metavar="P", help="real, or a factor such as 4: play it live; at once by default.")
+    parser.add_argument(
+        "--pace",
+        nargs="?",
+        const="real",
+        metavar="P",
+        help="real, or a factor such as 4: play it live, not at once.",
+    )
 
 
 def _pace(word: str | None) -> float | None:
@@ -120,7 +126,8 @@ def _record(desk: Desk, given: Namespace) -> None:
         calls = run.save(path, redact=redact)
     except OSError as error:
         raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
-    print(f"{plural(calls, 'call')} recorded in {given.file}.")  # noqa: T201 - the answer
+    without = "" if redact is None else ", without their texts" if given.redact is None else ", their texts replaced"
+    print(f"{plural(calls, 'call')} recorded in {given.file}{without}.")  # noqa: T201 - the answer
 
 
 def _replay(desk: Desk, given: Namespace) -> None:
@@ -129,8 +136,9 @@ def _replay(desk: Desk, given: Namespace) -> None:
     cassette = read_cassette(_path(given))
     desk.session.insert(Deck(cassette, fill=given.fill, pace=_pace(given.pace)))
     made_up = " The stand-in API had made its answers up." if cassette.simulated else ""
+    made_up += " Its texts were left out or replaced." if cassette.redacted else ""
     calls = plural(len(cassette.calls), "call")
-    print(f"Answers come from {given.file}: {calls}, recorded {cassette.recorded}.{made_up}")  # noqa: T201
+    print(f"Answers come from {given.file}: {calls}, recorded {cassette.recorded_words}.{made_up}")  # noqa: T201
     if cassette.damaged:
         print(f"note: damaged or changed lines, left out: {', '.join(map(str, cassette.damaged))}")  # noqa: T201
     if cassette.missing:
@@ -151,7 +159,12 @@ VERBS = {
         "Let a cassette answer from now on: no key, no network, the recorded clock.",
         _replay_options,
         _replay,
-        examples=("%agents replay quickstart.cassette.jsonl", "run = %agents run    # answered by the file"),
+        examples=(
+            "%agents replay quickstart.cassette.jsonl",
+            "run = %agents run    # answered by the file",
+            "%agents replay quickstart.cassette.jsonl --pace 4    # watch it, four times as fast",
+            "%agents replay quickstart.cassette.jsonl --fill    # buy what has changed since",
+        ),
     ),
     "share": Verb(
         "Write all runs to a cassette beside the notebook, looked over for keys and tried in a clean process.",

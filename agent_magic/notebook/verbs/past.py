@@ -30,7 +30,10 @@ def _ledger_of(desk: Desk) -> Ledger:
 
 
 def _runs(desk: Desk, _: Namespace) -> pd.DataFrame:
-    return _ledger_of(desk).runs()
+    runs = _ledger_of(desk).runs()
+    if not len(runs):
+        print("note: no run is in the ledger yet")  # noqa: T201 - an empty frame says less
+    return runs
 
 
 def _open_options(parser: Parser) -> None:
