@@ -21,7 +21,7 @@ from agent_magic.run.chosen import as_client
 from agent_magic.run.claude import Claude
 from agent_magic.run.driver import Driver
 from agent_magic.run.earlier import Earlier
-from agent_magic.run.foreseen import foresee
+from agent_magic.run.foreseen import foresee, terms_ahead
 from agent_magic.run.playing import lay
 from agent_magic.run.replay import Deck
 from agent_magic.schedule.pacer import Pacer
@@ -133,6 +133,7 @@ class Plan(DeclaredPlan):
     ) -> Estimate:
         """Say what a run may cost and take: nothing is sent. For `more` see `agent_magic.measure.estimate.estimate`."""
         tried = None if pilot is None else pilot.record
+        more.setdefault("ceilings", terms_ahead(client, None, 0.0))
         return estimate(self, *foresee(self, client, ledger, tried), policy, pilot=tried, **more)
 
     async def pilot(

@@ -19,6 +19,7 @@ from agent_magic.measure.pilot import Pilot, with_pilot
 from agent_magic.measure.table import make_frame
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
+from agent_magic.record.terms import Terms
 from agent_magic.schedule.expected import expected_work_s
 from agent_magic.schedule.policy import Policy
 
@@ -236,7 +237,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     budget_usd: float | None = None,
     prices: Mapping[str, TokenPrice] | Prices | None = None,
     counted: Sequence[int | None] | None = None,
-    ceilings: Ceilings | None = None,
+    ceilings: Ceilings | Terms | None = None,
     simulated: bool = False,
     pilot: RunRecord | None = None,
 ) -> Estimate:
@@ -252,7 +253,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         budget_usd: A budget to ask about; the policy's by default.
         prices: What tokens cost.
         counted: Per agent, the API's count of its request, or `None`.
-        ceilings: The rate limits that are known, such as `Pacer.ceilings()`.
+        ceilings: The rate limits that are known, such as `Pacer.ceilings()`; or all the terms of the run.
         simulated: Stand on answers that the stand-in API made up, and no others.
         pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by their answers.
     """
@@ -265,11 +266,9 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     free = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
     models = [request.model for request in requests]
     work_s = None if history is None else expected_work_s(plan.agents, models, history)
-    turns = [turn(plan, requests, guesses, free, end, ceilings or {}, book, work_s) for end in range(3)]
-    expected = tuple(
-        _expect(plan, agent, requests[agent].model, guess, [one.costs[agent] for one in turns], book)
-        for agent, guess in enumerate(guesses)
-    )
+    terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
+    turns = [turn(plan, requests, guesses, free, end, terms, book, work_s) for end in range(3)]
+    expected = _expect_all(plan, requests, guesses, turns, book)
     found = Estimate(
         plan.name,
         expected,
@@ -281,7 +280,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         basis=_weakest(expected),
         order=turns[1].order,
         reaches=None,
-        notes=notes_of(policy, guesses, turns, limited=bool(ceilings)),
+        notes=notes_of(policy, guesses, turns, limited=bool(terms.before)),
         simulated=simulated and bool(rows),
         pilot=tried,
     )
@@ -293,6 +292,15 @@ def _with_budget(
 ) -> Estimate:
     reaches = None if budget_usd is None else found.reach(budget_usd)
     return replace(found, reaches=reaches, binds=_binds(found, reaches, policy, guesses, likely))
+
+
+def _expect_all(
+    plan: Plan, requests: Sequence[Request], guesses: Sequence[Guess], turns: Sequence[Turn], prices: Prices
+) -> tuple[Expected, ...]:
+    return tuple(
+        _expect(plan, agent, requests[agent].model, guess, [one.costs[agent] for one in turns], prices)
+        for agent, guess in enumerate(guesses)
+    )
 
 
 def _expect(
@@ -382,7 +390,7 @@ def _binds(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequ
     if any(one.seconds.likely > late_s for one, late_s in zip(guesses, likely.timeouts_s, strict=True)):
         return "timeout"
     path, waited = found.critical_path, likely.totals.limited_by
-    if waited in {"", "dependencies"}:
+    if waited in {"", "dependencies", "key"}:  # half a second of the first run
         near = len(path) > 1 and likely.totals.wall_s <= path.length_s * NEARLY
         return "dependencies" if near or (waited and len(path) > 1) else "none known"
     return waited

@@ -12,6 +12,7 @@ from agent_magic.measure.forecast_work import SAME, Try, Work
 from agent_magic.measure.forecast_world import World
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.schedule.budget import Worst
+from agent_magic.schedule.key import Key
 from agent_magic.schedule.lifetime import with_lives
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer import Pacer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.estimate_agents import Guess
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Request, Ttl
-    from agent_magic.record.terms import Ceilings
+    from agent_magic.record.terms import Terms
     from agent_magic.schedule.policy import Policy
 
 PRIMED_S = 120.0
@@ -69,7 +70,7 @@ def turn(
     guesses: Sequence[Guess],
     policy: Policy,
     end: int,
-    ceilings: Ceilings,
+    terms: Terms,
     prices: Prices,
     work_s: Sequence[float] | None = None,
 ) -> Turn:
@@ -81,7 +82,7 @@ def turn(
         guesses: Per agent, what it may use and take.
         policy: How to run.
         end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
-        ceilings: The rate limits that are known.
+        terms: The rate limits that are known, what a pacer has learned, whether the key is untried.
         prices: What tokens cost.
         work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
     """
@@ -96,8 +97,8 @@ def turn(
         works,
         policy,
         [math.inf] * len(works),
-        gate=_gate(works, None if groups is None else Prefixes(groups, lives), ceilings, guesses),
-        provider=Provider(ceilings, lives=lives),
+        gate=_gate(works, None if groups is None else Prefixes(groups, lives), terms, guesses),
+        provider=Provider(terms.before, lives=lives),
         entries=groups or [None] * len(works),
         price=_Pricing(prices),
         work_s=expected_s,
@@ -135,10 +136,8 @@ def _groups(plan: Plan, requests: Sequence[Request], works: Sequence[Work], poli
     return paying_groups([one.model for one in requests], contexts, tokens, always=policy.cache == "on")
 
 
-def _gate(
-    works: Sequence[Work], prefixes: Prefixes | None, ceilings: Ceilings, guesses: Sequence[Guess]
-) -> Gate | None:
-    if not ceilings and prefixes is None:
+def _gate(works: Sequence[Work], prefixes: Prefixes | None, terms: Terms, guesses: Sequence[Guess]) -> Gate | None:
+    if not terms.before and prefixes is None and not terms.key_untried:
         return None
 
     def need(agent: int) -> Need:
@@ -147,11 +146,13 @@ def _gate(
         held = guesses[agent].held
         return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=held, shared_tokens=shared)
 
-    pacer = Pacer(seed=0) if ceilings else None
-    gate = Gate([work.model for work in works], need, pacer=pacer, prefixes=prefixes)
+    pacer = Pacer(seed=0) if terms.before else None
+    key = Key() if terms.key_untried else None
+    gate = Gate([work.model for work in works], need, pacer=pacer, prefixes=prefixes, key=key)
     if pacer is not None:
         gate.began_s = PRIMED_S
-        announced_to(pacer, ceilings)
+        announced_to(pacer, terms.before)
+        pacer.recall(terms.learned, PRIMED_S)
     return gate
 
 

@@ -310,7 +310,7 @@ class Forecaster:
         )
         if pacer is not None and setting.scenario.limits is None:
             gate.began_s = PRIMED_S
-            known_to(pacer, record)
+            known_to(pacer, record, PRIMED_S)
         return gate
 
     def _pricing(self, scenario: Scenario) -> Pricing:

@@ -89,9 +89,12 @@ def _ceilings(limits: Limits) -> dict[str, Ceiling]:
     return {name: Ceiling(each, max(1.0, each / 60 * limits.burst_s)) for name, each in rows if each is not None}
 
 
-def known_to(pacer: Pacer, record: RunRecord) -> None:
-    """Let a pacer learn, at its time 0, the limits that were known when the run began."""
-    announced_to(pacer, record.terms.before if record.terms is not None else {})
+def known_to(pacer: Pacer, record: RunRecord, began_s: float) -> None:
+    """Let a pacer learn, at its time 0, the limits that were known when the run began, and what else it knew then."""
+    terms = record.terms
+    if terms is not None:
+        announced_to(pacer, terms.before)
+        pacer.recall(terms.learned, began_s)
 
 
 def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:

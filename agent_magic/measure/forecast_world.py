@@ -235,10 +235,15 @@ class World:
         if gate is None:
             return
         self._opened(agent, flight, now)
-        gate.replied(OK)
+        self._replied(flight)
         gate.heard(agent, self._provider.headers(pool, now), now)
         gate.began(agent)
         self._take(self._conductor.room_changed(now), now)
+
+    def _replied(self, flight: Flight) -> None:
+        """The key has been tried, unless the answer was there already and nothing was sent."""
+        if self._gate is not None and flight.step.input_tokens != 0:
+            self._gate.replied(OK)
 
     def _opened(self, agent: int, flight: Flight, now: float) -> None:
         flight.begun = True
@@ -249,6 +254,8 @@ class World:
 
     def _ends(self, agent: int, flight: Flight, now: float) -> None:
         del self._flights[agent]
+        if flight.cut != "stopped":
+            self._replied(flight)
         if flight.cut:
             self._cut(agent, flight, now)
         elif flight.refusal is not None:
@@ -300,7 +307,6 @@ class World:
     def _settle(self, agent: int, usage: Usage, cost: float | None, now: float) -> None:
         if self._gate is None:
             return
-        self._gate.replied(None)
         given, total = usage.input_tokens, usage.total_input_tokens
         self._gate.settle(
             agent,

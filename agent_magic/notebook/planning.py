@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.notebook.front_end import display_bundle
-from agent_magic.run.foreseen import foresee
+from agent_magic.run.foreseen import foresee, terms_ahead
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, price_line
 from agent_magic.show.text import plan_text
@@ -74,7 +75,7 @@ async def _estimate(
         ledger=ledger,
         history=session.history,
         counted=[next(left) if answer is None else None for answer in held],
-        ceilings=session.pacer.ceilings(),
+        ceilings=terms_ahead(session.client, session.pacer, time.monotonic()),
         simulated=session.simulates,
         prices=session.prices,
         pilot=pilot,

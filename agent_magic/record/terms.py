@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -22,6 +23,36 @@ Ceilings = dict[str, dict[str, Ceiling]]
 """Rate limits by model class, then by what is limited: `requests`, `input`, `output`."""
 
 
+class Learned(NamedTuple):
+    """What a pacer had learned of one model class when a run began: how fast it lets the first requests go.
+
+    Attributes:
+        inputs: Input tokens that were expected and that were used, older answers counting less.
+        outputs: The same of output.
+        latency_s: The mean seconds of an answer; 0 before the first.
+        answers: How many answers that is.
+        lead: How far ahead the output bucket is filled.
+        window: How many requests may be under way while no limit is known.
+        pace: How much faster than the limit what is saved up is spent, and above which pace there were refusals.
+        levels: What was in the buckets of requests, input and output.
+        margins: What is left in them.
+        foreign: What others take of them per second.
+        spread: How far beliefs of the input are off, as a share.
+    """
+
+    inputs: tuple[float, float]
+    outputs: tuple[float, float]
+    latency_s: float
+    answers: int
+    lead: float
+    window: float
+    pace: tuple[float, float]
+    levels: tuple[float, float, float]
+    margins: tuple[float, float, float]
+    foreign: tuple[float, float, float]
+    spread: float
+
+
 class Terms(NamedTuple):
     """What a run ran under.
 
@@ -32,6 +63,7 @@ class Terms(NamedTuple):
         after: Those that were known when it was over.
         work_s: Per agent, the seconds that were expected of it, by which agents took turns; `None` if none were.
         key_untried: Whether its first request had to show that the API takes the key.
+        learned: By model class, what the pacer had learned when it began.
     """
 
     policy: Mapping[str, Any]
@@ -40,3 +72,4 @@ class Terms(NamedTuple):
     after: Ceilings
     work_s: tuple[float, ...] | None = None
     key_untried: bool = False
+    learned: Mapping[str, Learned] = MappingProxyType({})

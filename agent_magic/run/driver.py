@@ -99,9 +99,9 @@ class Driver:
         before = pacer.ceilings() if pacer else {}
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        self.record.terms = Terms(
-            {**policy.to_dict(), "seed": seed}, pacer is not None, before, {}, expected, key_untried=untried
-        )
+        learned = pacer.learned(clock()) if pacer else {}
+        kept = {**policy.to_dict(), "seed": seed}
+        self.record.terms = Terms(kept, pacer is not None, before, {}, expected, key_untried=untried, learned=learned)
         self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate, seed=seed)
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.record.terms import Terms
 from agent_magic.run.asking import ask
 from agent_magic.run.chosen import as_client
 from agent_magic.run.earlier import Earlier
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
     from agent_magic.run.client import Client
+    from agent_magic.schedule.pacer import Pacer
 
 ANY_TIMEOUT_S = 60.0
 """No deadline is part of what is asked."""
@@ -61,3 +63,17 @@ def foresee(
         held[agent] = known.find(agent, request) if known is not None and whole else None
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
+
+
+def terms_ahead(client: Client | AsyncAnthropic | None, pacer: Pacer | None, now: float) -> Terms:
+    """Return under which terms a run would begin now, as far as an estimate has to know.
+
+    Args:
+        client: Who would answer.
+        pacer: Who would keep the rate limits; `None` knows none yet.
+        now: The time, in seconds of the pacer's clock.
+    """
+    key = getattr(as_client(client), "key", None)
+    untried = key is not None and not key.accepted
+    before, learned = ({}, {}) if pacer is None else (pacer.ceilings(), pacer.learned(now))
+    return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned)

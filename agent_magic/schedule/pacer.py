@@ -38,7 +38,7 @@ from agent_magic.schedule.pacer_pool import Hold, Pool, Ticket
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent_magic.record.terms import Ceilings
+    from agent_magic.record.terms import Ceilings, Learned
     from agent_magic.schedule.pacer_health import PoolHealth
 
 __all__ = ["Hold", "Pacer", "Ticket"]
@@ -128,6 +128,21 @@ class Pacer:
     def ceilings(self) -> Ceilings:
         """Return the limits that are known, by model class."""
         return {name: found for name, pool in self._classes.items() if (found := pool.ceilings())}
+
+    def learned(self, now: float) -> dict[str, Learned]:
+        """Return what answers have taught so far, by model class."""
+        return {name: pool.learned(now) for name, pool in self._classes.items()}
+
+    def recall(self, learned: Mapping[str, Learned], now: float, *, levels: bool = True) -> None:
+        """Go on from what was learned earlier.
+
+        Args:
+            learned: That, by model class.
+            now: The time.
+            levels: Whether to believe that as much is left of each limit as was then.
+        """
+        for name, each in learned.items():
+            self._pool(name).recall(each, now, levels=levels)
 
     @property
     def given(self) -> dict[str, Limits]:

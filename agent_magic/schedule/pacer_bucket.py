@@ -211,6 +211,14 @@ class Bucket:
             self._set_foreign(self.foreign * (1 - min(1.0, (now - self._read_s) / FORGOTTEN_S)), now)
         self._read_s = now
 
+    def recall(self, level: float | None, margin: float, foreign: float, now: float) -> None:
+        """Go on from what was learned earlier, if the limit is known; a level of `None` is left as it is."""
+        if self.rate:
+            self._seen, self.margin = True, margin
+            self._set_foreign(foreign, now)
+            if level is not None:
+                self.level = min(level, self.low)
+
     def refuse(self, reading: Reading | None, now: float, *, need: float | None, wait_s: float, first: bool) -> None:
         """Take in a refusal. Its headers are young: it was answered at once.
 

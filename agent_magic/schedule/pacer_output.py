@@ -88,6 +88,15 @@ class Output:
         if self.bucket.rate:
             self.bucket.take(expected * (self._kept(now - begun_s) - 1.0), now)
 
+    @property
+    def learned(self) -> tuple[float, int, float]:
+        """The mean latency in seconds, of how many answers, and how far ahead the bucket is filled."""
+        return self.latency_s, self._answers, self._lead
+
+    def recall(self, latency_s: float, answers: int, lead: float) -> None:
+        """Go on from what was learned earlier."""
+        self.latency_s, self._answers, self._lead = latency_s, answers, lead
+
     def aim(self, reading: Reading, now: float) -> None:
         """Adjust how far ahead the bucket is filled, while it is this limit that holds requests."""
         past_s, self._aimed_s = now - self._aimed_s, now

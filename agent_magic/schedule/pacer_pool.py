@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from agent_magic.record.terms import Ceiling
+from agent_magic.record.terms import Ceiling, Learned
 from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
 from agent_magic.schedule.pacer_health import Gauge, Meter, PoolHealth
@@ -92,6 +92,15 @@ class Ratio:
 
     def __init__(self, weight: float, value: float = 1.0) -> None:
         self._expected, self._used, self.value = weight, weight * value, value
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        """What was expected and what was used, older answers counting less."""
+        return self._expected, self._used
+
+    def recall(self, expected: float, used: float) -> None:
+        """Go on from what was learned earlier."""
+        self._expected, self._used, self.value = expected, used, used / expected
 
     def add(self, expected: float, used: float) -> None:
         """Take in one answer."""
@@ -228,6 +237,36 @@ class Pool:
         """Return the limits that are known, and the most that was seen in each bucket."""
         pairs = zip(DIMENSIONS, self._buckets, strict=True)
         return {name: Ceiling(bucket.limit, bucket.low) for name, bucket in pairs if bucket.rate}
+
+    def learned(self, now: float) -> Learned:
+        """Return what answers have taught so far."""
+        requests, taken, made = self._buckets
+        latency_s, answers, lead = self.output.learned
+        return Learned(
+            self._inputs.sums,
+            self._outputs.sums,
+            latency_s,
+            answers,
+            lead,
+            self._window,
+            (self._pace, self._hurt),
+            (requests.level_at(now), taken.level_at(now), made.level_at(now)),
+            (requests.margin, taken.margin, made.margin),
+            (requests.foreign, taken.foreign, made.foreign),
+            taken.spread,
+        )
+
+    def recall(self, learned: Learned, now: float, *, levels: bool) -> None:
+        """Go on from what was learned earlier, with or without what was in the buckets."""
+        self._inputs.recall(*learned.inputs)
+        self._outputs.recall(*learned.outputs)
+        self.output.recall(learned.latency_s, learned.answers, learned.lead)
+        self._window, (self._pace, self._hurt) = learned.window, learned.pace
+        self.input.spread = learned.spread
+        for place, bucket in enumerate(self._buckets):
+            bucket.recall(
+                learned.levels[place] if levels else None, learned.margins[place], learned.foreign[place], now
+            )
 
     def _wait_s(self, taken: float, made: float, now: float) -> tuple[float, Reason | None]:
         """Return how long a request has to wait, and for which limit; `None` if only the pace holds it."""
