@@ -192,7 +192,8 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:
     usual_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt.number - 1, 10))
     demanded = waited_s > usual_s * (1 + JITTER)  # only a server's own demand makes it longer
     told_s = waited_s - usual_s * JITTER / 2 if demanded else None
-    return Failure(why, MANY, retry_after_s=told_s, counts=attempt.kind != "RateLimited")
+    crowded = attempt.kind in {"Overloaded", "Unreachable"}
+    return Failure(why, MANY, retry_after_s=told_s, counts=attempt.kind != "RateLimited", crowded=crowded)
 
 
 def needed_tokens(characters: int) -> int:

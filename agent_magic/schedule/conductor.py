@@ -22,6 +22,7 @@ from agent_magic.schedule.alarms import RUN, Alarms
 from agent_magic.schedule.barrier import Barrier
 from agent_magic.schedule.lines import Lines, turns_of
 from agent_magic.schedule.pacer_pool import Hold
+from agent_magic.schedule.slots import Slots
 from agent_magic.schedule.tries import Tries
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Conductor:
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
-        self._slots = 1 if policy.schedule == "sequential" else policy.concurrency
+        self._slots = Slots(1 if policy.schedule == "sequential" else policy.concurrency)
         self._counts_all = policy.timeout_counts == "total"
         self._state = [PENDING] * count
         self._missing = [len(before) for before in dag.parents]
@@ -95,6 +96,11 @@ class Conductor:
         return self._running
 
     @property
+    def slots(self) -> int:
+        """How many requests may be under way now; see `agent_magic.schedule.slots`."""
+        return self._slots.width
+
+    @property
     def paused(self) -> bool:
         """Whether nobody is let go."""
         return self._paused
@@ -110,11 +116,12 @@ class Conductor:
 
     def room_changed(self, now: float) -> list[Action]:
         """Take in that there may be more room than before."""
-        return self._go_on(now) if self._running < self._slots and self._lines.waiting else []
+        return self._go_on(now) if self._running < self._slots.width and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Action]:
         """Take in that a running agent has its answer."""
         self._leave(agent)
+        self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
 
     def goes_on(self, agent: int, now: float) -> list[Action]:
@@ -148,8 +155,11 @@ class Conductor:
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
         answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
-        if isinstance(answer, float):
-            self._back_off(agent, answer, failure.why)
+        self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
+        if not isinstance(answer, str):
+            self._state[agent] = BACKOFF
+            self._alarms.set(answer, agent, self._tries.made(agent))
+            self._out.append(Backoff(agent, answer, failure.why))
             return self._go_on(now)
         self._give_up(agent, answer, now)
         if failure.stops_run:
@@ -257,7 +267,7 @@ class Conductor:
     def _fill(self, now: float) -> None:
         """Let agents go while there are slots and room, the longest remaining path first."""
         held: set[int] = set()
-        while self._running < self._slots and (agent := self._lines.first(held)) is not None:
+        while self._running < self._slots.width and (agent := self._lines.first(held)) is not None:
             answer = self._enter(agent, now) if self._state[agent] == READY else None
             if answer is None:
                 reason = self._lines.leave(agent)
@@ -270,7 +280,7 @@ class Conductor:
                 self._lines.leave(agent)
                 self._end(agent, "cancelled", answer.why, now)
                 self._skip_descendants(agent, now)
-        if self._running >= self._slots:
+        if self._running >= self._slots.width:
             self._lines.hold_others(held, "slot")
 
     def _enter(self, agent: int, now: float) -> Hold | Never | None:
@@ -306,11 +316,6 @@ class Conductor:
             raise RuntimeError(f"agent {agent} is not running")
         self._running -= 1
 
-    def _back_off(self, agent: int, until: float, why: str) -> None:
-        self._state[agent] = BACKOFF
-        self._alarms.set(until, agent, self._tries.made(agent))
-        self._out.append(Backoff(agent, until, why))
-
     def _run_late(self, agent: int, now: float) -> None:
         if self._state[agent] == RUNNING:
             self._out.append(Cancel(agent, "late"))
@@ -333,6 +338,7 @@ class Conductor:
     def _end(self, agent: int, status: Status, error: str | None, now: float, cause: int | None = None) -> None:
         self._state[agent] = ENDED
         self._open -= 1
+        self._slots.ended(agent)
         if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
         self._out.append(Ended(agent, status, error, cause))

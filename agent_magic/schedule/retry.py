@@ -30,6 +30,7 @@ class Failure:
         retry_after_s: The server's own demand, in seconds.
         counts: Whether it uses up one of the agent's attempts. Being told how long to wait does not.
         stops_run: Whether no other agent can fare better.
+        crowded: Whether too many requests at once could be the cause.
     """
 
     why: str
@@ -37,6 +38,7 @@ class Failure:
     retry_after_s: float | None = field(default=None, kw_only=True)
     counts: bool = field(default=True, kw_only=True)
     stops_run: bool = field(default=False, kw_only=True)
+    crowded: bool = field(default=False, kw_only=True)
 
 
 def failure_of(error: BaseException, max_attempts: int) -> Failure:
@@ -53,9 +55,9 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
         case RateLimited(retry_after_s=wait):  # told how long to wait, the agent's deadline is the end of it
             return Failure(why, max_attempts, retry_after_s=wait, counts=not wait or max_attempts == 1)
         case Overloaded(retry_after_s=wait):
-            return Failure(why, max_attempts, retry_after_s=wait)
+            return Failure(why, max_attempts, retry_after_s=wait, crowded=True)
         case Unreachable():
-            return Failure(why, max_attempts)
+            return Failure(why, max_attempts, crowded=True)
         case Truncated() | Unreadable():
             return Failure(why, min(TWICE, max_attempts))
         case Rejected(status=status):

@@ -53,7 +53,7 @@ class Tries:
         """Say when a failed agent may be tried again, or why it is not."""
         if not failure.counts:
             self._free[agent] = self._free.get(agent, 0) + 1
-        if self.counted(agent) >= min(failure.attempts, self._most):
+        if self.left(agent, failure) <= 0:
             return failure.why
         self._random = self._random or Random(self._seed)
         until_s = now + backoff_s(failure, self._made[agent], self._random)
@@ -62,6 +62,10 @@ class Tries:
         self.until_s[agent] = until_s
         self._turned.discard(agent)
         return until_s
+
+    def left(self, agent: int, failure: Failure) -> int:
+        """Return how many more attempts the agent has after such a failure."""
+        return min(failure.attempts, self._most) - self.counted(agent)
 
     def counted(self, agent: int) -> int:
         """Return how many of its attempts are used up."""

@@ -197,7 +197,7 @@ class Clockwork:
 
     def is_full(self):
         """Whether every slot is taken."""
-        return len(self.running) == self.slots
+        return len(self.running) >= self.conductor.slots
 
     def launch(self, agent, number, held_by):
         """Check a launch and let it run."""
