@@ -172,7 +172,7 @@ def test_what_was_filled_is_priced_apart(tmp_path):
     plan = Plan(plan_of(a="x", b="{{ a }}").agents)
     client = Scripted(always(takes_s=0.0, tokens=(2_000_000, 0, 0, 0)))
     run = asyncio.run(plan.play(tmp_path / "x.cassette.jsonl", fill=True, client=client))
-    assert run["b"].cost_usd == 2 * run["a"].cost_usd
+    assert run["b"].cost_usd == 2 * (run["a"].cost_usd or 0.0)
     assert filled_note(run.record).startswith(f"{dollars(run['b'].cost_usd)} of it spent now; the rest")
 
 

@@ -26,3 +26,7 @@ def test_old_cassettes_replay(folder):
     assert told["attempts"] == {result.name: len(result.attempts) for result in run.record.results}
     assert told["characters"] == {name: len(text) for name, text in run.texts.items()}
     assert run.record.simulated
+    if "policy" in told:
+        kept = run.record.terms.policy if run.record.terms else {}
+        assert told["policy"].items() <= kept.items()
+        assert told["cost_multiple"] == run.summary["cost_multiple"][0]
