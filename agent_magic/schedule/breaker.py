@@ -170,7 +170,7 @@ class BurnBreaker:
         return f"spending: ${spent_usd:.4f} of ${self._most_usd:.4f} allowed a minute"
 
     def _within_a_minute(self, now: float) -> float:
-        while self._spent and self._spent[0][0] <= now - MINUTE_S:
+        while self._spent and self._spent[0][0] + MINUTE_S <= now:  # as `hold` has said, to the last digit
             self._spent.popleft()
         return sum(usd for _, usd in self._spent)
 

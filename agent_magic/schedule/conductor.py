@@ -77,7 +77,8 @@ class Conductor:
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
         self._turn, self._by_turn = turns_of(dag, policy, work_s)
-        self._lines = Lines(room.line if room else lambda _: "", self._turn, self._by_turn)
+        barrier = Barrier(dag) if policy.schedule == "layers" else None
+        self._lines = Lines(room.line if room else lambda _: "", self._turn, self._by_turn, barrier)
         self._room = room
         self._alarms = Alarms()
         self._running = 0
@@ -87,7 +88,6 @@ class Conductor:
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
         self._again: set[int] = set()
         self._paused = False
-        self._barrier = Barrier(dag) if policy.schedule == "layers" else None
         self._out: list[Action] = []
 
     @property
@@ -191,7 +191,7 @@ class Conductor:
             return ""
         if self._paused:
             return "paused"
-        return self._lines.reason(agent) or ("barrier" if self._barrier is not None else "")
+        return self._lines.reason(agent)
 
     def wake(self, now: float) -> list[Action]:
         """Take in that the time of a `WakeAt` has come."""
@@ -249,8 +249,7 @@ class Conductor:
         if self._counts_all:
             self._set_deadline(agent, now)
         self._out.append(Ready(agent))
-        if self._barrier is None or self._barrier.lets_pass(agent):
-            self._lines.join(agent)
+        self._lines.join(agent)
 
     def _go_on(self, now: float) -> list[Action]:
         """Fill the free slots, set the alarm, and hand over what was decided."""
@@ -303,9 +302,7 @@ class Conductor:
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
             return self._tries.held_by(agent, reason)
-        if self._barrier is not None and self._barrier.opened_s(agent) == now:
-            return "barrier"
-        return reason or "slot"
+        return "barrier" if self._lines.opened(agent, now) else reason or "slot"
 
     def _set_deadline(self, agent: int, now: float) -> None:
         deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
@@ -342,10 +339,7 @@ class Conductor:
         if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
         self._out.append(Ended(agent, status, error, cause))
-        if self._barrier is not None:
-            for waiting in self._barrier.ended(agent, now):
-                if self._state[waiting] == READY:
-                    self._lines.join(waiting)
+        self._lines.ended(agent, now)
 
     def _run_out(self, now: float) -> None:
         """End a run whose deadline has passed."""
@@ -388,8 +382,7 @@ class Conductor:
             self._state[agent], self._deadline_s[agent] = PENDING, None
             self._tries.forget(agent)
             self._open += 1
-            if self._barrier is not None:
-                self._barrier.reopened(agent)
+            self._lines.reopened(agent)
             self._out.append(Reopened(agent))
             if not self._missing[agent]:
                 self._make_ready(agent, now)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
     from agent_magic.declare.dag import Dag
+    from agent_magic.schedule.barrier import Barrier
     from agent_magic.schedule.policy import Policy
 
 
@@ -19,22 +20,31 @@ class Lines:
         name: Returns the name of an agent's line.
         turns: Per agent, its place among all; lower goes first.
         by_turn: The agents by their places.
+        barrier: Keeps agents out of their lines until earlier layers have ended; `None` keeps none.
 
     Attributes:
-        waiting: How many agents wait.
+        waiting: How many agents wait in lines.
     """
 
-    def __init__(self, name: Callable[[int], str], turns: Sequence[int], by_turn: Sequence[int]) -> None:
+    def __init__(
+        self,
+        name: Callable[[int], str],
+        turns: Sequence[int],
+        by_turn: Sequence[int],
+        barrier: Barrier | None = None,
+    ) -> None:
         names = [name(agent) for agent in range(len(turns))]
         number = {one: line for line, one in enumerate(dict.fromkeys(names))}
         self._line_of = [number[one] for one in names]
-        self._turns, self._by_turn = turns, by_turn
+        self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
         self._waiting: list[list[int]] = [[] for _ in number]
         self._reasons = [""] * len(number)
         self.waiting = 0
 
     def join(self, agent: int) -> None:
-        """Put an agent into its line."""
+        """Put an agent into its line, as soon as the barrier lets it."""
+        if self._barrier is not None and self._barrier.hold(agent):
+            return
         self.waiting += 1
         heapq.heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
@@ -56,6 +66,22 @@ class Lines:
             self._reasons[line] = ""
         return reason
 
+    def ended(self, agent: int, now: float) -> None:
+        """Take in that an agent has ended: others may have waited for its layer."""
+        if self._barrier is not None:
+            for held in self._barrier.ended(agent, now):
+                self.join(held)
+
+    def reopened(self, agent: int) -> None:
+        """Take in that an agent will run again. Agents of later layers that have not gone yet wait for it."""
+        if self._barrier is None or not self._barrier.reopened(agent):
+            return
+        for waiting in self._waiting:
+            passed = [turn for turn in waiting if not self._barrier.hold(self._by_turn[turn])]
+            self.waiting -= len(waiting) - len(passed)
+            waiting[:] = passed
+            heapq.heapify(waiting)
+
     def hold(self, agent: int, reason: str) -> int:
         """Note what an agent's line waits for. Returns the line."""
         line = self._line_of[agent]
@@ -69,8 +95,14 @@ class Lines:
                 self._reasons[line] = reason
 
     def reason(self, agent: int) -> str:
-        """Return what the agent's line waits for, or last waited for."""
+        """Return what the agent waits for: the barrier, or what its line waits for, or last waited for."""
+        if self._barrier is not None and self._barrier.is_held(agent):
+            return "barrier"
         return self._reasons[self._line_of[agent]]
+
+    def opened(self, agent: int, now: float) -> bool:
+        """Tell whether the barrier has let the agent pass just now."""
+        return self._barrier is not None and self._barrier.opened_s(agent) == now
 
 
 def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[list[int], list[int]]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Schedule = Literal["ready", "layers", "sequential"]
-"""`ready`: an agent starts when its own parents are done. `layers`: when all agents of earlier layers are done, to
-measure what such a barrier costs. `sequential`: one after another."""
+"""`ready`: an agent starts when its own parents are done. `layers`: when all agents of earlier layers are done,
+those that somebody has run again too, to measure what such a barrier costs. `sequential`: one after another."""
 
 TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]

@@ -1,6 +1,6 @@
 """The whole engine on a virtual clock: conductor, gate, pacer, budget, leaders and retries before a limited server.
 
-It does what the live driver does, and keeps a book of its own of what has to hold at all times.
+It does what the live driver does. `whole_book` checks what has to hold at all times.
 """
 
 # Tests hand over wrong types on purpose, and take for granted what they have just checked.
@@ -18,23 +18,26 @@ from typing import Any
 from agent_magic.declare.dag import build_dag
 from agent_magic.errors import Late, Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
 from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.schedule.breaker import Breakers
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.conductor import Conductor
+from agent_magic.schedule.key import Key
 from agent_magic.schedule.limits import Limits as Told
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
-from agent_magic.schedule.prefix import PATIENCE_S, Prefixes
+from agent_magic.schedule.prefix import Prefixes
 from agent_magic.schedule.retry import failure_of
 from agent_magic.schedule.room import Gate, Need
 from agent_magic.simulator.quota import Limit, Limits, Pool
+from tests.schedule.whole_book import USD, WIRE_S, Book
 
 EPOCH_S = 1_790_000_000.37
-WIRE_S = 1 / 256
 UNLIMITED = 1e9
 LONGEST_RUN_S = 1e6
 MOST_STEPS = 1_000
 """More at one moment are a circle."""
+MOST_LAUNCHES = 1_000
 FAULTS: dict[str, Any] = {
     "429": RateLimited("busy"),
     "429 after 3": RateLimited("busy", retry_after_s=3.0),
@@ -48,6 +51,8 @@ FAULTS: dict[str, Any] = {
     "401": Rejected("key", status=401),
 }
 """What can go wrong with an attempt, besides `hang`, which ends by a deadline only."""
+ANSWERS = frozenset({"ok", "turn", "capped"})
+"""An answer, one that goes on with another request, and one that is to have no more of them."""
 PRODUCES = frozenset({"reset", "cut", "refusal"})
 """Faults of an answer that had begun. The others come at once, and cost nothing."""
 
@@ -82,6 +87,8 @@ class Scene:
         limits: Requests, input and output tokens per minute; `None` is a server without limits or headers.
         burst_s: Seconds' worth of them that may pass at once.
         told: Whether the user has told the pacer the limits.
+        key: Whether nobody has seen yet that the key is taken.
+        began_s: When the run begins on the pacer's clock.
         controls: (time, what, agents or None): `cancel`, `skip`, `retry`, `pause`, `resume`.
     """
 
@@ -92,14 +99,15 @@ class Scene:
     burst_s: float = 1.0
     told: bool = False
     controls: tuple[tuple[float, str, tuple[int, ...] | None], ...] = ()
+    key: bool = False
+    began_s: float = 0.0
 
 
 class Whole:
     """Runs a scene to its end, and checks every step.
 
     Attributes:
-        status: The last status by agent.
-        used: Tokens that were billed, by agent.
+        book: What has to hold.
         launches: (time, agent) of every request.
         end_s: When the run was over.
         refusals: How often the server's limits said no.
@@ -113,16 +121,9 @@ class Whole:
         self.now, self.end_s, self.alarm, self.serial = 0.0, -1.0, math.inf, 0
         self.heap: list[tuple[float, int, str, Any]] = []
         self.running: dict[int, tuple[int, str]] = {}
-        self.tries, self.own = Counter[int](), Counter[int]()
-        self.status: dict[int, str] = {}
-        self.used, self.spent_tokens = Counter[int](), 0
-        self.waits: dict[int, float] = {}
-        self.out: set[int] = set()
-        self.paused = self.cut = False
+        self.own = Counter[int]()
         self.launches: list[tuple[float, int]] = []
-        self.refusals, self.reopened = 0, False
-        self.leading: dict[str, tuple[int, float]] = {}
-        self.warm, self.useless = set[str](), set[str]()
+        self.refusals = 0
         self.pools: dict[str, Pool] = {}
         self.slots = 1 if policy.schedule == "sequential" else policy.concurrency
         told = None
@@ -138,14 +139,19 @@ class Whole:
             pacer=Pacer(told, seed=1),
             budget=Budget(None, policy.budget_tokens) if capped else None,
             prefixes=Prefixes(groups) if any(groups) else None,
+            breakers=Breakers(policy.breaker_share, policy.max_usd_per_min),
+            key=Key() if scene.key else None,
         )
+        self.gate.began_s = scene.began_s
         timeouts = [one.timeout_s for one in scene.asked]
         self.conductor = Conductor(dag, policy, timeouts_s=timeouts, room=self.gate)
+        self.book = Book(self)
 
     def need(self, agent: int) -> Need:
         """Say what an agent's request will use."""
         one = self.scene.asked[agent]
-        return Need(one.model, one.input_tokens, int(one.output_tokens * one.guess), Worst(0.0, one.worst_tokens))
+        worst = Worst(one.worst_tokens * USD, one.worst_tokens)
+        return Need(one.model, one.input_tokens, int(one.output_tokens * one.guess), worst)
 
     def run(self) -> Whole:
         """Turn until the run is over."""
@@ -157,6 +163,7 @@ class Whole:
             steps, before_s = steps + 1 if self.now == before_s else 0, self.now
             assert steps < MOST_STEPS, f"it goes in circles at {self.now}"
             assert self.now < LONGEST_RUN_S, "it never ends"
+            assert len(self.launches) < MOST_LAUNCHES, "it tries for ever"
             if self.heap and self.heap[0][0] <= self.alarm:
                 self.now, _, what, who = heapq.heappop(self.heap)
                 self.happen(what, who)
@@ -164,12 +171,12 @@ class Whole:
                 assert self.alarm < math.inf, f"nothing will ever happen again, and {self.left()} are open"
                 self.now, self.alarm = max(self.now, self.alarm), math.inf
                 self.take(self.conductor.wake(self.now))
-        assert self.count == len(self.status)
+        assert self.count == len(self.book.status)
         return self
 
     def left(self) -> list[int]:
         """The agents without a last status."""
-        return [agent for agent in range(self.count) if agent not in self.status]
+        return [agent for agent in range(self.count) if agent not in self.book.status]
 
     def later(self, at_s: float, what: str, who: Any) -> None:
         """Have something happen."""
@@ -186,10 +193,11 @@ class Whole:
         if self.running.get(agent, (0, ""))[0] != number:
             return
         if what == "begun":
+            self.replied(200)
             self.gate.heard(agent, self.headers(agent), self.now)
             self.take(self.conductor.room_changed(self.now))
             self.gate.began(agent)
-            self.begun(agent)
+            self.book.begun(agent)
             self.take(self.conductor.room_changed(self.now))
         elif what == "gone":
             self.gone(agent)
@@ -199,13 +207,13 @@ class Whole:
     def control(self, what: str, agents: tuple[int, ...] | None) -> None:
         """Do what somebody wants of the run."""
         if what in {"pause", "resume"}:
-            self.paused = what == "pause"
+            self.book.paused = what == "pause"
             self.take(getattr(self.conductor, what)(self.now))
             return
         if what == "cancel":
-            self.cut = self.cut or agents is None
+            self.book.cut = self.book.cut or agents is None
         if what in {"cancel", "skip"}:
-            self.out.update(range(self.count) if agents is None else agents)
+            self.book.out.update(range(self.count) if agents is None else agents)
         self.take(getattr(self.conductor, what)(self.now, agents))
 
     def take(self, actions: Any) -> None:
@@ -213,83 +221,48 @@ class Whole:
         for action in actions:
             match action:
                 case Ready(agent):
-                    assert agent not in self.status
-                    assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent])
+                    self.book.ready(agent)
                 case Launch(agent, number, _):
                     self.launch(agent, number)
                 case Backoff(agent, until_s, _):
-                    self.waits[agent] = until_s
+                    self.book.waits[agent] = until_s
                 case Cancel(agent, why):
                     assert agent in self.running, "cancelled without running"
                     number, before = self.running[agent]
                     self.running[agent] = number, before or why
                     self.later(self.now + WIRE_S, "gone", (agent, number))
                 case Ended(agent, status):
-                    assert agent not in self.status, "ended twice"
-                    assert agent not in self.running, "ended while it runs"
-                    self.status[agent] = status
+                    self.book.ended(agent, status)
                 case Reopened(agent):
-                    assert self.status.pop(agent) != "succeeded", "an answer was thrown away"
-                    self.waits.pop(agent, None)
-                    self.out.discard(agent)
-                    self.reopened = True
+                    self.book.reopened(agent)
                 case WakeAt(at_s):
                     self.alarm = at_s
                 case Finished():
                     assert self.end_s < 0, "finished twice"
                     assert not self.left(), "finished with agents open"
                     self.end_s = self.now
-        assert len(self.running) == self.conductor.running <= self.slots, "more at once than allowed"
+        self.book.passed()
 
     def launch(self, agent: int, number: int) -> None:
         """Check a launch, and send the request."""
-        one = self.scene.asked[agent]
-        assert all(self.status.get(before) == "succeeded" for before in self.dag.parents[agent]), "before its parents"
         assert agent not in self.running, "twice at once"
-        assert agent not in self.status, "after its end"
-        assert not self.cut, "after the stop"
-        assert agent not in self.out, "after it was taken out"
-        assert not self.paused, "while paused"
-        assert self.waits.pop(agent, 0.0) <= self.now, "before its wait was over"
-        assert number == self.tries[agent] + 1, "attempts count on"
-        if self.scene.policy.schedule == "layers" and not self.reopened:  # a layer that has opened stays open
-            mine = self.dag.layer[agent]
-            assert all(self.dag.layer[other] == mine for other in self.running), "two layers at once"
-        self.tries[agent] = number
         self.running[agent] = number, ""
         self.launches.append((self.now, agent))
-        if self.scene.policy.budget_tokens is not None:
-            held = sum(self.scene.asked[other].worst_tokens for other in self.running)
-            assert self.spent_tokens + held <= self.scene.policy.budget_tokens, "the budget could be crossed"
-        if one.group is not None:
-            self.follow(agent, one.group)
-        self.send(agent, number, one)
-
-    def follow(self, agent: int, group: str) -> None:
-        """Check that nobody overtakes who warms the cache of his group."""
-        leader, led_s = self.leading.get(group, (agent, -math.inf))
-        if leader in self.running and leader != agent and group not in self.warm | self.useless:
-            assert self.now - led_s >= PATIENCE_S, "before its leader's answer began"
-        elif group not in self.warm:
-            self.leading[group] = agent, self.now
-
-    def begun(self, agent: int) -> None:
-        """Write down that the cache of a group is warm."""
-        group = self.scene.asked[agent].group
-        if group is not None:
-            self.warm.add(group)
+        self.book.launched(agent, number)
+        self.send(agent, number, self.scene.asked[agent])
 
     def send(self, agent: int, number: int, one: Asked) -> None:
         """Let the server decide what comes of a request."""
-        pool = self.pool(one.model)
+        fate = one.fates[min(self.own[agent] + 1, len(one.fates)) - 1]
+        pool = None if fate.startswith("429") else self.pool(one.model)  # who is turned away takes nothing
         denial = None if pool is None else pool.admit(one.input_tokens, self.now)
         if denial is not None:
             self.refusals += 1
+            self.book.crossed(denial.limit)
             self.later(self.now + WIRE_S, f"limit {denial.retry_after_s}", (agent, number))
             return
         self.own[agent] += 1
-        fate = one.fates[min(self.own[agent], len(one.fates)) - 1]
-        if fate not in PRODUCES | {"ok", "hang"}:
+        if fate not in PRODUCES | ANSWERS | {"hang"}:
             self.later(self.now + WIRE_S, fate, (agent, number))
             return
         self.later(self.now + one.takes_s * one.first, "begun", (agent, number))
@@ -313,49 +286,64 @@ class Whole:
     def end(self, agent: int, what: str) -> None:
         """Report what came of an attempt, as the driver does."""
         one = self.scene.asked[agent]
-        if what == "ok" or what in PRODUCES:
+        if what in PRODUCES | ANSWERS:
             pool = self.pool(one.model)
             if pool is not None:
                 pool.output_tokens.take(one.output_tokens, self.now)
         del self.running[agent]
-        if what == "ok":
-            self.settle(agent, one.input_tokens, one.output_tokens)
-            self.take(self.conductor.succeeded(agent, self.now))
+        if what in ANSWERS:
+            self.settle(agent, one.input_tokens, one.output_tokens, bad=False)
+            if what == "capped":
+                self.take(self.conductor.capped(agent, "the cap on turns", self.now))
+            else:
+                self.take((self.conductor.succeeded if what == "ok" else self.conductor.turned)(agent, self.now))
             return
         if what.startswith("limit "):
             error: Any = RateLimited("limit", retry_after_s=float(what.split()[1]))
         else:
             error = FAULTS[what]
+        self.replied(getattr(error, "status", None))
         if isinstance(error, RateLimited):
+            self.book.refused(agent, error.retry_after_s)
             self.gate.refused(agent, error.retry_after_s, error.limit, self.headers(agent), self.now)
+        bad = isinstance(error, (Overloaded, Unreachable, Truncated))
         if what == "reset":
-            self.settle(agent, None, None)
+            self.settle(agent, None, None, bad=bad)
         else:
-            self.settle(agent, *((one.input_tokens, one.output_tokens) if what in PRODUCES else (0, 0)))
-        self.take(self.conductor.failed(agent, failure_of(error, self.scene.policy.max_attempts), self.now))
+            self.settle(agent, *((one.input_tokens, one.output_tokens) if what in PRODUCES else (0, 0)), bad=bad)
+        self.fail(agent, error)
+
+    def replied(self, status: int | None) -> None:
+        """Report a reply, or that there will be none."""
+        self.gate.replied(status)
+        self.book.replied(status)
+
+    def fail(self, agent: int, error: BaseException) -> None:
+        """Report that an attempt failed."""
+        failure = failure_of(error, self.scene.policy.max_attempts)
+        self.book.failed(agent, counts=failure.counts)
+        self.take(self.conductor.failed(agent, failure, self.now))
 
     def gone(self, agent: int) -> None:
         """Report that a cancelled request has ended."""
         _, why = self.running.pop(agent)
-        self.settle(agent, None, None)
+        self.settle(agent, None, None, bad=None)
         if why in {"late", "over"}:
-            failure = failure_of(Late(1.0, of_run=why == "over"), self.scene.policy.max_attempts)
-            self.take(self.conductor.failed(agent, failure, self.now))
+            self.fail(agent, Late(1.0, of_run=why == "over"))
         else:
             self.take(self.conductor.cancelled(agent, self.now))
 
-    def settle(self, agent: int, taken: int | None, made: int | None) -> None:
-        """Tell the gate what a request used, and write it down. What is unknown may have been all of it."""
-        one = self.scene.asked[agent]
+    def settle(self, agent: int, taken: int | None, made: int | None, *, bad: bool | None) -> None:
+        """Tell the gate and the book what a request used."""
         total = None if taken is None or made is None else taken + made
-        self.used[agent] += one.worst_tokens if total is None else total
-        self.spent_tokens += one.worst_tokens if total is None else total
+        self.book.settled(agent, total, bad=bad)
         self.gate.settle(
             agent,
             input_tokens=taken,
             output_tokens=made,
             total_tokens=total,
             read_tokens=None,
-            cost_usd=0.0,
+            cost_usd=None if total is None else total * USD,
+            bad=bad,
             now=self.now,
         )

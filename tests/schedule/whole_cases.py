@@ -22,4 +22,53 @@ TWO_LINES_OF_ONE_CLASS = Scene(
 )
 """A line that had lost its turn was told to ask again at a time that had come: it asked without end."""
 
-CASES = {"two lines of one class": TWO_LINES_OF_ONE_CLASS}
+BEHIND_THE_FIRST_WINDOW = Scene(
+    ((),) * 10,
+    tuple(
+        Asked(takes_s, group=group)
+        for takes_s, group in (
+            (2.1875, "context"),
+            (0.75, "other"),
+            (4.625, "other"),
+            (4.25, "context"),
+            (4.5625, "context"),
+            (4.3125, "context"),
+            (2.4375, None),
+            (2.4375, "other"),
+            (1.125, None),
+            (4.8125, "other"),
+        )
+    ),
+    Policy(10, seed=1),
+    (60.0, 20_000.0, 5e6),
+    began_s=1.0986847560962076,
+)
+"""Lines of one class behind the first window asked again after a rounding error, and so without end."""
+
+DOLLARS_A_MINUTE = Scene(
+    ((), (), (), ()),
+    (
+        Asked(0.0625, 0, 0, guess=0.25),
+        Asked(0.0625, 0, 2_825, guess=0.25),
+        Asked(0.0625, 0, 5_800, guess=0.25),
+        Asked(0.0625, 1_875, 10_000, guess=0.25),
+    ),
+    Policy(1, max_attempts=1, budget_tokens=20_500, max_usd_per_min=20.0, seed=1),
+    (6.0, 20_000.0, 20_000.0),
+)
+"""Dollars a minute old were waited for until a time at which, by a rounding error, they were not a minute old."""
+
+RETRY_INTO_AN_OPEN_LAYER = Scene(
+    ((), (), (), (), (), (1,), ()),
+    (Asked(0.0625), Asked(0.0625, fates=("400", "ok")), *(Asked(0.0625) for _ in range(5))),
+    Policy(1, "layers", seed=1),
+    controls=((0.0625, "retry", None),),
+)
+"""An agent ran again, and those of the next layer that had not gone yet did not wait for it."""
+
+CASES = {
+    "two lines of one class": TWO_LINES_OF_ONE_CLASS,
+    "behind the first window": BEHIND_THE_FIRST_WINDOW,
+    "dollars a minute": DOLLARS_A_MINUTE,
+    "retry into an open layer": RETRY_INTO_AN_OPEN_LAYER,
+}

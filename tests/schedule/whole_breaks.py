@@ -1,0 +1,210 @@
+"""Ways to break the engine, each a patch of one method. A scene that shows nothing wrong with them proves nothing."""
+
+# It reaches into what it breaks.
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownParameterType=false
+# pyright: reportMissingParameterType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.schedule import pacer_pool
+from agent_magic.schedule.barrier import Barrier
+from agent_magic.schedule.breaker import BurnBreaker, ErrorBreaker
+from agent_magic.schedule.budget import Budget
+from agent_magic.schedule.conductor import Conductor
+from agent_magic.schedule.key import Key
+from agent_magic.schedule.pacer_bucket import Bucket
+from agent_magic.schedule.pacer_pool import Pool
+from agent_magic.schedule.prefix import Prefixes
+from agent_magic.schedule.tries import Tries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+Break = tuple[Any, str, "Callable[[Any], Any]"]
+
+
+def always(value):
+    """Return the same, whatever is asked."""
+    return lambda _: lambda *_, **__: value
+
+
+def one_slot_more(whole):
+    """There is one slot more than the policy says."""
+
+    def init(self, *args, **options):
+        whole(self, *args, **options)
+        self._slots += 1
+
+    return init
+
+
+def one_attempt_more(whole):
+    """A failure is worth one attempt more than the policy allows."""
+
+    def next_s(self, agent, failure, now, deadline_s):
+        self._most += 1
+        try:
+            return whole(self, agent, replace(failure, attempts=failure.attempts + 1), now, deadline_s)
+        finally:
+            self._most -= 1
+
+    return next_s
+
+
+def at_once(whole):
+    """A backoff is announced, and not kept."""
+
+    def back_off(self, agent, until, why):
+        whole(self, agent, until, why)
+        self._tries.until_s[agent] = 0.0
+        self._alarms.set(0.0, agent)
+
+    return back_off
+
+
+def deadline_per_attempt(whole):
+    """Every attempt has the whole time."""
+
+    def launch(self, agent, now, reason):
+        self._deadline_s[agent] = None
+        whole(self, agent, now, reason)
+
+    return launch
+
+
+def all_but_the_last(whole):
+    """A stop overlooks the last agent."""
+
+    def cancel_all(self, now, why):
+        for agent in self._dag.order[:-1]:
+            self._cancel_one(agent, now, why)
+
+    return cancel_all
+
+
+def one_parent_less(whole):
+    """An agent goes when one parent is still to come."""
+
+    def pass_on(self, agent, *args):
+        for child in self._dag.children[agent]:
+            if self._missing[child] > 1:
+                self._missing[child] -= 1
+        return whole(self, agent, *args)
+
+    return pass_on
+
+
+def overdrawn(whole):
+    """A budget may be overrun by one token."""
+
+    def fits(self, worst):
+        return whole(self, replace(worst, tokens=max(0, worst.tokens - 1)))
+
+    return fits
+
+
+def unknown_is_free(whole):
+    """A request whose usage is not known has used nothing."""
+    return lambda self, agent, usd, tokens: whole(self, agent, usd or 0.0, tokens or 0)
+
+
+def stays_open(whole):
+    """Good answers do not close a breaker."""
+
+    def take_probe(self, now, *, bad):
+        if bad:
+            whole(self, now, bad=bad)
+
+    return take_probe
+
+
+def ends_nobody(whole):
+    """The leader of a group stays the leader when it fails."""
+    return lambda self, agent, read_tokens, *, followed: None
+
+
+def half_a_wait(whole):
+    """Only half of what a server demands is waited for."""
+
+    def refused(self, ticket, retry_after_s, limit, headers, now):
+        whole(self, ticket, (retry_after_s or 0.0) / 2, limit, headers, now)
+
+    return refused
+
+
+def to_the_last_digit(_):
+    """A line behind another asks again at a time that has come but for a rounding error."""
+
+    def ahead(self, queue, now):
+        while self._turns:
+            first, hold = next(iter(self._turns.items()))
+            if first == queue:
+                return None
+            if hold.until_s + pacer_pool.GRACE_S > now:
+                own = self._turns.get(queue)
+                if own is None or own.until_s <= now:
+                    until_s = max(hold.until_s, now) + pacer_pool.SPREAD_S
+                    own = self._turns[queue] = pacer_pool.Hold(hold.reason, until_s)
+                return own
+            del self._turns[first]
+        return None
+
+    return ahead
+
+
+def a_minute_less_a_digit(_):
+    """Dollars count until they are a minute old, by another sum than the one that was announced."""
+
+    def within_a_minute(self, now):
+        while self._spent and self._spent[0][0] <= now - 60.0:
+            self._spent.popleft()
+        return sum(usd for _, usd in self._spent)
+
+    return within_a_minute
+
+
+BREAKS: dict[str, Break] = {
+    "one slot more": (Conductor, "__init__", one_slot_more),
+    "one attempt more": (Tries, "next_s", one_attempt_more),
+    "a backoff is forgotten": (Conductor, "_back_off", at_once),
+    "deadlines are ignored": (Conductor, "_set_deadline", always(None)),
+    "each attempt has a deadline of its own": (Conductor, "_launch", deadline_per_attempt),
+    "the run's deadline is ignored": (Conductor, "_run_out", always(None)),
+    "a stop overlooks one": (Conductor, "_cancel_all", all_but_the_last),
+    "a pause holds nobody": (Conductor, "pause", always([])),
+    "one parent is not waited for": (Conductor, "_pass_on", one_parent_less),
+    "descendants of the failed go on waiting": (Conductor, "_skip_descendants", always(None)),
+    "no barrier": (Barrier, "hold", always(False)),
+    "the barrier forgets who runs again": (Barrier, "reopened", always(False)),
+    "the barrier never opens": (Barrier, "ended", always(())),
+    "a budget is overrun by one token": (Budget, "fits", overdrawn),
+    "what is under way is not set aside": (Budget, "set_aside", always(None)),
+    "unknown usage is free": (Budget, "settle", unknown_is_free),
+    "followers do not wait": (Prefixes, "hold", always(None)),
+    "followers wait for the whole patience": (Prefixes, "began", always(None)),
+    "followers wait for a leader that failed": (Prefixes, "ended", ends_nobody),
+    "the error breaker never opens": (ErrorBreaker, "_open", always(None)),
+    "the error breaker never closes": (ErrorBreaker, "_take_probe", stays_open),
+    "no probe goes alone": (ErrorBreaker, "left", always(None)),
+    "dollars a minute are not counted": (BurnBreaker, "ended", always(None)),
+    "dollars under way are not counted": (BurnBreaker, "left", always(None)),
+    "nobody waits for the key": (Key, "left", always(None)),
+    "a request is not taken from its bucket": (Bucket, "take", always(0.0)),
+    "half of retry-after is enough": (Pool, "refused", half_a_wait),
+    "a class is not closed by a refusal": (pacer_pool, "GATE_S", lambda _: -math.inf),
+    "a line waits for a rounding error": (Pool, "_ahead", to_the_last_digit),
+    "dollars a minute wait for a rounding error": (BurnBreaker, "_within_a_minute", a_minute_less_a_digit),
+    "rounding errors are waited for": (pacer_pool, "INSTANT_S", lambda _: 0.0),
+}
+
+
+def broken(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Break the engine in this way."""
+    owner, attribute, change = BREAKS[name]
+    patch.setattr(owner, attribute, change(getattr(owner, attribute)))
