@@ -24,6 +24,8 @@ AHEAD: Final = 0.53
 GAIN_PER_S: Final = 0.15
 WRONG: Final = 3.0
 """The most that `AHEAD` is believed to be off."""
+FIRST_LATENCY_S: Final = 10.0
+"""How long answers are taken to last before the first one is complete: one that hangs holds the others no longer."""
 FORGET: Final = 0.01
 """The weight of one more answer in the mean latency, once there are many."""
 
@@ -115,11 +117,11 @@ class Output:
 
     def _kept(self, age_s: float) -> float:
         """The share of an answer that is not counted yet at an age."""
-        return math.exp(-age_s / (PRODUCED * self.latency_s)) if self.latency_s else 1.0
+        return math.exp(-age_s / (PRODUCED * (self.latency_s or FIRST_LATENCY_S)))
 
     def _drain(self, now: float) -> None:
         past_s, self._drained_s = now - self._drained_s, now
-        if past_s > 0 and self.under_way > 0 and self.latency_s:
-            gone = self.under_way * -math.expm1(-past_s / (PRODUCED * self.latency_s))
+        if past_s > 0 and self.under_way > 0:
+            gone = self.under_way * -math.expm1(-past_s / (PRODUCED * (self.latency_s or FIRST_LATENCY_S)))
             self.under_way -= gone
             self.bucket.take(gone, now)

@@ -252,6 +252,22 @@ def test_max_tokens_holds_nobody():
     assert [False, False] == held
 
 
+def test_a_first_answer_that_hangs_does_not_hold_the_others_as_long():
+    """While no answer is complete nobody knows how long they take; what is under way is not waited for without end."""
+    pacer, now = Pacer(seed=1), 0.0
+    first = pacer.ask(MODEL, 100, 10_000, now)
+    assert isinstance(first, Ticket)
+    pacer.heard(first, told(output=2_000), now)
+    got = pacer.ask(MODEL, 100, 10_000, now)
+    assert isinstance(got, Hold)
+    while isinstance(got, Hold) and now < 60:
+        assert "output" == got.reason
+        now = max(now + 0.01, got.until_s)
+        got = pacer.ask(MODEL, 100, 10_000, now)
+    assert isinstance(got, Ticket)
+    assert 0 < now < 30
+
+
 def test_the_users_lower_limit_is_kept_and_a_higher_one_gives_way():
     """Headers of 3,000 a minute."""
     for given_limit, per_minute in ((600, 600), (90_000, 3_000)):

@@ -37,7 +37,7 @@ UNLIMITED = 1e9
 LONGEST_RUN_S = 1e6
 MOST_STEPS = 1_000
 """More at one moment are a circle."""
-MOST_LAUNCHES = 1_000
+MOST_LAUNCHES, MOST_TURNS = 1_000, 20_000
 FAULTS: dict[str, Any] = {
     "429": RateLimited("busy"),
     "429 after 3": RateLimited("busy", retry_after_s=3.0),
@@ -158,9 +158,11 @@ class Whole:
         for at_s, what, agents in self.scene.controls:
             self.later(at_s, what, agents)
         self.take(self.conductor.start(0.0))
-        steps, before_s = 0, -1.0
+        steps, turns, before_s = 0, 0, -1.0
         while self.end_s < 0 or self.running:
             steps, before_s = steps + 1 if self.now == before_s else 0, self.now
+            turns += 1
+            assert turns < MOST_TURNS, "it asks for ever"
             assert steps < MOST_STEPS, f"it goes in circles at {self.now}"
             assert self.now < LONGEST_RUN_S, "it never ends"
             assert len(self.launches) < MOST_LAUNCHES, "it tries for ever"
@@ -296,7 +298,7 @@ class Whole:
             if what == "capped":
                 self.take(self.conductor.capped(agent, "the cap on turns", self.now))
             else:
-                self.take((self.conductor.succeeded if what == "ok" else self.conductor.turned)(agent, self.now))
+                self.take((self.conductor.succeeded if what == "ok" else self.conductor.goes_on)(agent, self.now))
             return
         if what.startswith("limit "):
             error: Any = RateLimited("limit", retry_after_s=float(what.split()[1]))

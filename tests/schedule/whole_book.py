@@ -212,7 +212,7 @@ class Book:
             assert late_s <= EXACT_S, "its deadline has passed"
         if self.policy.deadline_s is not None and now > self.policy.deadline_s + WIRE_S + EXACT_S:
             assert len(self.status) == self.run.count, "the run's deadline has passed"
-        if self.paused or conductor.running >= self.run.slots:
+        if self.paused or conductor.running >= conductor.slots:
             return
         for agent in self.ready_s:
             if agent not in self.status and agent not in self.run.running:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.schedule import pacer_pool
+from agent_magic.schedule.actions import WakeAt
 from agent_magic.schedule.barrier import Barrier
 from agent_magic.schedule.breaker import BurnBreaker, ErrorBreaker
 from agent_magic.schedule.budget import Budget
@@ -19,6 +20,7 @@ from agent_magic.schedule.key import Key
 from agent_magic.schedule.pacer_bucket import Bucket
 from agent_magic.schedule.pacer_pool import Pool
 from agent_magic.schedule.prefix import Prefixes
+from agent_magic.schedule.slots import Slots
 from agent_magic.schedule.tries import Tries
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def one_slot_more(whole):
 
     def init(self, *args, **options):
         whole(self, *args, **options)
-        self._slots += 1
+        self._slots = Slots(self._slots.width + 1)
 
     return init
 
@@ -60,12 +62,14 @@ def one_attempt_more(whole):
 def at_once(whole):
     """A backoff is announced, and not kept."""
 
-    def back_off(self, agent, until, why):
-        whole(self, agent, until, why)
-        self._tries.until_s[agent] = 0.0
-        self._alarms.set(0.0, agent)
+    def failed(self, agent, failure, now):
+        actions = whole(self, agent, failure, now)
+        if agent in self._tries.until_s:
+            self._tries.until_s[agent] = 0.0
+            self._alarms.set(0.0, agent)
+        return [*actions, WakeAt(now)]
 
-    return back_off
+    return failed
 
 
 def deadline_per_attempt(whole):
@@ -172,7 +176,7 @@ def a_minute_less_a_digit(_):
 BREAKS: dict[str, Break] = {
     "one slot more": (Conductor, "__init__", one_slot_more),
     "one attempt more": (Tries, "next_s", one_attempt_more),
-    "a backoff is forgotten": (Conductor, "_back_off", at_once),
+    "a backoff is forgotten": (Conductor, "failed", at_once),
     "deadlines are ignored": (Conductor, "_set_deadline", always(None)),
     "each attempt has a deadline of its own": (Conductor, "_launch", deadline_per_attempt),
     "the run's deadline is ignored": (Conductor, "_run_out", always(None)),
