@@ -215,9 +215,11 @@ class Attempts:
 
     def _take(self, agent: int, answer: Answer) -> None:
         """Keep the text of an answer, all turns of it, for those whose prompts take it."""
-        self.texts[self._plan.agents[agent].name] = "".join([*self._turns.get(agent, ()), answer.text])
+        text = answer.text
         if self._turns:
+            text = "".join([*self._turns.get(agent, ()), text])
             self.forget(agent)
+        self.texts[self._plan.agents[agent].name] = text
 
     def forget(self, agent: int) -> None:
         """Take in that an agent begins anew."""

@@ -247,7 +247,7 @@ class Conductor:
         self._state[agent] = READY
         self._ready_s[agent] = now
         if self._counts_all:
-            self._set_deadline(agent, now)
+            self._set_deadline(agent, now, self._tries.made(agent))
         self._out.append(Ready(agent))
         self._lines.join(agent)
 
@@ -295,7 +295,7 @@ class Conductor:
         self._running += 1
         number = self._tries.launched(agent)
         if self._deadline_s[agent] is None:
-            self._set_deadline(agent, now)
+            self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
         self._out.append(Launch(agent, number, "" if at_once else self._held_by(agent, now, reason)))
 
@@ -304,9 +304,9 @@ class Conductor:
             return self._tries.held_by(agent, reason)
         return "barrier" if self._lines.opened(agent, now) else reason or "slot"
 
-    def _set_deadline(self, agent: int, now: float) -> None:
+    def _set_deadline(self, agent: int, now: float, number: int) -> None:
         deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
-        self._alarms.set(deadline, agent, self._tries.made(agent))
+        self._alarms.set(deadline, agent, number)
 
     def _leave(self, agent: int) -> None:
         if self._state[agent] != RUNNING:
