@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.run.client import Client
     from agent_magic.run.playing import Filling, Player
+    from agent_magic.schedule.pool import Pool
 
 LOG = logging.getLogger("agent_magic")
 
@@ -198,19 +199,21 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     ledger: AnyLedger | None = None,
     prices: Mapping[str, TokenPrice] | Prices | None = None,
     pacer: Pacer | None = None,
+    pool: Pool | None = None,
     history: History | None = None,
     resume: Run | None = None,
     again: Iterable[str] | None = None,
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
 
-    Without a pacer requests to the API get one of their own. By a history the longest way to the end goes first.
+    Without a pacer requests to the API get one of their own; runs with one pool share its slots. By a history the
+    longest way to the end goes first.
     """
     answering = as_client(client)
     if pacer is None and isinstance(answering, Claude):
         pacer = Pacer()
     earlier = None if resume is None else Earlier(resume.record, answering.endpoint, plan=plan, again=again)
-    options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "history": history}
+    options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "pool": pool, "history": history}
     prices = prices if isinstance(prices, Prices) else Prices(prices)
     driver = Driver(plan, policy or Policy(), answering, earlier=earlier, prices=prices, **options)
     if earlier is not None:

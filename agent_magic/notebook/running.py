@@ -74,6 +74,7 @@ async def execute(
             fresh=fresh,
             ledger=session.ledger,
             pacer=session.pacer,
+            pool=session.pool,
             history=session.history,
             prices=Prices(session.prices, tell=_note),
             resume=resume if what is plan else None,

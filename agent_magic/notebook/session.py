@@ -19,6 +19,7 @@ from agent_magic.record.cassette import read_cassette
 from agent_magic.run.claude import Claude
 from agent_magic.run.replay import Deck, Nobody
 from agent_magic.schedule.pacer import Pacer
+from agent_magic.schedule.pool import Pool
 from agent_magic.show import layout
 from agent_magic.simulator import child
 
@@ -54,6 +55,7 @@ class Session:
         runs: The runs that are over, oldest first, `MOST_RUNS` at most.
         keeping: Where what is bought is kept.
         pacer: Keeps the rate limits of whoever answers, for all runs together.
+        pool: The slots that its runs share.
         prices: The user's own prices by model, which count before the list.
         forecasts: What was forecast, and the runs that came after.
         last: The last run, one that was cut too; `None` before the first.
@@ -72,6 +74,7 @@ class Session:
         self.runs: list[Run] = []
         self.keeping = Keeping()
         self.pacer = Pacer()
+        self.pool = Pool()
         self.prices: dict[str, TokenPrice] = {}
         self.forecasts = Forecasts()
         self.last: Run | None = None

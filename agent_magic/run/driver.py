@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from agent_magic.schedule.health import Health
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
+    from agent_magic.schedule.pool import Pool
 
 
 class Driver:
@@ -57,6 +58,7 @@ class Driver:
         fresh: Buy again what the ledger has.
         prices: What tokens cost.
         pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
+        pool: The slots that all runs of a session share; `None` leaves the run its own.
         history: What earlier answers took: agents with more work before the end of the plan go first.
         clock: Monotonic seconds.
 
@@ -78,6 +80,7 @@ class Driver:
         fresh: bool = False,
         prices: Prices | None = None,
         pacer: Pacer | None = None,
+        pool: Pool | None = None,
         history: History | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,7 +94,7 @@ class Driver:
         timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         texts: dict[str, str] = {}
-        self._pacer = pacer
+        self._pacer, self._pool = pacer, pool
         key = getattr(client, "key", None)
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
         admission = Admission(plan, policy, texts, prices=self.prices, pacer=pacer, known=known, key=key, work_s=work_s)
@@ -160,6 +163,9 @@ class Driver:
                 self._began = self._clock()
             if self._gate is not None:
                 self._gate.began_s = self._began
+                if self._pool is not None:
+                    own = 1 if self.policy.schedule == "sequential" else self.policy.concurrency
+                    self._gate.seat = self._pool.join(own, self._slot_free)
             try:
                 await self._until_over()
             finally:
@@ -197,6 +203,14 @@ class Driver:
             now = self.now()
             self.apply(say(now) if agents is None else say(now, agents), now)
 
+    def _slot_free(self) -> None:
+        """Take in that another run of the session has given a slot back."""
+        if asyncio.get_running_loop() is not self._loop:
+            self._loop.call_soon_threadsafe(self._slot_free)
+        elif self.record.ended_s is None:
+            now = self.now()
+            self.apply(self.conductor.room_changed(now), now)
+
     async def _until_over(self) -> None:
         try:
             now = self.now()
@@ -216,6 +230,8 @@ class Driver:
         if self._alarm is not None:
             self._alarm.cancel()
         self._attempts.settle_rest()
+        if self._gate is not None and self._gate.seat is not None:
+            self._gate.seat.leave()
         if self.record.ended_s is None:
             self.record.add(RunEnded(self.now(), cut=True))
         if self._pacer is not None and self.record.terms is not None:

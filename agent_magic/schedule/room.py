@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.schedule.key import Key
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.pacer_pool import Ticket
+    from agent_magic.schedule.pool import Seat
     from agent_magic.schedule.prefix import Prefixes
 
 FOREVER = float("inf")
@@ -84,6 +85,7 @@ class Gate:
 
     Attributes:
         began_s: When the run began on the pacer's clock, which all runs of a session share.
+        seat: The run's part of the slots that all runs of a session share; `None` shares none.
     """
 
     def __init__(
@@ -106,6 +108,8 @@ class Gate:
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
         self.began_s = 0.0
+        self.seat: Seat | None = None
+        self._seated: set[int] = set()
 
     def line(self, agent: int) -> str:
         """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
@@ -124,6 +128,8 @@ class Gate:
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst, need.model)
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
+        if self.seat is not None and agent not in self._seated and not self.seat.is_free():
+            return Hold("slot", FOREVER)
         if self._pacer is not None:
             queue = self._queues.setdefault(self.line(agent), id(self) + len(self._queues))  # one for each run and line
             warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
@@ -145,6 +151,9 @@ class Gate:
 
     def _took(self, agent: int, need: Need, now: float) -> None:
         """Tell everybody that the agent goes."""
+        if self.seat is not None and agent not in self._seated:
+            self._seated.add(agent)
+            self.seat.take()
         if self._budget is not None:
             self._budget.set_aside(agent, need.worst)
         if self._prefixes is not None:
@@ -242,3 +251,6 @@ class Gate:
         if self._prefixes is not None:
             self._prefixes.ended(agent, read_tokens, followed=agent in self._followers)
             self._followers.discard(agent)
+        if self.seat is not None and agent in self._seated:
+            self._seated.discard(agent)
+            self.seat.give()

@@ -1,0 +1,45 @@
+"""Two runs of one session over real HTTP: together they have no more under way than the larger of them may."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+
+from agent_magic.api import Agent, Claude, Plan, Policy, start
+from agent_magic.schedule.pacer import Pacer
+from agent_magic.schedule.pool import Pool
+from agent_magic.simulator import start as simulator
+
+
+def test_runs_share_their_slots():
+    """Twelve agents in each of two runs, three slots for all: never more at once, all done, each gets its part."""
+    with simulator(latency="x0.05", unlimited=True) as server:
+        client = Claude(base_url=server.url, credential="any")
+
+        async def scene() -> list[float]:
+            pool, pacer = Pool(), Pacer()
+            drivers = [
+                start(
+                    Plan([Agent(f"{name}{number}", f"{name} {number} [[tokens:40]]") for number in range(12)]),
+                    Policy(concurrency),
+                    client=client,
+                    pacer=pacer,
+                    pool=pool,
+                )
+                for name, concurrency in (("a", 3), ("b", 2))
+            ]
+            async with asyncio.TaskGroup() as group:
+                for driver in drivers:
+                    group.create_task(driver.drive())
+            records = [driver.record for driver in drivers]
+            assert {"succeeded"} == {one.status for record in records for one in record.results}
+            assert any(one.held_by == "slot" for one in records[1].attempts)
+            return [record.attempts[0].started_s for record in records]
+
+        first_s = asyncio.run(scene())
+        with urllib.request.urlopen(f"{server.url}/simulator/log") as reply:
+            log = json.load(reply)
+    assert 24 == len(log["requests"])
+    assert log["peak_overlap"] <= 3
+    assert all(at_s < 5.0 for at_s in first_s)
