@@ -28,6 +28,7 @@ from agent_magic.record.events import (
     RunEnded,
     on_grid,
 )
+from agent_magic.record.request import Request
 from agent_magic.record.results import RunRecord, add_usage
 from tests.record.histories import histories
 
@@ -47,7 +48,7 @@ def record_of(*events, agents=("a", "b")):
 
 def started(at_s, number=1, granted_s=None, held_by="", agent=0):
     """A request was sent."""
-    return AttemptStarted(at_s, agent, number, at_s if granted_s is None else granted_s, held_by, "m")
+    return AttemptStarted(at_s, agent, number, at_s if granted_s is None else granted_s, held_by, Request("m", "x", 10))
 
 
 def answered(at_s, number=1, answer=ANSWER, price=CENT, agent=0):
