@@ -58,7 +58,7 @@ def main() -> int:
     if not chromium:
         words.error("no Chromium found: give --chromium PATH")
     for theme, name in PLAYS.items():
-        with tempfile.TemporaryDirectory() as folder, lab(Path(folder), chromium, size=(1220, 940)) as jupyter:
+        with tempfile.TemporaryDirectory() as folder, lab(Path(folder), chromium, size=(1240, 940)) as jupyter:
             frames = watched(jupyter, name, DOCS / ("live.png" if theme == "light" else f"live_{theme}.png"))
             if theme == "light":
                 shutil.copy(jupyter.root / "business_plan.svg", DOCS)
@@ -94,7 +94,7 @@ def watched(jupyter: Lab, theme: str, still: Path) -> list[tuple[float, bytes]]:
     while page.locator(".am-live").count():
         began = time.monotonic()
         frames.append((began, page.screenshot(clip=box)))
-        if len(frames) == 1 or page.locator(".am-live .n.s-s, .am-live .n.s-l").count() <= 5:
+        if len(frames) == 1 or 0 < page.locator(".am-live .n.s-s, .am-live .n.s-l").count() <= 5:
             still.write_bytes(frames[-1][1])
         page.wait_for_timeout(max(0.0, 1000 * (EVERY_S - (time.monotonic() - began))))
     page.locator(".jp-OutputArea-output pre", has_text="kept").wait_for()

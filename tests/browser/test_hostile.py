@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent_magic.show.markup import single_line
 from tests.browser.playing import PLAYER
 from tests.browser.test_live_view import said, start
 from tests.lab import Lab
@@ -57,6 +58,9 @@ from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, Atte
 from agent_magic.api import Run
 TITLE = " ".join(PAYLOADS)
 plan = plan_of({{f"agent_{{n}}": () for n in range(len(PAYLOADS))}}, TITLE)
+for n, text in enumerate(PAYLOADS):  # no cell can declare such a name: they are put in behind the door
+    object.__setattr__(plan.agents[n], "name", text)
+object.__setattr__(plan, "index", {{text: n for n, text in enumerate(PAYLOADS)}})
 record = RunRecord(plan, began_at=datetime(2026, 1, 2, tzinfo=UTC), models=PAYLOADS)
 events = []
 for n, text in enumerate(PAYLOADS):
@@ -72,7 +76,11 @@ tails = dict(enumerate(PAYLOADS))
 HEALTH = Health("bad", "; ".join(PAYLOADS), limits=(LimitUse("requests", TITLE, 4000.0, 1640.0, 0.41, True),),
     refusals=2, retries=5, latency_s=0.8, latency_trend_s=0.2, breakers=tuple(PAYLOADS))"""
 PLAY = "await play(record, sorted(events, key=lambda one: one.at_s), 2.0, tails, lambda agent: PAYLOADS[agent])"
-SHOWN = "display(Run(record)); display(plan); Run(record)['agent_1']"
+SHOWN = "display(Run(record)); display(plan); Run(record).record.results[1]"
+
+
+OPENED = """name => { const panel = document.querySelector('.am-detail');
+    return panel.getAttribute('aria-label') === 'Agent ' + name && panel.querySelector('pre'); }"""
 
 
 def unharmed(page: Page) -> None:
@@ -86,14 +94,14 @@ def unharmed(page: Page) -> None:
 
 
 def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
-    """Titles, models, prompts, answers, errors, tails and reasons: live, in the panel, still, and as values."""
+    """Names, titles, models, prompts, answers, errors, tails and reasons: live, in the panel, still, and as values."""
     assert 30 == len(PAYLOADS)
     page = start(jupyter, book, PLAYER, HOSTILE, PLAY, SHOWN, "print('shown')")
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 10")
     unharmed(page)
     for agent in range(len(PAYLOADS)):
         page.locator(".am-live .n").nth(agent).dispatch_event("click")
-        page.locator(f".am-detail[aria-label='Agent agent_{agent}'] pre").first.wait_for()
+        page.wait_for_function(OPENED, arg=single_line(PAYLOADS[agent]))
     unharmed(page)
     page.locator(".am-stop").click()
     said(page, "shown")
