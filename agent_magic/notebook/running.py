@@ -17,7 +17,7 @@ from agent_magic.record.results import RunRecord
 from agent_magic.run.playing import Player, lay
 from agent_magic.run.replay import Deck
 from agent_magic.show.live import LiveView
-from agent_magic.show.notes import capped_note, context_notes, filled_note, served_note
+from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 from agent_magic.show.text import one_line
 
@@ -154,7 +154,12 @@ async def run_and_tell(
     desk.session.just_shown = run
     if is_unwatched(desk.shell):
         print(one_line(run.totals))  # noqa: T201 - a log gets the first picture as a line, not the last one
-    notes = [capped_note(run.record, policy), served_note(run.record), filled_note(run.record)]
+    notes = [
+        capped_note(run.record, policy),
+        budget_note(run.record, policy),
+        served_note(run.record),
+        filled_note(run.record),
+    ]
     notes += context_notes(run.record, run.prices)
     for note in (*notes, *desk.session.keeping.take_notes()):
         if note:

@@ -61,6 +61,17 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: RUF100
 
 
+def budget_note(record: RunRecord, policy: Policy) -> str:
+    """Say how to go on where the budget has kept agents from being asked; an empty string where it has not."""
+    names = [one.name for one in record.results if (one.error or "").startswith("BudgetExceeded")]
+    if not names:
+        return ""
+    cap = f"{dollars(policy.budget_usd)}" if policy.budget_usd is not None else f"{policy.budget_tokens or 0:,} tokens"
+    return (
+        f"Not asked, the budget of {cap} being too small for their worst case: {_some(names)}. A run with more goes on."
+    )
+
+
 def served_note(record: RunRecord) -> str:
     """Say how many answers were there before the run; an empty string where none was."""
     served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
