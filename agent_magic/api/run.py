@@ -129,9 +129,9 @@ class Run:
         measure_against(self.record, other.record)
         return self
 
-    def advise(self) -> Advice:
-        """Say what would have made it faster or cheaper, each with its forecast; see `agent_magic.measure.advice`."""
-        return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd)
+    def advise(self, by: str = "seconds") -> Advice:
+        """Say what would have made it faster or cheaper, most `seconds` or `dollars` first; see `measure.advice`."""
+        return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd, by=by)
 
     @property
     def barrier_cost_s(self) -> float:
@@ -209,9 +209,9 @@ class Run:
         """Draw what was asked of the provider over time; `limits` such as `{"requests": 50}` per minute."""
         return run_limits(self.record, limits, theme=theme)
 
-    def tradeoff(self, frame: pd.DataFrame, *, theme: Theme = "auto") -> Chart:
-        """Draw what `run.whatif(...)` returned as cost against time, with the Pareto front and the run itself."""
-        return run_tradeoff(self.record, frame, theme=theme)
+    def tradeoff(self, frame: pd.DataFrame, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
+        """Draw what `run.whatif(...)` returned as cost against time: the Pareto front, the run, a `chosen` row."""
+        return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
         """Show a panel that asks what-ifs: the forecast, its timeline and its place among others follow it."""

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.measure.advice_rules import RULES
 from agent_magic.measure.table import make_frame
 
@@ -36,6 +37,7 @@ ADVICE: Mapping[str, str] = {
     "source": "string",
 }
 CENT = 0.005
+BY = ("seconds", "dollars")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,15 +110,29 @@ def _told(one: Finding) -> str:
     return f"{one.rule}: {one.measured}\n   {one.change}{worth}\n   rule: {one.source}"
 
 
-def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None) -> Advice:
+def _by_seconds(one: Finding) -> tuple[bool, float, float]:
+    return not one.change, -(one.saves_s or 0.0), -(one.saves_usd or 0.0)
+
+
+def _by_dollars(one: Finding) -> tuple[bool, float, float]:
+    return not one.change, -(one.saves_usd or 0.0), -(one.saves_s or 0.0)
+
+
+def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by: str = "seconds") -> Advice:
     """Ask every rule of a run.
 
     Args:
         outlook: The run, ready to be forecast.
         wall_s: What it took.
         cost_usd: What it cost.
+        by: What comes first: what saves most `seconds` or most `dollars`.
+
+    Raises:
+        DeclarationError: It is neither.
     """
+    if by not in BY:
+        raise DeclarationError(f"by={by!r} cannot work.", hint=f"One of {', '.join(BY)}.{did_you_mean(by, BY)}")
     worked = any(result.attempts for result in outlook.record.results)
     told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
-    told.sort(key=lambda one: (not one.change, -(one.saves_s or 0.0), -(one.saves_usd or 0.0)))
+    told.sort(key=_by_seconds if by == "seconds" else _by_dollars)
     return Advice(tuple(told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)

@@ -278,12 +278,13 @@ def shared_context(outlook: Outlook) -> Finding | None:
     shared = {name for name in shared if sum(agent.context == name for agent in plan.agents) > 1}
     source = f"{TOKENS}: context once; {SCALING}: cache"
     if shared:
-        on = outlook.under(cache="on")
+        auto, on = outlook.under(cache="auto"), outlook.under(cache="on")
         saves = outlook.saves_usd(on) or 0.0
+        word, best = ("auto", auto) if (outlook.saves_usd(auto) or 0.0) >= saves else ("on", on)
         total = outlook.as_it_was.cost_usd or 0.0
         measured = f"{', '.join(sorted(shared))} goes to several agents, cache {outlook.policy.cache}"
-        change = "Run it with cache='on'." if saves > WORTH * total else ""
-        return _found(outlook, "shared text is paid for once", measured, source, on if change else None, change)
+        change = f"Run it with cache={word!r}." if max(saves, outlook.saves_usd(best) or 0.0) > WORTH * total else ""
+        return _found(outlook, "shared text is paid for once", measured, source, best if change else None, change)
     tokens, names = _common_prefix(outlook)
     if tokens < LEAST_PREFIX:
         return None

@@ -29,7 +29,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "predicted_wall_s": "float64",
     "measured_wall_s": "float64",
     "wall_error": "float64",
-    "wall_in_range": "bool",
+    "wall_in_range": "boolean",
     "predicted_cost_usd": "float64",
     "measured_cost_usd": "float64",
     "cost_error": "float64",
@@ -37,6 +37,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "measured_429": "Int64",
     "basis": "string",
     "simulated": "bool",
+    "left_out": "string",
 }
 OWN: Final = frozenset({"live", "simulated"})
 """The sources of answers that were made in a run itself: only those took the time that was forecast."""
@@ -81,7 +82,7 @@ class Forecasts:
         """Return each forecast with each later run of what it asked for."""
         found: list[tuple[Prediction, RunRecord]] = []
         for record in (*self._runs, *runs):
-            if _counts(record):
+            if record.terms is not None:
                 found += [(one, record) for one in self.made if _is_of(one, record)]
         return found
 
@@ -97,7 +98,7 @@ def calibration(*runs: Holder) -> pd.DataFrame:
     """Put forecasts beside what was measured: one row per forecast and run; columns and dtypes are `COLUMNS`.
 
     Errors are relative to what was measured: 0.02 is 2 % too long or too dear. A run that was cut, or whose answers
-    came from the ledger or a cassette, measures nothing.
+    came from the ledger or a cassette, measures nothing: `left_out` says so, and what it measured is `NA`.
 
     Args:
         *runs: The runs that forecasts were made from, and those that were run afterwards, in any order.
@@ -123,7 +124,8 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
     forecast, measured = prediction.forecast, summarize(record)
     policy = forecast.scenario.policy
     low_s, high_s = forecast.wall_range_s
-    wall_s = measured.wall_s
+    why = _left_out(record)
+    wall_s, cost_usd = (None, None) if why else (measured.wall_s, measured.cost_usd)
     return {
         "plan": record.plan.name,
         "model": ", ".join(sorted({result.model for result in record.results})),
@@ -135,20 +137,24 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
         "predicted_wall_s": forecast.wall_s,
         "measured_wall_s": wall_s,
         "wall_error": forecast.wall_s / wall_s - 1 if wall_s else None,
-        "wall_in_range": wall_s is not None and low_s <= wall_s <= high_s,
+        "wall_in_range": None if wall_s is None else low_s <= wall_s <= high_s,
         "predicted_cost_usd": forecast.cost_usd,
-        "measured_cost_usd": measured.cost_usd,
-        "cost_error": forecast.cost_usd / measured.cost_usd - 1 if forecast.cost_usd and measured.cost_usd else None,
+        "measured_cost_usd": cost_usd,
+        "cost_error": forecast.cost_usd / cost_usd - 1 if forecast.cost_usd and cost_usd else None,
         "predicted_429": forecast.totals.n_429,
-        "measured_429": sum(attempt.kind == "RateLimited" for attempt in record.attempts),
+        "measured_429": None if why else sum(attempt.kind == "RateLimited" for attempt in record.attempts),
         "basis": forecast.basis,
         "simulated": record.simulated,
+        "left_out": why,
     }
 
 
-def _counts(record: RunRecord) -> bool:
-    """Tell whether a run measures anything."""
-    return record.terms is not None and not record.cut and all(one.source in {*OWN, None} for one in record.results)
+def _left_out(record: RunRecord) -> str | None:
+    """Say why a run measures nothing; `None` where it does."""
+    if record.cut:
+        return "it was cut"
+    served = [one.source for one in record.results if one.source not in {*OWN, None}]
+    return f"{len(served)} of {len(record.results)} answers from the {served[0]}" if served else None
 
 
 def _is_of(prediction: Prediction, record: RunRecord) -> bool:

@@ -19,7 +19,7 @@ from agent_magic.measure.forecast_world import World
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
 from agent_magic.schedule.budget import Budget, Worst
-from agent_magic.schedule.key import Key
+from agent_magic.schedule.key import PATIENCE_S, Key
 from agent_magic.schedule.lifetime import with_lives
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.pacer import Pacer
@@ -155,6 +155,7 @@ class Forecaster:
     def __init__(self, record: RunRecord, history: History | None = None, prices: Prices | None = None) -> None:
         self.record, self.evidence = record, Evidence(record, history)
         self.policy, self._policy_words = policy_of(record)
+        self._key_untried = record.terms is not None and record.terms.key_untried
         self._prices = prices or Prices()
         self._costs: dict[tuple[object, ...], float | None] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
@@ -182,6 +183,8 @@ class Forecaster:
             basis = "assumed"
         else:
             words += limit_words
+            if self._key_untried:
+                words.append(f"as in the first run with a key; a later one may be up to {PATIENCE_S:g} s faster")
         words += works.words
         if not scenario.batch and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
@@ -216,7 +219,8 @@ class Forecaster:
             wall_range = (min(sums.wall_s, wall), wall * BATCH_MOST_S / BATCH_S)
         else:
             off = REFUSED_RANGE if likely.n_429 else MEASURED_RANGE
-            wall_range = (wall * (1 - off), wall * (1 + off))
+            later_s = max(0.0, wall - PATIENCE_S) if self._key_untried else wall
+            wall_range = (later_s * (1 - off), wall * (1 + off))
         if all(work is None or (work.time == SAME and work.output == SAME) for work in setting.works.agents):
             return wall_range, _point(cost), peak
         (fast, low), (slow, high) = self._play(setting, "low"), self._play(setting, "high")
@@ -280,7 +284,7 @@ class Forecaster:
         policy, record = setting.policy, self.record
         capped = policy.budget_usd is not None or policy.budget_tokens is not None
         keeps = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
-        untried = record.terms is not None and record.terms.key_untried
+        untried = self._key_untried
         if not (capped or keeps or untried or prefixes is not None):
             return None
 

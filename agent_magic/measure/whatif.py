@@ -59,6 +59,7 @@ def whatif_frame(
 ) -> pd.DataFrame:
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
+    A batch has no concurrency, schedule, limits or cache of ours: those are `NA`, and what differs in them is one row.
     First the columns of the policy, named as the arguments, then `NUMBERS`. Unknown is `NA`, never 0.
     `cost_multiple` is against `baseline_usd`, what one agent cost that did the whole task; `NaN` until it was measured.
 
@@ -74,9 +75,15 @@ def whatif_frame(
         baseline_usd = alone.cost_usd
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
+    batches: set[str] = set()
     for number, one in enumerate(asked, 1):
+        policy = _policy_row(forecaster, one)
+        if one.scenario.batch:
+            if str(policy) in batches:
+                continue
+            batches.add(str(policy))
         found = forecaster.forecast(one.scenario)
-        rows.append({**_policy_row(forecaster, one), **_number_row(found, baseline_usd)})
+        rows.append({**policy, **_number_row(found, baseline_usd)})
         if log is not None:
             log.add(forecaster.record, found)
         if tell is not None:
@@ -127,18 +134,30 @@ def _dtype(values: list[Any]) -> str:
 def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
     """Write what was asked; what was not, as it was recorded."""
     given, policy = asked.given, asked.scenario.policy or forecaster.policy
-    models = sorted({one.model for one in forecaster.evidence.seen})
-    return {
-        "model": ", ".join(models) if given["model"] is None else _text(given["model"]),
+    ours = {
         "concurrency": policy.concurrency,
         "schedule": policy.schedule,
         "limits": _text(given["limits"]),
         "cache": policy.cache if given["cache"] is None else given["cache"],
+    }
+    return {
+        "model": _models_text(forecaster, given["model"]),
+        **(dict.fromkeys(ours) if asked.scenario.batch else ours),
         "batch": asked.scenario.batch,
         "effort": _text(given["effort"]),
         "drop": _text(given["drop"]),
         "prices": _text(given["prices"]),
     }
+
+
+def _models_text(forecaster: Forecaster, given: Any) -> Any:
+    """Write the models, those of agents that a mapping leaves out too."""
+    value: object = given
+    named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
+    rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.name not in named}))
+    if value is None:
+        return rest
+    return f"{_text(given)}; {rest} for the rest" if named and rest else _text(given)
 
 
 def _text(value: object) -> Any:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.api import Run
-from agent_magic.errors import Overloaded, RateLimited
+from agent_magic.errors import DeclarationError, Overloaded, RateLimited
 from agent_magic.measure.advice import ADVICE
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.outlook import NEAR, Outlook
@@ -203,3 +203,13 @@ def test_advice_that_is_followed_comes_true(policy):
     found = advice_of(E3, policy)["wall time near the critical path, not the sum"]
     slots = int(found.change.split("concurrency=")[1].split(";")[0])
     assert found.forecast_s == summarize(run_of(E3.parents, E3.work_s, am.Policy(slots))).wall_s
+
+
+def test_what_saves_dollars_may_come_first():
+    """The order is by seconds or by dollars, changes before what is fine; another word is an error."""
+    run = Run(drive(E3.plan, lambda *_: Reply(2.0, tokens=(5000, 900, 0, 0)), am.Policy(1))[0])
+    for by, name in (("seconds", "saves_s"), ("dollars", "saves_usd")):
+        saved = [getattr(one, name) or 0.0 for one in run.advise(by).changes]
+        assert sorted(saved, reverse=True) == saved
+    with pytest.raises(DeclarationError, match="seconds, dollars"):
+        run.advise("usd")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from agent_magic.api import Agent, Plan, Policy, Run
 from agent_magic.measure.calibration import calibration
+from agent_magic.record.ledger import MemoryLedger
 from agent_magic.schedule.limits import Limits
 from agent_magic.schedule.pacer import Pacer
 from tests.run.virtual import MODEL, Reply, drive
@@ -54,3 +55,14 @@ def test_a_dropped_agent_is_matched_by_the_plan_without_it():
     base.whatif(drop="b")
     frame = calibration(base, ran(Policy(2), Plan([Agent("a", "one"), Agent("c", "{{ a }}")])))
     assert ["b"] == list(frame["drop"])
+
+
+def test_a_run_that_measures_nothing_says_why():
+    """Answers from the ledger took no time: the row stands there without numbers, and with the reason."""
+    ledger = MemoryLedger()
+    base = ran(Policy(2), ledger=ledger)
+    base.whatif(concurrency=1)
+    frame = calibration(base, ran(Policy(1), ledger=ledger))
+    assert ["3 of 3 answers from the ledger"] == list(frame["left_out"])
+    assert frame[["measured_wall_s", "wall_error", "wall_in_range", "measured_cost_usd"]].isna().all(axis=None)
+    assert calibration(base, ran(Policy(1)))["left_out"].isna().all()

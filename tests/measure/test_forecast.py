@@ -100,6 +100,14 @@ def test_a_batch_costs_half_and_takes_hours(record):
     assert row["basis"] == "assumed"
 
 
+def test_a_batch_is_one_row_whatever_the_concurrency(record):
+    """Only the provider says how a batch runs: our slots, schedule and cache are `NA` there, not repeated."""
+    frame = Run(record).whatif(batch=[True, False], concurrency=[1, 2, 8], cache=["auto", "off"])
+    assert [True] + [False] * 6 == sorted(frame["batch"], reverse=True)
+    assert frame.loc[frame["batch"], ["concurrency", "schedule", "limits", "cache"]].isna().all(axis=None)
+    assert 2 == len(Run(record).whatif(batch=True, concurrency=[1, 2], model=["claude-opus-5-5", None]))
+
+
 def test_prices_are_exchanged(record):
     """Given prices count for the recorded tokens: a sum that can be done by hand."""
     row = Run(record).whatif(prices={MODEL: TokenPrice(2.0, 10.0)}).iloc[0]
@@ -110,7 +118,7 @@ def test_models_of_some_agents_are_said_once_each(record):
     """Beginning with the model, so that a label that is cut short still says it."""
     given = {"a1": "claude-opus-4-5", "a2": "claude-sonnet-4-5", "a3": "claude-opus-4-5"}
     row = Run(record).whatif(model=given).iloc[0]
-    assert "claude-opus-4-5 for a1, a3; claude-sonnet-4-5 for a2" == row["model"]
+    assert f"claude-opus-4-5 for a1, a3; claude-sonnet-4-5 for a2; {MODEL} for the rest" == row["model"]
 
 
 def test_a_dropped_agent_costs_nothing_and_nobody_waits_for_it(record):
@@ -127,7 +135,7 @@ def forecast_names(record, **changes):
 
 
 @pytest.mark.parametrize("schedule", ["ready", "layers", "sequential"])
-@pytest.mark.parametrize("more", [{}, {"limits": {"requests": 60, "burst_s": 30.0}}, {"batch": True}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"limits": {"requests": 60, "burst_s": 30.0}}], ids=str)
 def test_what_needs_no_more_slots_is_not_turned_again(record, schedule, more):
     """A forecast that stands on one with fewer slots is the one that it would have been by itself."""
     frame = Run(record).whatif(concurrency=[40, 3, 12, 8, 31, 1, 2], schedule=schedule, **more)

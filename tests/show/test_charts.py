@@ -231,3 +231,28 @@ def test_vega_draws_every_chart():
     for chart in [*all_charts(Run(business_run())).values(), Run(finished_run(layered_plan(200, 25))).timeline()]:
         svg = vl_convert.vegalite_to_svg(chart.spec, vl_version="5.8")
         assert chart.title in svg
+
+
+def test_what_takes_hours_leaves_the_others_room():
+    """It stands at the top edge with its seconds, and is counted; where nothing does, all has its place."""
+    quick = [{"batch": False, "wall_s": 10.0 + place, "cost_usd": 0.02 + place / 1000} for place in range(3)]
+    late = {"batch": True, "wall_s": 7200.0, "cost_usd": 0.01}
+    chart = tradeoff(frame([*quick, late]))
+    assert "↑ 1 above the scale" in chart.text
+    assert "↑ 2 h 00 min · batch on" in chart.svg
+    points = chart.spec["data"]["values"]
+    assert {12.0, 7200.0} <= {one["seconds"] for one in points}
+    assert max(one["at"] for one in points) < 30
+    assert "above the scale" not in tradeoff(frame(quick)).text
+
+
+def test_a_chosen_row_is_marked():
+    """By its label in the frame, filled; another label is an error that shows one."""
+    made, run = frame(), Run(business_run())
+    chart = run.tradeoff(made, chosen=made["cost_usd"].idxmin())
+    assert "chosen: 20.0 s, $0.011" in chart.svg
+    totals = run.totals
+    same = frame([{"model": "a", "wall_s": totals.wall_s, "cost_usd": totals.cost_usd}])
+    assert "this run and chosen" in run.tradeoff(same, chosen=0).svg
+    with pytest.raises(DeclarationError, match=r"no row of the frame.*6 rows"):
+        run.tradeoff(made, chosen=99)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.errors import DeclarationError
 from agent_magic.measure.metrics import critical_path, summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import provenance
@@ -69,11 +70,27 @@ def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = No
     )
 
 
-def run_tradeoff(record: RunRecord, frame: Any, *, theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time, the run itself among them."""
+def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
+    """Draw a frame of scenarios as cost against time, the run itself among them.
+
+    Args:
+        record: The run.
+        frame: What `run.whatif(...)` returned.
+        chosen: The label of a row of it, such as `frame["cost_usd"].idxmin()`, to be marked; `None` marks none.
+        theme: Its colours.
+
+    Raises:
+        DeclarationError: The frame has no such row.
+    """
     numbers = summarize(record)
     known = numbers.cost_usd is not None and numbers.wall_s is not None
     marks = [Mark("this run", numbers.cost_usd or 0.0, numbers.wall_s or 0.0)] if known else []
+    if chosen is not None:
+        if chosen not in frame.index:
+            hint = f"It has {len(frame)} rows; give the label of one, such as {frame.index[0]!r}."
+            raise DeclarationError(f"chosen={chosen!r} is no row of the frame.", hint=hint)
+        row = frame.loc[chosen]
+        marks.append(Mark("chosen", float(row["cost_usd"]), float(row["wall_s"]), strong=True))
     return tradeoff_chart(frame, marks=marks, caption=frame_caption(frame), theme=theme)
 
 

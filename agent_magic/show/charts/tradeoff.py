@@ -23,6 +23,9 @@ _PLOT_H = 340.0
 _PLOT_W = WIDTH - 2 * MARGIN - 68
 _ROOM = 4.0
 _MOST_SPARED = 150
+_NONE = frozenset({"<NA>", "None", "nan"})
+_OFF = 20.0
+"""What takes so many times longer than the median of the rest, such as a batch, is drawn at the top edge."""
 _FAR = (-26.0, -42.0, -58.0, -74.0)
 
 
@@ -84,7 +87,7 @@ def points_of(frame: Any) -> list[Point]:
     varied = [name for name in asked if len({str(row[name]) for row in rows}) > 1]
     found = [
         Point(
-            " · ".join(_word(name, row[name]) for name in varied) or "as it was",
+            " · ".join(_word(name, row[name]) for name in varied if str(row[name]) not in _NONE) or "as it was",
             float(row[_FIRST_NUMBER]),
             float(row["cost_usd"]),
             wall_range_s=_range(row),
@@ -127,9 +130,23 @@ def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "",
     shown = [one for number_, one in enumerate(points) if one.front or number_ % (len(points) // LARGE + 1) == 0]
     if len(shown) < len(points):
         caption = " · ".join(filter(None, [caption, f"{len(shown):,} of {len(points):,} points drawn"]))
+    marks = _merged(marks)
+    off = sum(one.wall_s > _scales(points, marks, 0.0)[2].most_s for one in points)
+    caption = " · ".join(filter(None, [caption, f"↑ {off} above the scale" if off else ""]))
     svg = _svg(shown, front, marks, (title, line, caption), theme)
     text = _text(front, marks, (title, line, caption))
     return Chart(title, svg, _spec(shown, front, marks, (title, line, caption), theme), text)
+
+
+def _merged(marks: Sequence[Mark]) -> list[Mark]:
+    """Give marks that stand at one place one label."""
+    found: dict[str, Mark] = {}
+    for mark in marks:
+        place = mark._replace(label="").words
+        other = found.get(place)
+        label = mark.label if other is None else f"{other.label} and {mark.label}"
+        found[place] = mark._replace(label=label, strong=mark.strong or (other is not None and other.strong))
+    return list(found.values())
 
 
 def _svg(
@@ -167,20 +184,28 @@ class _Place(NamedTuple):
     bottom: float
     across: float
     up: float
+    most_s: float
 
     def x(self, cost: float) -> float:
         return self.left + cost * self.across
 
     def y(self, wall: float) -> float:
-        return self.bottom - wall * self.up
+        """What is off the scale stands at its top edge."""
+        return self.bottom - min(wall, self.most_s) * self.up
+
+    def words(self, one: Point | Mark) -> str:
+        """Return a label, with the seconds of what is off the scale."""
+        return f"↑ {seconds(one.wall_s)} · {one.label}" if one.wall_s > self.most_s else one.label
 
 
 def _scales(points: Sequence[Point], marks: Sequence[Mark], bottom: float) -> tuple[list[float], list[float], _Place]:
-    """Choose scales from 0 that hold every point."""
+    """Choose scales from 0 that hold every point, but those that would leave the others no room."""
     costs = [one.cost_usd for one in (*points, *marks)]
-    walls = [one.wall_s for one in (*points, *marks)]
+    walls = sorted(one.wall_s for one in (*points, *marks))
+    while len(walls) > 1 and walls[-1] > _OFF * walls[(len(walls) - 2) // 2]:
+        walls.pop()
     across, up = ticks(max(costs, default=1.0) * 1.06, 6), ticks(max(walls, default=1.0) * 1.04, 6)
-    return across, up, _Place(MARGIN + 52, bottom, _PLOT_W / across[-1], _PLOT_H / up[-1])
+    return across, up, _Place(MARGIN + 52, bottom, _PLOT_W / across[-1], _PLOT_H / up[-1], up[-1])
 
 
 def _taken(points: Sequence[Point], place: _Place) -> list[Box]:
@@ -238,7 +263,7 @@ def _placed(front: Sequence[Point], place: _Place, taken: list[Box]) -> list[_La
     labels: list[_Label] = []
     for one in front:
         at_x, at_y = place.x(one.cost_usd), place.y(one.wall_s)
-        words = fit(single_line(one.label), 230, 11)
+        words = fit(single_line(place.words(one)), 230, 11)
         width = width_px(words, 11)
         beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
         for dx, dy in [*beside, *((dx, dy) for dy in _FAR for dx in (9.0, -width / 2, -9.0 - width))]:
@@ -281,20 +306,21 @@ def _spec(
     theme: Theme,
 ) -> dict[str, Any]:
     inks = Paper(theme).inks
+    across, up, place = _scales(points, marks, 92.0 + _PLOT_H)
     rows = [
         {
             "scenario": single_line(one.label),
             "dollars": one.cost_usd,
             "seconds": one.wall_s,
+            "at": min(one.wall_s, place.most_s),
             "front": one.front,
             "basis": one.basis,
         }
         for one in points
     ]
-    across, up, place = _scales(points, marks, 92.0 + _PLOT_H)
     money = {"format": "$~g", "grid": False}
     x = {"field": "dollars", "type": "quantitative", "scale": {"domain": [0, across[-1]]}, "axis": money}
-    y = {"field": "seconds", "type": "quantitative", "scale": {"domain": [0, up[-1]]}}
+    y = {"field": "at", "title": "seconds", "type": "quantitative", "scale": {"domain": [0, up[-1]]}}
     tips = [{"field": one} for one in ("scenario", "dollars", "seconds", "basis")]
     on, off = {"filter": "datum.front"}, {"filter": "!datum.front"}
     layers: list[dict[str, Any]] = [
@@ -317,12 +343,13 @@ def _spec(
     taken = _taken([*points, *(Point("", mark.wall_s, mark.cost_usd, front=True) for mark in marks)], place)
     for point, shown, dx, dy in _placed(front, place, taken):
         label = {"type": "text", "align": "left", "dx": dx, "dy": dy - 4, "color": inks["ink"]}
-        values = [{"scenario": shown, "dollars": point.cost_usd, "seconds": point.wall_s}]
+        values = [{"scenario": shown, "dollars": point.cost_usd, "at": min(point.wall_s, place.most_s)}]
         layers.append(
             {"data": {"values": values}, "mark": label, "encoding": {"x": x, "y": y, "text": {"field": "scenario"}}}
         )
     for mark in marks:
-        values = [{"scenario": mark.label, "dollars": mark.cost_usd, "seconds": mark.wall_s, "basis": mark.label}]
+        known = {"dollars": mark.cost_usd, "seconds": mark.wall_s, "at": min(mark.wall_s, place.most_s)}
+        values = [{"scenario": mark.label, **known, "basis": mark.label}]
         look = {"type": "point", "shape": "diamond", "size": 140, "color": inks["ink"], "filled": mark.strong}
         encoding = {"x": x, "y": y, "tooltip": tips}
         layers.append(
