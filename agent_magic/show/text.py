@@ -9,7 +9,7 @@ from agent_magic.show.states import BADGES, DONE, STATES, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, ratio, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import AgentResult, RunRecord
@@ -98,13 +98,13 @@ _COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 
 def plan_text(plan: Plan) -> str:
     """Write a plan: its layers, in them its agents, and whom each waits for."""
-    lines = [f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"]
-    for depth, layer in enumerate(plan.dag.layers()):
-        lines.append(f"  layer {depth}")
-        for agent in layer:
-            parents = _some([plan.agents[one].name for one in plan.dag.parents[agent]])
-            lines.append(f"    {single_line(plan.agents[agent].name)}" + (f"  after {parents}" if parents else ""))
-    return "\n".join(_shortened(lines))
+
+    def line(agent: int) -> str:
+        parents = _some([plan.agents[one].name for one in plan.dag.parents[agent]])
+        return single_line(plan.agents[agent].name) + (f"  after {parents}" if parents else "")
+
+    head = f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
+    return _by_layer(head, plan, line)
 
 
 def run_text(record: RunRecord, numbers: Numbers | None = None, *, timings: bool = True) -> str:
@@ -117,12 +117,9 @@ def run_text(record: RunRecord, numbers: Numbers | None = None, *, timings: bool
             is the same text, as a test of a notebook wants it.
     """
     plan = record.plan
-    lines = [one_line(numbers) if numbers and timings else _stable_head(record)]
+    head = one_line(numbers) if numbers and timings else _stable_head(record)
     width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
-    for depth, layer in enumerate(plan.dag.layers()):
-        lines.append(f"  layer {depth}")
-        lines += [f"    {_agent_line(record.results[agent], width, timings=timings)}" for agent in layer]
-    return "\n".join(_shortened(lines))
+    return _by_layer(head, plan, lambda agent: _agent_line(record.results[agent], width, timings=timings))
 
 
 def why_not(result: AgentResult) -> str:
@@ -169,9 +166,12 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def _shortened(lines: list[str]) -> list[str]:
-    """Leave the middle out of a long list, and say how much."""
-    if len(lines) <= _MOST_LINES:
-        return lines
-    keep = _MOST_LINES // 2
-    return [*lines[:keep], f"    {UNKNOWN} {len(lines) - 2 * keep:,} more lines {UNKNOWN}", *lines[-keep:]]
+def _by_layer(head: str, plan: Plan, line: Callable[[int], str]) -> str:
+    """Write a line per agent under those of its layer. Of a long list the middle is left out, and never written."""
+    rows: list[str | int] = [head]
+    for depth, layer in enumerate(plan.dag.layers()):
+        rows += [f"  layer {depth}", *layer]
+    if len(rows) > _MOST_LINES:
+        keep = _MOST_LINES // 2
+        rows[keep:-keep] = [f"    {UNKNOWN} {len(rows) - 2 * keep:,} more lines {UNKNOWN}"]
+    return "\n".join(row if isinstance(row, str) else f"    {line(row)}" for row in rows)

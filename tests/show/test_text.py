@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
 from agent_magic.measure.metrics import summarize
 from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.dot import dot_source
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, run_text
-from agent_magic.show.units import count, dollars, ratio, seconds
+from agent_magic.show.units import UNKNOWN, count, dollars, ratio, seconds
 from tests.show.story import business_plan, business_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE
 
@@ -144,3 +145,13 @@ def test_a_declaration_card_says_what_is_to_be_known() -> None:
 def test_a_plan_picture_is_a_bundle() -> None:
     """The picture comes with its text."""
     assert {"image/svg+xml", "text/plain"} == set(plan_picture(business_plan(), {"summary": (10, 0.1)}))
+
+
+def test_a_long_list_leaves_its_middle_out_and_says_how_much() -> None:
+    """Of 102 lines the first and the last 30 are shown, and only those are written."""
+    plan = Plan(tuple(Agent(f"a{number}", "x") for number in range(100)), name="long")
+    head, layer, *lines = plan_text(plan).splitlines()
+    assert ("long: 100 agents in 1 layer", "  layer 0") == (head, layer)
+    assert [f"    a{number}" for number in range(28)] == lines[:28]
+    assert f"    {UNKNOWN} 42 more lines {UNKNOWN}" == lines[28]
+    assert [f"    a{number}" for number in range(70, 100)] == lines[29:]
