@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 
@@ -80,6 +81,7 @@ def saved(tmp_path_factory):
         )
         sizes = asyncio.run(run_and_save(notebook, folder / "n.ipynb", folder, env))
         heads = relay.heads
+    gc.collect()  # nbclient's sockets, here where their warnings are expected
     return folder, notebook, sizes, heads
 
 
