@@ -4,7 +4,7 @@ The conductor itself decides; nothing waits, so a run of 300 agents takes millis
 a time drawn from a lognormal distribution (median 2 s). No schedule can end before the longest path is done, nor before
 all work is done by the slots there are: the greater of the two is the bound. It is not always reachable.
 
-Run it with `python -m benchmarks.schedule`. It takes half a minute or a whole one.
+Run it with `python -m benchmarks.schedule`. It takes some minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.measuring import print_heading, print_table
 SIZES = (50, 100, 300)
 CAPS = (4, 10)
 SIGMAS = (0.5, 1.0)
-SEEDS = 120
+SEEDS = 300
 MEDIAN_S = 2.0
 WRONG = 0.5
 """The sigma of the factor by which a learned estimate is off."""

@@ -25,6 +25,8 @@ REASONS = {
     "output": "the output limit",
     "budget": "the budget",
     "leader": "the cache",
+    "breaker": "the breaker to close",
+    "key": "the first reply to an untried key",
     "backoff": "a slot",
     "paused": "the pause to end",
     "retry": "a retry",

@@ -39,7 +39,12 @@ class Alarms:
         return heapq.heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
 
     def next_s(self) -> float | None:
-        """Return the earliest time, if it is earlier than what was told last."""
+        """Return the earliest time, if it is earlier than what was told last.
+
+        Times to ask for room that another has taken the place of are forgotten: each would bring forth the next.
+        """
+        while self._heap and self._heap[0][2] == LINES and self._heap[0][0] != self._lines_s:
+            heapq.heappop(self._heap)
         if not self._heap or self._heap[0][0] >= self._told_s:
             return None
         self._told_s = self._heap[0][0]

@@ -234,13 +234,14 @@ class Conductor:
     def pause(self, now: float) -> list[Action]:
         """Let nobody go until `resume`. What is under way goes on."""
         self._paused = True
+        self._lines.hold_others((), "paused", now)
         return self._go_on(now)
 
     def resume(self, now: float) -> list[Action]:
         """Let agents go again."""
         if self._paused:
             self._paused = False
-            self._lines.hold_others((), "paused")
+            self._lines.hold_others((), "paused", now)
         return self._go_on(now)
 
     def _make_ready(self, agent: int, now: float) -> None:
@@ -269,18 +270,18 @@ class Conductor:
         while self._running < self._slots.width and (agent := self._lines.first(held)) is not None:
             answer = self._enter(agent, now) if self._state[agent] == READY else None
             if answer is None:
-                reason = self._lines.leave(agent)
+                reason = self._lines.leave(agent, self._ready_s[agent], now)
                 if self._state[agent] == READY:
                     self._launch(agent, now, reason)
             elif isinstance(answer, Hold):
-                held.add(self._lines.hold(agent, answer.reason))
+                held.add(self._lines.hold(agent, answer.reason, now))
                 self._alarms.set_lines(answer.until_s)
             else:
-                self._lines.leave(agent)
+                self._lines.leave(agent, now, now)
                 self._end(agent, "cancelled", answer.why, now)
                 self._skip_descendants(agent, now)
         if self._running >= self._slots.width:
-            self._lines.hold_others(held, "slot")
+            self._lines.hold_others(held, "slot", now)
 
     def _enter(self, agent: int, now: float) -> Hold | Never | None:
         """Ask whether there is room. An agent whose deadline has passed meanwhile ends here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.schedule.barrier import Barrier
     from agent_magic.schedule.policy import Policy
+
+
+NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
+"""What was waited for longest, from when and until when: nothing yet."""
 
 
 class Lines:
@@ -39,6 +43,8 @@ class Lines:
         self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
         self._waiting: list[list[int]] = [[] for _ in number]
         self._reasons = [""] * len(number)
+        self._since_s = [0.0] * len(number)
+        self._longest = [NOTHING] * len(number)
         self.waiting = 0
 
     def join(self, agent: int) -> None:
@@ -56,14 +62,18 @@ class Lines:
                 best = waiting[0]
         return None if best is None else self._by_turn[best]
 
-    def leave(self, agent: int) -> str:
-        """Let an agent out that is first in its line. Returns what it last waited for, if anything."""
+    def leave(self, agent: int, since_s: float, now: float) -> str:
+        """Let an agent out that is first in its line. Returns what it waited for longest since a time, if anything."""
         self.waiting -= 1
         line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
         heapq.heappop(waiting)
-        if reason and not waiting:
-            self._reasons[line] = ""
+        if reason:
+            longest, from_s, to_s = self._longest[line]
+            if to_s - max(from_s, since_s) > now - max(self._since_s[line], since_s):
+                reason = longest
+            if not waiting:
+                self._reasons[line], self._longest[line] = "", NOTHING
         return reason
 
     def ended(self, agent: int, now: float) -> None:
@@ -82,17 +92,26 @@ class Lines:
             waiting[:] = passed
             heapq.heapify(waiting)
 
-    def hold(self, agent: int, reason: str) -> int:
+    def hold(self, agent: int, reason: str, now: float) -> int:
         """Note what an agent's line waits for. Returns the line."""
         line = self._line_of[agent]
-        self._reasons[line] = reason
+        if reason != self._reasons[line]:
+            self._turn_to(line, reason, now)
         return line
 
-    def hold_others(self, held: Container[int], reason: str) -> None:
+    def hold_others(self, held: Container[int], reason: str, now: float) -> None:
         """Note what all lines wait for that are not among these."""
         for line, waiting in enumerate(self._waiting):
-            if waiting and line not in held:
-                self._reasons[line] = reason
+            if waiting and reason != self._reasons[line] and line not in held:
+                self._turn_to(line, reason, now)
+
+    def _turn_to(self, line: int, reason: str, now: float) -> None:
+        """Begin to wait for something else, and remember the longest that was waited for before."""
+        before, since_s = self._reasons[line], self._since_s[line]
+        _, from_s, to_s = self._longest[line]
+        if before and now - since_s > to_s - from_s:
+            self._longest[line] = before, since_s, now
+        self._reasons[line], self._since_s[line] = reason, now
 
     def reason(self, agent: int) -> str:
         """Return what the agent waits for: the barrier, or what its line waits for, or last waited for."""

@@ -45,6 +45,8 @@ LONGEST_STEP_S: Final = 0.1
 """The pace keeps requests from leaving together. That a large one has room is the bucket's business."""
 INSTANT_S: Final = 1e-6
 """A shorter wait is none: added to a large time it would be lost, and whoever asks again then would ask for ever."""
+OUTPUT_STEP_S: Final = 0.02
+"""The shortest wait for output: what is under way drains meanwhile, so the time that is told comes again and again."""
 POLL_S: Final = 0.25
 GRACE_S: Final = 2.0
 """A queue that does not ask again loses its turn after this time."""
@@ -152,6 +154,8 @@ class Pool:
             made = FIRST_OUTPUT
         wait_s, why = self._wait_s(taken, made, now)
         if wait_s > INSTANT_S:
+            if why == "output" and wait_s < OUTPUT_STEP_S:
+                wait_s = OUTPUT_STEP_S
             return self._hold(queue, why or self._tightest(taken, made), now + wait_s)
         if turns:
             turns.pop(queue, None)

@@ -66,9 +66,18 @@ RETRY_INTO_AN_OPEN_LAYER = Scene(
 )
 """An agent ran again, and those of the next layer that had not gone yet did not wait for it."""
 
+ALARMS = Scene(
+    ((),) * 12,
+    (Asked(24.8125), *(Asked(0.0625) for _ in range(10)), Asked(0.0625, group="context")),
+    Policy(12, seed=1),
+    (6.0, 20_000.0, 20_000.0),
+)
+"""Times to ask for room that another had taken the place of brought forth the next: 2,000 a second."""
+
 CASES = {
     "two lines of one class": TWO_LINES_OF_ONE_CLASS,
     "behind the first window": BEHIND_THE_FIRST_WINDOW,
     "dollars a minute": DOLLARS_A_MINUTE,
     "retry into an open layer": RETRY_INTO_AN_OPEN_LAYER,
+    "alarms that bring forth alarms": ALARMS,
 }
