@@ -117,7 +117,7 @@ def _search(result: Result) -> tuple[Json, ...]:
 
 def _block_events(block: Json, index: int) -> bytes:
     """Return the events of a block of a server's tool."""
-    start = {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}}
+    start: Json = {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}}
     piece = {"type": "input_json_delta", "partial_json": _encode(block["input"])}
     return (
         event("content_block_start", start)

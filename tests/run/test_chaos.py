@@ -1,5 +1,7 @@
 """A plan of many agents against a server that answers whole, oddly, in part, late or not at all, in any order."""
 
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 import asyncio
