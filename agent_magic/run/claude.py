@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Stream
 
 CONNECT_S = 10.0
+HELD_UP_S = 120.0
+"""How long user code may hold the loop up before the transport takes a connection for silent."""
 
 
 class _Hidden:
@@ -210,7 +212,10 @@ def _is_loopback(url: str) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _timeout(seconds: float) -> Any:
-    """Give the transport our deadline; the conductor enforces it over the whole attempt."""
+    """Give the transport more than our deadline, which the conductor enforces over the whole attempt.
+
+    The transport's clocks run on while user code holds the loop up, and would give up on what has arrived meanwhile.
+    """
     import httpx2
 
-    return httpx2.Timeout(seconds, connect=min(CONNECT_S, seconds))
+    return httpx2.Timeout(seconds + HELD_UP_S, connect=min(CONNECT_S, seconds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from datetime import UTC, datetime
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
     from agent_magic.schedule.pool import Pool
+
+LOG = logging.getLogger("agent_magic")
+HELD_UP_S = 1.0
+"""An alarm so late means that the event loop stood still: user code of another cell held it."""
+GRACE_S = 0.25
+"""Then so long goes to what had arrived meanwhile, before deadlines are looked at."""
 
 
 class Driver:
@@ -272,9 +279,13 @@ class Driver:
         if self._alarm is not None:
             self._alarm.cancel()
         on_time_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # `now` is on the grid: woken before, it is too early
-        self._alarm = self._loop.call_later(max(0.0, on_time_s - self.now()), self._wake)
+        self._alarm = self._loop.call_later(max(0.0, on_time_s - self.now()), self._wake, on_time_s)
 
-    def _wake(self) -> None:
+    def _wake(self, due_s: float) -> None:
         with self._tasks:
             now = self.now()
-            self.apply(self.conductor.wake(now), now)
+            if now - due_s < HELD_UP_S:
+                self.apply(self.conductor.wake(now), now)
+            else:  # the loop stood still: what arrived meanwhile is read before anybody is late
+                LOG.warning("The event loop stood still for %.1f s: another cell, or code beside the run.", now - due_s)
+                self._alarm = self._loop.call_later(GRACE_S, self._wake, math.inf)
