@@ -70,7 +70,7 @@ def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
 
 
 HUNDRED = (
-    "%load_ext agent_magic\n%agents connect simulator --latency none",
+    "%load_ext agent_magic\n%agents connect simulator --latency x0.5",  # so that a slot less is seconds more
     """ip = get_ipython()
 for number in range(90):
     ip.run_cell_magic("agent", f"part_{number}", "Hello. [[tokens:40]]")
