@@ -249,7 +249,8 @@ class Gate:
         if self._budget is not None:
             self._budget.settle(agent, cost_usd, total_tokens)
         if self._prefixes is not None:
-            self._prefixes.ended(agent, read_tokens, followed=agent in self._followers)
+            read = None if total_tokens == 0 else read_tokens  # what was turned away says nothing of the cache
+            self._prefixes.ended(agent, read, followed=agent in self._followers)
             self._followers.discard(agent)
         if self.seat is not None and agent in self._seated:
             self._seated.discard(agent)

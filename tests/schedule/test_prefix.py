@@ -100,3 +100,16 @@ def test_what_comes_from_the_cache_needs_no_room():
     gate.settle(1, input_tokens=100, output_tokens=1, total_tokens=None, read_tokens=0, cost_usd=None, now=2.0)
     gate.enter(2, 2.0)
     assert [1000, 100, 1000] == asked
+
+
+def test_a_follower_that_was_turned_away_ends_no_cache():
+    """A 429 reads nothing, which says nothing of the cache: the group stays warm, and its agents need little room."""
+    need = Need("m", 1000, 10, Worst(0.0, 0), shared_tokens=900)
+    prefixes = Prefixes(["g"] * 2)
+    gate = Gate(["m"] * 2, lambda _: need, pacer=Pacer(), prefixes=prefixes)
+    assert gate.enter(0, 0.0) is None
+    gate.began(0)
+    assert gate.enter(1, 1.0) is None
+    gate.refused(1, 1.0, "input-tokens", {}, 1.1)
+    gate.settle(1, input_tokens=0, output_tokens=0, total_tokens=0, read_tokens=0, cost_usd=0.0, now=1.1)
+    assert prefixes.is_warm(1, 2.0)
