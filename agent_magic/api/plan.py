@@ -11,7 +11,8 @@ from agent_magic.api.run import Run
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
-from agent_magic.measure.estimate import Estimate, estimate
+from agent_magic.measure.estimate import estimate
+from agent_magic.measure.estimate_value import Estimate
 from agent_magic.measure.pilot import pilot_agents
 from agent_magic.measure.sweep import Sweep, make_sweep
 from agent_magic.record.cassette import read_cassette
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.ledger import Ledger as AnyLedger
     from agent_magic.run.client import Client
-    from agent_magic.run.playing import Filling, Player
+    from agent_magic.run.filling import Filling
+    from agent_magic.run.playing import Player
     from agent_magic.schedule.pool import Pool
 
 LOG = logging.getLogger("agent_magic")

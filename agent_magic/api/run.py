@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.run.driver import Driver
-    from agent_magic.run.playing import Filling, Player
+    from agent_magic.run.filling import Filling
+    from agent_magic.run.playing import Player
     from agent_magic.schedule.health import Health
     from agent_magic.schedule.policy import Policy
     from agent_magic.show.charts.chart import Chart

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.measure.advice_rules import Finding
+    from agent_magic.measure.advice_finding import Finding
     from agent_magic.measure.outlook import Outlook
 
 Action = Literal["change", "keep"]

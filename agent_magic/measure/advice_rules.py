@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.measure.against import against_row
+from agent_magic.measure.advice_dollars import cheaper_model, cost_against_time, shared_context
+from agent_magic.measure.advice_finding import CONCURRENT, DEEP_DIVE, LAYERS, SPECIFICATION, WORTH, Finding, found, pays
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize
 from agent_magic.measure.path import Chains, works
-from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from agent_magic.measure.forecast import Forecast
     from agent_magic.measure.outlook import Outlook
 
-CONCURRENT = '"Technical Architecture: Concurrent vs. Parallel Execution", git.openharbor.io/svrnty/claude-skills'
-TOKENS = '"Token Usage & Cost Analysis", git.openharbor.io/svrnty/claude-skills'
-SPECIFICATION = '"Parallel Agent Architecture Specification"'
-DEEP_DIVE = '"Parallel Execution - Deep Dive"'
-LAYERS = '"Parallel Execution Architecture", Meta-Agent System'
-SCALING = '"Agent Scaling Analysis & Solutions", github.com/rawjaws/anvil'
-
-WORTH = 0.05
-"""A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
-ALIKE = 0.9
-"""Agents that cost at least this share of the dearest one are looked at together with it."""
 MOST_ASKED = 12
 """So many agents or edges are forecast at most, those with the largest promise first."""
 MOST_COUNTED = 1_000
@@ -38,60 +23,6 @@ SMALL_S = 5.0
 FEW, HALF = 3, 0.5
 NO_MORE = ": the dependencies allow no more"
 LIMITS = ("requests", "input", "output")
-LEAST_PREFIX = 1024
-"""The shortest shared text that is worth naming, in tokens: the least a provider caches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one rule says.
-
-    Attributes:
-        rule: The rule's name.
-        measured: What it looked at, in numbers of this run.
-        change: What to change; an empty string where all is fine.
-        source: Where the rule is from.
-        saves_s: Seconds that the change saves; `None` where it foresees none.
-        saves_usd: Dollars that it saves; `None` where unknown.
-        forecast_s: Seconds of the run with the change.
-        forecast_usd: Dollars of it.
-        basis: What that stands on: `measured`, `ledger` or `assumed`.
-        assumed: What was assumed, in words.
-    """
-
-    rule: str
-    measured: str
-    change: str = field(default="", kw_only=True)
-    source: str = field(kw_only=True)
-    saves_s: float | None = field(default=None, kw_only=True)
-    saves_usd: float | None = field(default=None, kw_only=True)
-    forecast_s: float | None = field(default=None, kw_only=True)
-    forecast_usd: float | None = field(default=None, kw_only=True)
-    basis: str = field(default="measured", kw_only=True)
-    assumed: str = field(default="", kw_only=True)
-
-
-def _found(
-    outlook: Outlook, rule: str, measured: str, source: str, changed: Forecast | None = None, change: str = ""
-) -> Finding:
-    if changed is None:
-        return Finding(rule, measured, source=source)
-    return Finding(
-        rule,
-        measured,
-        change=change,
-        source=source,
-        saves_s=outlook.saves_s(changed),
-        saves_usd=outlook.saves_usd(changed),
-        forecast_s=changed.wall_s,
-        forecast_usd=changed.cost_usd,
-        basis=changed.basis,
-        assumed=changed.assumed,
-    )
-
-
-def _pays(outlook: Outlook, changed: Forecast) -> bool:
-    return outlook.saves_s(changed) > WORTH * outlook.as_it_was.wall_s
 
 
 def wall_time(outlook: Outlook) -> Finding | None:
@@ -105,11 +36,11 @@ def wall_time(outlook: Outlook) -> Finding | None:
         f"{summary.verdict}{cause}"
     )
     rule, source = "wall time near the critical path, not the sum", f"{DEEP_DIVE}: {NEAR_BOUND:g} and {NEAR_SUM:g}"
-    if not _pays(outlook, outlook.unlimited):
-        return _found(outlook, rule, measured, source)
+    if not pays(outlook, outlook.unlimited):
+        return found(outlook, rule, measured, source)
     slots = outlook.enough_slots()
     change = f"Run it with concurrency={slots}; more slots would save no more."
-    return _found(outlook, rule, measured, source, outlook.under(concurrency=slots, schedule="ready"), change)
+    return found(outlook, rule, measured, source, outlook.under(concurrency=slots, schedule="ready"), change)
 
 
 def barrier(outlook: Outlook) -> Finding | None:
@@ -119,10 +50,10 @@ def barrier(outlook: Outlook) -> Finding | None:
     cost_s, source = outlook.barrier_cost_s(), f'{LAYERS}: "wait only for their specific dependencies"'
     measured = f"a barrier behind each layer costs {cost_s:.1f} s"
     if outlook.policy.schedule != "layers":
-        return _found(outlook, "no barriers", f"{measured}, and there is none", source)
+        return found(outlook, "no barriers", f"{measured}, and there is none", source)
     ready = outlook.under(schedule="ready")
-    change = "Run it with schedule='ready'." if _pays(outlook, ready) else ""
-    return _found(outlook, "no barriers", measured, source, ready, change)
+    change = "Run it with schedule='ready'." if pays(outlook, ready) else ""
+    return found(outlook, "no barriers", measured, source, ready, change)
 
 
 def longest(outlook: Outlook) -> Finding | None:
@@ -138,8 +69,8 @@ def longest(outlook: Outlook) -> Finding | None:
     name, changed = record.results[best].name, halved[best]
     measured = f"{name} works {work[best]:.1f} s; halving it saves {outlook.saves_s(changed):.1f} s"
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
-    change = advice if _pays(outlook, changed) else ""
-    return _found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
+    change = advice if pays(outlook, changed) else ""
+    return found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
 
 
 def needless_edges(outlook: Outlook) -> Finding | None:
@@ -149,8 +80,8 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     edges = [(plan.number(one.parent), plan.number(one.child)) for one in plan.edges if one.kind == "after"]
     if not edges:
         return None
-    tail = Chains.of(plan.dag, works(record)).through_s
-    asked = sorted(edges, key=lambda edge: -tail[edge[1]])[:MOST_ASKED]
+    through_s = Chains.of(plan.dag, works(record)).through_s
+    asked = sorted(edges, key=lambda edge: -through_s[edge[1]])[:MOST_ASKED]
     without = {edge: outlook.ask(cut=frozenset({edge})) for edge in asked}
     best = min(without, key=lambda edge: without[edge].wall_s)
     parent, child = (record.results[one].name for one in best)
@@ -158,9 +89,9 @@ def needless_edges(outlook: Outlook) -> Finding | None:
         f"edges that carry no text: {len(edges)}; {parent} -> {child} costs {outlook.saves_s(without[best]):.1f} s"
     )
     advice = f"Let {child} go without waiting for {parent}, if order does not matter."
-    change = advice if _pays(outlook, without[best]) else ""
+    change = advice if pays(outlook, without[best]) else ""
     source = f"{LAYERS}: minimize dependencies"
-    return _found(outlook, "only necessary dependencies", measured, source, without[best], change)
+    return found(outlook, "only necessary dependencies", measured, source, without[best], change)
 
 
 def strategy(outlook: Outlook) -> Finding | None:
@@ -176,7 +107,7 @@ def strategy(outlook: Outlook) -> Finding | None:
         f"{beside} of {count} agents can run beside another, so the rule says {word}; "
         f"one after another takes {outlook.sequential.wall_s:.1f} s, {gain:.2f} times this run"
     )
-    return _found(outlook, "sequential, hybrid or parallel", measured, f"{SPECIFICATION}: fewer than 3, below 50 %")
+    return found(outlook, "sequential, hybrid or parallel", measured, f"{SPECIFICATION}: fewer than 3, below 50 %")
 
 
 def how_many(outlook: Outlook) -> Finding | None:
@@ -192,7 +123,7 @@ def how_many(outlook: Outlook) -> Finding | None:
         f"a concurrency of {enough} is enough for {outlook.unlimited.wall_s:.1f} s; "
         f"the run had {outlook.policy.concurrency}"
     )
-    return _found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents")
+    return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents")
 
 
 def small_tasks(outlook: Outlook) -> Finding | None:
@@ -207,7 +138,7 @@ def small_tasks(outlook: Outlook) -> Finding | None:
         f"{small} of {len(done)} agents took less than {SMALL_S:g} s; the overhead measured is "
         f"{1000 * overhead:.1f} ms an agent, {share:.1%} of the work"
     )
-    return _found(outlook, "small tasks", measured, f"{SPECIFICATION}: not worth it below 5 s")
+    return found(outlook, "small tasks", measured, f"{SPECIFICATION}: not worth it below 5 s")
 
 
 def half_saved(outlook: Outlook) -> Finding | None:
@@ -217,113 +148,8 @@ def half_saved(outlook: Outlook) -> Finding | None:
         return None
     saved, most = 1 - outlook.as_it_was.wall_s / slow, 1 - best / slow
     measured = f"{saved:.0%} of the sequential time saved; with a slot for everybody {most:.0%}"
-    limit = "" if saved >= HALF else ": more slots would help" if _pays(outlook, outlook.unlimited) else NO_MORE
-    return _found(outlook, "half of the time saved", measured + limit, f"{DEEP_DIVE}: practice 10")
-
-
-def cost_against_time(outlook: Outlook) -> Finding | None:
-    """Many agents are dearer than one: is the time, or the second opinion, worth it? Only with a measured baseline."""
-    row = against_row(outlook.record)
-    multiple, speedup = row.get("cost_multiple"), row.get("speedup")
-    if multiple is None or speedup is None:
-        return None
-    measured = (
-        f"{multiple:.2f} times the dollars of one agent, {speedup:.2f} times as fast as {row['speedup_over']} "
-        "(the source says 1.9 to 2.0 times the tokens)"
-    )
-    alone = outlook.record.bases["one agent"]
-    dear = multiple > 1 and speedup < 1 + WORTH
-    advice = "One agent does the same job for less in no more time; keep several only for independent views."
-    summary = summarize(outlook.record)
-    return Finding(
-        "dollars against seconds",
-        measured,
-        change=advice if dear else "",
-        source=f"{CONCURRENT}; {TOKENS}",
-        saves_s=None if summary.wall_s is None else summary.wall_s - alone.wall_s,
-        saves_usd=None if summary.cost_usd is None or alone.cost_usd is None else summary.cost_usd - alone.cost_usd,
-        forecast_s=alone.wall_s,
-        forecast_usd=alone.cost_usd,
-    )
-
-
-def cheaper_model(outlook: Outlook) -> Finding | None:
-    """The agents that cost most, alike ones together: what the default model would do to seconds and dollars."""
-    results, total = outlook.record.results, summarize(outlook.record).cost_usd
-    priced = {number: one.cost_usd or 0.0 for number, one in enumerate(results) if one.model != DEFAULT_MODEL}
-    if not priced or not total:
-        return None
-    dearest = [number for number, cost in priced.items() if cost >= ALIKE * max(priced.values())]
-    changed = outlook.ask(models=dict.fromkeys(dearest, DEFAULT_MODEL))
-    saves = outlook.saves_usd(changed)
-    if saves is None or saves < WORTH * total:
-        return None
-    names = _listed([results[number].name for number in dearest])
-    models = ", ".join(sorted({results[number].model for number in dearest}))
-    share = sum(priced[number] for number in dearest) / total
-    measured = f"{names}: {share:.0%} of the dollars, with {models}"
-    change = f"Try {DEFAULT_MODEL} for {names}, and read both answers: quality is not measured."
-    return _found(outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change)
-
-
-def _listed(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def shared_context(outlook: Outlook) -> Finding | None:
-    """Text that several agents send: is it paid for once?"""
-    plan = outlook.record.plan
-    shared = {one.context for one in plan.agents if one.context is not None}
-    shared = {name for name in shared if sum(agent.context == name for agent in plan.agents) > 1}
-    source = f"{TOKENS}: context once; {SCALING}: cache"
-    if shared:
-        auto, on = outlook.under(cache="auto"), outlook.under(cache="on")
-        saves = outlook.saves_usd(on) or 0.0
-        word, best = ("auto", auto) if (outlook.saves_usd(auto) or 0.0) >= saves else ("on", on)
-        total = outlook.as_it_was.cost_usd or 0.0
-        measured = f"{', '.join(sorted(shared))} goes to several agents, cache {outlook.policy.cache}"
-        change = f"Run it with cache={word!r}." if max(saves, outlook.saves_usd(best) or 0.0) > WORTH * total else ""
-        return _found(outlook, "shared text is paid for once", measured, source, best if change else None, change)
-    tokens, names = _common_prefix(outlook)
-    if tokens < LEAST_PREFIX:
-        return None
-    measured = f"{len(names)} prompts begin with the same {tokens:,} tokens, estimated"
-    change = f"Put that text into a variable and give it to {', '.join(names[:3])} as their context."
-    return Finding("shared text is paid for once", measured, change=change, source=source, basis="assumed")
-
-
-def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[str]]:
-    """Return how many tokens the prompts of one model begin with in common at most, and whose they are."""
-    prompts: dict[str, list[tuple[str, str]]] = {}
-    for one in outlook.record.results:
-        if one.attempts:
-            prompts.setdefault(one.model, []).append((one.attempts[-1].request.prompt, one.name))
-    best: tuple[int, Sequence[str]] = (0, ())
-    for rows in prompts.values():
-        rows.sort()
-        for (text, name), (after, other) in itertools.pairwise(rows):
-            same = _same(text, after) // CHARS_PER_TOKEN
-            if same > best[0]:
-                best = (same, [name, other])
-    tokens, names = best
-    if not names:
-        return best
-    start = next(text for rows in prompts.values() for text, name in rows if name == names[0])
-    start = start[: tokens * CHARS_PER_TOKEN]
-    return tokens, [name for rows in prompts.values() for text, name in rows if text.startswith(start)]
-
-
-def _same(one: str, other: str) -> int:
-    """Return the length of the text both begin with, by halves."""
-    least, most = 0, min(len(one), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if one[:middle] == other[:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+    limit = "" if saved >= HALF else ": more slots would help" if pays(outlook, outlook.unlimited) else NO_MORE
+    return found(outlook, "half of the time saved", measured + limit, f"{DEEP_DIVE}: practice 10")
 
 
 def limits(outlook: Outlook) -> Finding | None:
@@ -342,8 +168,8 @@ def limits(outlook: Outlook) -> Finding | None:
     free_of = outlook.ask(limits={})
     measured = f"{refused} requests refused; agents waited {waited[worst]:.1f} s for the {worst} limit"
     advice = f"Ask for a higher {worst} limit, or run when nobody else uses the key."
-    change = advice if _pays(outlook, free_of) else ""
-    return _found(outlook, "inside the rate limits", measured, f"{CONCURRENT}: rate limits", free_of, change)
+    change = advice if pays(outlook, free_of) else ""
+    return found(outlook, "inside the rate limits", measured, f"{CONCURRENT}: rate limits", free_of, change)
 
 
 def failures(outlook: Outlook) -> Finding | None:

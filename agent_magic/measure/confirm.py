@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent_magic.measure.estimate import Expected
+    from agent_magic.measure.estimate_value import Expected
 
 Confirmation = Literal["go", "ask", "note"]
 

@@ -15,7 +15,7 @@ from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from agent_magic.api import Ledger, Plan, Run
-    from agent_magic.measure.estimate import Estimate
+    from agent_magic.measure.estimate_value import Estimate
     from agent_magic.notebook.session import Session
     from agent_magic.record.request import Request
     from agent_magic.run.client import Client

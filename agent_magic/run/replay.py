@@ -6,7 +6,6 @@ are the recorded ones, so the frames, the timeline and the retries come out as t
 
 from __future__ import annotations
 
-import difflib
 import math
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,25 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
-from agent_magic.record.cassette import ANYWHERE
 from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
 from agent_magic.run.asking import ask, model_of
+from agent_magic.run.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer
-    from agent_magic.record.cassette import Call, Cassette, RecordedAgent, RecordedRun
+    from agent_magic.record.cassette import Cassette, RecordedAgent, RecordedRun
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
     from agent_magic.run.client import Stream
-
-ASKED = ("model", "max_tokens", "effort", "system", "context", "prompt")
-"""The fields in which requests differ."""
-COMPARED = 2000
-"""How many characters of prompts are compared to find the nearest."""
 
 
 class Match:
@@ -55,7 +49,7 @@ class Match:
         self.unknown: set[int] = set()
         self.texts: dict[str, str] = {}
         self._places: dict[int, int] = {}
-        shelf = _Shelf(run, plan)
+        shelf = Shelf(run, plan)
         for agent in plan.dag.order:
             self._find(agent, shelf, timeout_s)
 
@@ -113,7 +107,7 @@ class Match:
         """When the recorded run ended, if this is all of it."""
         return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
 
-    def _find(self, agent: int, shelf: _Shelf, timeout_s: float) -> None:
+    def _find(self, agent: int, shelf: Shelf, timeout_s: float) -> None:
         declared = self.plan.agents[agent]
         parents = self.plan.dag.parents[agent]
         lost = [self.plan.agents[one].name for one in parents if one in self.misses or one in self.unknown]
@@ -129,7 +123,7 @@ class Match:
         if found is not None:
             self._take(agent, found)
 
-    def _asking(self, agent: int, shelf: _Shelf, timeout_s: float) -> RecordedAgent | None:
+    def _asking(self, agent: int, shelf: Shelf, timeout_s: float) -> RecordedAgent | None:
         name = self.plan.agents[agent].name
         try:
             request = ask(self.plan, agent, self.texts, timeout_s)
@@ -277,80 +271,6 @@ class Nobody:
         raise NotConnected
 
 
-class _Shelf:
-    """The agents of a recorded run, by what they ask, each handed out once."""
-
-    def __init__(self, run: RecordedRun, plan: Plan) -> None:
-        self._agents = {agent.name: agent for agent in run.agents}
-        self._by_key: dict[str, list[str]] = {}
-        for agent in run.agents:
-            if agent.calls:
-                self._by_key.setdefault(agent.calls[0].key, []).append(agent.name)
-        self._wanted, self._gaps, self._redacted = set(plan.names), run.gaps, run.redacted
-
-    def silent(self, name: str) -> RecordedAgent | None:
-        """Return an agent that was never asked."""
-        found = self._agents.get(name)
-        return found if found is not None and found.whole and not found.calls else None
-
-    def answering(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return what was recorded of this request: of the agent of that name, or else of the next that asked it."""
-        if self._redacted:
-            return self._named(name, request)
-        names = self._by_key.get(request.key(ANYWHERE), [])
-        if name not in names and (never := self.silent(name)) is not None:
-            return never  # stopped before it was asked
-        for one in sorted(names, key=lambda other: (other != name, other in self._wanted)):
-            if self._agents[one].whole:
-                names.remove(one)
-                return self._agents[one]
-        return None
-
-    def _named(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return the agent of that name, where texts are no guide; what is no text has to be the same."""
-        found = self._agents.get(name)
-        if found is None or not found.whole:
-            return None
-        asked = [call.started.request for call in found.calls[:1]]
-        return found if all(_shape(one) == _shape(request) for one in asked) else None
-
-    def lacks(self, name: str) -> ReplayMiss:
-        """Say that nothing whole was recorded of an agent that asks nothing."""
-        nearest = name if name in self._agents else None
-        return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
-
-    def miss(self, name: str, request: Request) -> ReplayMiss:
-        """Name the nearest recording and what differs from it."""
-        calls = [agent.calls[0] for agent in self._agents.values() if agent.calls]
-        own = [call for call in calls if call.agent == name]
-        if not own and self._broken(name):
-            return self.lacks(name)
-        near = own[0] if own else max(calls, key=lambda call: _likeness(call, request), default=None)
-        if near is None:
-            return ReplayMiss(name, nearest=None, differences={})
-        asked, recorded = request._asdict(), near.started.request._asdict()
-        differences = {field: (recorded[field], asked[field]) for field in ASKED if recorded[field] != asked[field]}
-        damaged = not differences and self._broken(near.agent)
-        return ReplayMiss(name, nearest=near.agent, differences=differences, damaged=damaged)
-
-    def _broken(self, name: str) -> bool:
-        """Tell whether lines about an agent are damaged or gone."""
-        return not self._agents[name].whole if name in self._agents else self._gaps
-
-
-def _shape(request: Request) -> tuple[object, ...]:
-    """Return what a request asks besides its texts."""
-    return request.model, request.max_tokens, request.effort, request.system is None, request.context is None
-
-
-def _likeness(call: Call, request: Request) -> float:
-    recorded = call.started.request
-    same = (recorded.model == request.model) + (recorded.system == request.system)
-    return (
-        same / 10 + difflib.SequenceMatcher(None, recorded.prompt[:COMPARED], request.prompt[:COMPARED]).quick_ratio()
-    )
-
-
 def _began(run: RecordedRun) -> datetime:
     try:
         return datetime.fromisoformat(run.recorded)
@@ -383,6 +303,3 @@ def _of(agent: int, event: Any) -> Event:
 def _replayed(ended: AttemptEnded) -> AttemptEnded:
     answer = replace(ended.answer, source="replay") if ended.answer else None
     return ended._replace(answer=answer, source="replay")
-
-
-__all__ = ["Deck", "Match", "replay"]

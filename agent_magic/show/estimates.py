@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent_magic.measure.confirm import Outlay
-    from agent_magic.measure.estimate import Estimate, Expected
+    from agent_magic.measure.estimate_value import Estimate, Expected
     from agent_magic.measure.pilot import Pilot
     from agent_magic.record.prices import Tariff
 

@@ -15,7 +15,8 @@ from agent_magic.measure.frames import agents_frame, attempts_frame
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
 from agent_magic.run.driver import Driver
-from agent_magic.run.playing import Filling, Player
+from agent_magic.run.filling import Filling
+from agent_magic.run.playing import Player
 from agent_magic.run.replay import Deck
 from agent_magic.schedule.policy import Policy
 from tests.record.histories import histories
