@@ -174,10 +174,17 @@ class Kernel:
         self._folder.cleanup()
 
     def _settle(self) -> None:
-        """Wait until the kernel no longer aborts the cells queued behind an error: a user's next cell comes later."""
-        asked = self._client.kernel_info()
-        entry = self._cells[asked] = _Cell(time.monotonic())
-        self._pump(lambda: entry.content is not None)
+        """Wait until the kernel no longer aborts the cells queued behind an error: a user's next cell comes later.
+
+        Only a cell can tell. On ipykernel 7 the word to stop aborting takes a way of its own to the main thread, and a
+        message of another kind may overtake it.
+        """
+        status = "aborted"
+        while status == "aborted":
+            asked = self._client.execute("", silent=True)
+            entry = self._cells[asked] = _Cell(time.monotonic())
+            self._pump(lambda entry=entry: entry.content is not None)
+            status = entry.reply().status
 
     def _pump(self, done: Any) -> None:
         end = time.monotonic() + PATIENCE_S
