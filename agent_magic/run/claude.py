@@ -12,6 +12,7 @@ import functools
 import importlib
 import os
 import sys
+import warnings
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -21,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from agent_magic.errors import DeclarationError, NotConnected
 from agent_magic.run.faults import AsCallErrors, excerpt
-from agent_magic.run.reading import collect, plain
+from agent_magic.run.reading import collect, counted, plain
 from agent_magic.schedule.key import Key
 
 if TYPE_CHECKING:
@@ -149,12 +150,17 @@ class Claude:
                 await events.close()
 
     async def count_tokens(self, request: Request) -> int:
-        """Return the input tokens of a request, by the API's count endpoint. Free, and counted by its own limit."""
+        """Return the input tokens of a request, by the API's count endpoint. Free, and counted by its own limit.
+
+        Raises:
+            CallError: The count could not be had, or is none.
+        """
         body = request.body()
         del body["max_tokens"]
         sdk = self._sdk()
         with AsCallErrors(None, secrets=_secrets_of(sdk)):
-            return (await sdk.messages.count_tokens(**body)).input_tokens
+            count = getattr(await sdk.messages.count_tokens(**body), "input_tokens", None)
+        return counted(count)
 
     def _sdk(self) -> AsyncAnthropic:
         return self._given if self._given is not None else self._open[asyncio.get_running_loop()].sdk
@@ -163,6 +169,8 @@ class Claude:
         import anthropic
 
         at_home = _is_loopback(self._address)
+        # The transport warns of every prompt beyond 1 MB. Where warnings are errors it could not be sent.
+        warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
         try:
             sdk = anthropic.AsyncAnthropic(
                 api_key=self._credential.reveal(),

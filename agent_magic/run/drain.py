@@ -1,4 +1,4 @@
-"""Reading a stream to its end, without an alarm where the end is here already.
+"""Waiting for the end of a stream, without an alarm where the end is here already.
 
 A connection whose end was read can serve the next request. Mostly the end came along with the last event; a timeout
 that is set and lifted for it costs more than reading it.
@@ -19,13 +19,21 @@ async def drain(events: AsyncIterator[object], within_s: float) -> None:
     Raises:
         TimeoutError: The end did not come in time.
     """
-    reading = _read(events)
+    await within(within_s, _read(events))
+
+
+async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
+    """Await something that is mostly done at its first step, for so many seconds.
+
+    Raises:
+        TimeoutError: It was not done in time.
+    """
     try:
-        awaited = reading.send(None)
+        awaited = work.send(None)
     except StopIteration:
         return
-    async with asyncio.timeout(within_s):
-        await _Begun(reading, awaited)
+    async with asyncio.timeout(limit_s):
+        await _Begun(work, awaited)
 
 
 async def _read(events: AsyncIterator[object]) -> None:

@@ -56,6 +56,10 @@ SHORTEST_KEY = 8
 """A shorter text, such as the `test` of a local server, is no secret and would tear words apart."""
 SIMULATED_HEADER = "x-agent-magic-simulated"
 """A server that makes its answers up says so in this header."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""What would recolour or clear a terminal."""
+LONGEST_WAIT_S = 366 * 86_400.0
+"""No server means a longer one, and a message has to be read."""
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
@@ -110,7 +114,15 @@ def raised_by_sdk() -> tuple[type[Exception], ...]:
     import anthropic
     import httpx2
 
-    return (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, aiohttp.ClientError, OSError, ValueError)
+    return (
+        anthropic.AnthropicError,
+        httpx2.HTTPError,
+        httpx2.StreamError,
+        aiohttp.ClientError,
+        OSError,
+        ValueError,
+        RecursionError,  # JSON that is nested too deeply
+    )
 
 
 def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
@@ -132,7 +144,7 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
             return Unreachable("The connection went silent.")
         case anthropic.APIConnectionError():
             return Unreachable(f"No connection: {_root(error, secrets)}. Check the network, and ANTHROPIC_BASE_URL.")
-        case httpx2.DecodingError() | ValueError():
+        case httpx2.DecodingError() | ValueError() | RecursionError():
             return Unreadable(f"The reply cannot be read: {excerpt(error, secrets)}.")
         case _:
             return Unreachable(f"The connection broke: {_root(error, secrets)}.")
@@ -140,7 +152,7 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
 
 def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
     """Write the beginning of a text on one line, without keys."""
-    text = hide(sendable(" ".join(str(what).split())), secrets)
+    text = hide(sendable(" ".join(_CONTROL.sub(" ", str(what)).split())), secrets)
     return (text[: EXCERPT - 1] + "…" if len(text) > EXCERPT else text).rstrip(".")
 
 
@@ -171,27 +183,43 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
             limit=_limit_of(error, headers),
             final=final,
         )
-    if status >= 500 or status in WORTH_REPEATING:
+    if _is_worth_repeating(status, headers):
         return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
     return Rejected(f"{message} ({status}).{HINTS.get(status, '')}", status=status)
 
 
+def _is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
+    """Tell whether another try may help: the server's own word counts more than its status, as in the SDK."""
+    said = headers.get("x-should-retry")
+    return said == "true" or (said != "false" and (status >= 500 or status in WORTH_REPEATING))
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Read `retry-after`, in seconds or as a date; `None` where it is missing or makes no sense."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        pass
-    else:
-        return max(0.0, seconds) if math.isfinite(seconds) else None
+    """Read `retry-after-ms`, or `retry-after` in seconds or as a date; `None` where neither makes sense."""
+    exact = _seconds(headers.get("retry-after-ms", ""))
+    if exact is not None:
+        return _wait_s(exact / 1000)
+    value = headers.get("retry-after", "")
+    seconds = _seconds(value)
+    if seconds is not None:
+        return _wait_s(seconds)
     try:
         then = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
-    return max(0.0, (then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
+    return _wait_s((then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
+
+
+def _seconds(value: str) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def _wait_s(seconds: float) -> float:
+    return min(max(0.0, seconds), LONGEST_WAIT_S)
 
 
 def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
@@ -222,4 +250,5 @@ def _root(error: BaseException, secrets: tuple[str, ...]) -> str:
     """Say what began an error."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return excerpt(error, secrets) or type(error).__name__
+    # `str` of the transport's own begins with a status that nobody has sent, 400
+    return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.record.answer import PAUSED, Answer, Usage
 from agent_magic.run.blocks import Blocks
-from agent_magic.run.drain import drain
+from agent_magic.run.drain import drain, within
 from agent_magic.run.faults import excerpt, note_response, raised_by_sdk
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from anthropic import AsyncStream
+    from httpx2 import Response
 
     from agent_magic.record.request import Request
     from agent_magic.run.client import Stream
@@ -22,10 +25,15 @@ Json = dict[str, Any]
 
 NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
+EVENTS, PAGE = "text/event-stream", "text/html"
+IN_ONE_PIECE = frozenset({"application/json", PAGE})
+"""Kinds of content that are no stream. Whatever else a server calls its reply, events tell that it is one."""
 MOST_TOKENS = 2**48
 """More than this is no count of tokens."""
 DRAIN_S = 0.25
 """How long to wait for the end of a connection whose answer is complete."""
+ENDING_S = 2.0
+"""How long to wait for the last event once the `stop_reason` is here: a second count of tokens may still come."""
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
@@ -53,14 +61,18 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     response = events.response
     note_response(stream, response)
     ending = _Ending(request.model, stream.headers.get("request-id"))
-    kind = stream.headers.get("content-type", "")
+    named = stream.headers.get("content-type", "")
+    kind = named.partition(";")[0].strip().lower()
     try:
-        if kind.startswith("text/event-stream"):
-            await _read(events, ending, stream)
+        if kind in IN_ONE_PIECE or kind.endswith("+json"):
+            _whole(response, kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
         else:
-            _whole(kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
+            await _read(events, ending, stream)
+            if not ending.begun and kind != EVENTS:
+                raise Unreadable(f"The reply is no event stream but {named or 'nothing'!r}.")
     except (AttributeError, TypeError) as error:  # nobody has checked the fields of an event before
-        raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
+        if stream.answer is None:
+            raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
     return stream.answer or ending.answer(stream)
 
 
@@ -71,11 +83,21 @@ async def _read(events: AsyncStream[Any], ending: _Ending, stream: Stream) -> No
         async for event in reading:
             if ending.see(_as_json(event), stream):
                 break
+            if stream.answer is not None:
+                await within(ENDING_S, _read_on(reading, ending, stream))
+                break
         with suppress(TimeoutError):  # a connection whose end is read can serve the next request
             await drain(reading, DRAIN_S)
     except raised_by_sdk():
         if stream.answer is None:
             raise
+
+
+async def _read_on(reading: AsyncIterator[Any], ending: _Ending, stream: Stream) -> None:
+    """Read what follows the `stop_reason`."""
+    async for event in reading:
+        if ending.see(_as_json(event), stream):
+            return
 
 
 def _as_json(event: Any) -> Json:
@@ -88,6 +110,7 @@ class _Ending:
 
     def __init__(self, model: str, request_id: str | None) -> None:
         self.model, self.request_id = model, request_id
+        self.begun = False
         self.stop_reason: str | None = None
         self.refusal: str | None = None
         self.blocks = Blocks()
@@ -95,6 +118,7 @@ class _Ending:
     def see(self, event: Json, stream: Stream) -> bool:
         """Take an event of a stream in; tell whether it was the last."""
         kind = event.get("type")
+        self.begun = True
         if kind == "content_block_delta":
             delta: Any = event.get("delta")
             if delta.get("type") == "text_delta":
@@ -103,10 +127,10 @@ class _Ending:
                 self.blocks.add(delta)
                 stream.began()
         elif kind == "content_block_start":
-            self.blocks.open(event.get("content_block"), stream)
+            self._open(event.get("content_block"), stream)
         elif kind == "message_start":
             message: Any = event.get("message")
-            self.model = message.get("model") or self.model
+            self.model = _word(message.get("model")) or self.model
             stream.usage = _usage(message.get("usage"), None)
             stream.opened()
         elif kind == "message_delta":
@@ -118,9 +142,16 @@ class _Ending:
 
     def take(self, ending: Any) -> None:
         """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
-        self.stop_reason = ending.get("stop_reason") or self.stop_reason
+        self.stop_reason = _word(ending.get("stop_reason")) or self.stop_reason
         if self.stop_reason == "refusal":
-            self.refusal = _fields(ending.get("stop_details")).get("category") or "unnamed"
+            self.refusal = _word(_fields(ending.get("stop_details")).get("category")) or "unnamed"
+
+    def _open(self, block: Any, stream: Stream) -> None:
+        """Take in that a block begins. The API's begin empty, those of other servers may bring text along."""
+        self.blocks.open(block, stream)
+        fields = _fields(block)
+        if fields.get("type") == "text" and fields.get("text"):
+            stream.add(fields["text"])
 
     def answer(self, stream: Stream) -> Answer:
         """Make the answer of what has arrived.
@@ -142,9 +173,13 @@ class _Ending:
         )
 
 
-def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
+def _whole(response: Response, kind: str, body: str, ending: _Ending, stream: Stream) -> None:
     """Read a reply that came in one piece although a stream was asked for."""
-    message = _fields(json.loads(body) if kind.startswith("application/json") else None)
+    import anthropic
+
+    message = _fields(None if kind == PAGE else json.loads(body))
+    if message.get("type") == "error":
+        raise anthropic.APIStatusError(excerpt(body), response=response, body=message)
     if message.get("type") != "message":
         raise Unreadable(f"The reply is no event stream but {kind or 'nothing'!r}: {excerpt(body)!r}.")
     for block in message.get("content") or ():
@@ -152,8 +187,20 @@ def _whole(kind: str, body: str, ending: _Ending, stream: Stream) -> None:
         if block.get("type") == "text":
             stream.add(block.get("text"))
     stream.usage = _usage(message.get("usage"), None)
-    ending.model = message.get("model") or ending.model
+    ending.model = _word(message.get("model")) or ending.model
     ending.take(message)
+
+
+def counted(said: Any) -> int:
+    """Read what the count endpoint says.
+
+    Raises:
+        Unreadable: It is no number of tokens.
+    """
+    count = _count(said, None)
+    if count is None:
+        raise Unreadable("The server's count of tokens is none. Check ANTHROPIC_BASE_URL if you set it.")
+    return count
 
 
 def _count(said: Any, before: int | None) -> int | None:
@@ -177,6 +224,11 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
         output_tokens=_count(made, before.output_tokens),
         cache_write_1h_tokens=_count(long, before.cache_write_1h_tokens) or 0,
     )
+
+
+def _word(said: Any) -> str | None:
+    """Read a word of the API's; what is none is written as one."""
+    return said if said is None or isinstance(said, str) else str(said)
 
 
 def _fields(value: Any) -> Json:

@@ -184,7 +184,6 @@ FAULTS = {
     "F13 page": (reply(b"<html>" + b"x" * 5000, 200, "text/html"), 2, "Unreadable", "", 200, (None, None)),
     "F13 broken body": (reply(b'{"type": "mess', 200, "application/json"), 2, "Unreadable", "", 200, (None, None)),
     "a list": (reply(b"[]", 200, "application/json"), 2, "Unreadable", "", 200, (None, None)),
-    "no content type": (reply(WHOLE, kind=None), 2, "Unreadable", "", 200, (None, None)),
     "204": (reply(b"", 204, None), 2, "Unreadable", "", 204, (None, None)),
     "null delta": (
         reply(BEGIN + OPEN + event("content_block_delta", index=0, delta=None)),
