@@ -14,6 +14,7 @@ Sum up: {{ check }}
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -57,6 +58,7 @@ class Part:
             the prompt of one, the name of another is the answer for the same item.
         number: Of the item, from 0.
         key: The item's place in the value; see `KEY`.
+        levels: What the levels of the value's index are called, where it has several; then `key` is a tuple.
         item: The item: a `Row`, or what a list or a dict holds.
     """
 
@@ -65,6 +67,7 @@ class Part:
     number: int
     key: Any
     item: Any
+    levels: tuple[Any, ...] = ()
 
     @property
     def values(self) -> dict[str, Any]:
@@ -94,7 +97,9 @@ def expand(agents: Sequence[Agent], values: Mapping[str, Any]) -> tuple[Agent, .
             if over not in values:
                 raise _not_a_value(agent.name, over, names, values)
             read[over] = _items(values[over], over, agent.name)
-        parts = [Part(agent.name, over, number, *one) for number, one in enumerate(read[over])]
+            _warn_of_labels(over, read[over], values[over])
+        levels = _levels(values[over])
+        parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(read[over])]
         found += [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
     return tuple(found)
 
@@ -126,6 +131,7 @@ def _items(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
     library, kind = type(value).__module__.partition(".")[0], type(value).__name__
     found: list[tuple[Any, Any]]
     if library == "pandas" and kind == "DataFrame":
+        _check_columns([str(column) for column in shown.columns], name, agent)
         found = list(zip(shown.index.tolist(), shown.to_dict("records"), strict=True))
     elif library == "pandas" and hasattr(shown, "items"):
         found = list(zip(shown.index.tolist(), shown.tolist(), strict=True))
@@ -142,6 +148,30 @@ def _items(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
         message = f"Agent {agent!r} is declared for each of {name!r}, which is empty."
         raise DeclarationError(message, agent=agent, hint="Fill it, or take the agent out.")
     return [(key, as_item(item)) for key, item in found]
+
+
+def _check_columns(columns: list[str], name: str, agent: str) -> None:
+    """Raise where a row could not hold every cell under the name of its column."""
+    if len(set(columns)) < len(columns):
+        twice = next(column for column in columns if columns.count(column) > 1)
+        message = f"Agent {agent!r} is declared for each of {name!r}, which has the column {twice!r} more than once."
+        raise DeclarationError(message, agent=agent, hint="Rename one, or leave it out.")
+
+
+def _levels(value: object) -> tuple[Any, ...]:
+    index: Any = getattr(value, "index", None)
+    return tuple(index.names) if type(index).__name__ == "MultiIndex" else ()
+
+
+def _warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> None:
+    """Warn of labels that stand for several rows: joining by them repeats rows."""
+    index: Any = getattr(value, "index", None)
+    if type(value).__module__.partition(".")[0] == "pandas" and index is not None and not index.is_unique:
+        message = (
+            f"{name!r} has {len(items)} rows and {index.nunique(dropna=False)} labels, so joining what run.each() "
+            f"returns to it repeats rows. {name} = {name}.reset_index() first gives each its own."
+        )
+        warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def as_item(value: Any) -> Any:

@@ -40,6 +40,8 @@ _RETURN = "\ud800\udbff"
 """Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
 GLOBALS = frozenset({"range", "dict"})
 """The functions a prompt may call."""
+_NO_COLUMN = "'agent_magic.declare.each.Row object' has no attribute"
+"""What Jinja2 says of a cell that is not there."""
 _NO_COMMENT = ("\x00{#", "#}\x00")
 """Jinja2 insists on comment marks. With these no prompt has comments, so `${#list[@]}` stays as it is."""
 
@@ -218,6 +220,6 @@ def _render_jinja(text: str, values: dict[str, Any]) -> str:
     try:
         return str(_compiled(text).render(values)).replace(_RETURN, "\r")
     except (TemplateError, *_FAILS) as error:
-        why = str(error).rstrip(".") or type(error).__name__
+        why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
         message = f"A prompt could not be filled in: {why}."
         raise DeclarationError(message, hint="Look at the expressions between its braces.") from None

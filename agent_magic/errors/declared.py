@@ -32,25 +32,34 @@ class DuplicateAgent(PlanError):
 
 
 class UnknownAgent(PlanError):
-    """An agent is named that nobody declared."""
+    """An agent is named that nobody declared, or that a run did not have."""
 
-    def __init__(self, agent: str, *, known: Iterable[str], wanted_by: str | None = None) -> None:
+    def __init__(self, agent: str, *, known: Iterable[str], wanted_by: str | None = None, in_run: bool = False) -> None:
         self.agent = agent
         self.known = tuple(known)
         self.wanted_by = wanted_by
+        meant = did_you_mean(agent, self.known)
+        if in_run:
+            super().__init__(f"The run has no agent {agent!r}.{meant or _has(self.known)}")
+            return
         who = f"Agent {wanted_by!r} waits for {agent!r}, which" if wanted_by else f"Agent {agent!r}"
-        hint = did_you_mean(agent, self.known) or " Declare it, or take the name out."
-        super().__init__(f"{who} is not declared.{hint}")
+        super().__init__(f"{who} is not declared.{meant or ' Declare it, or take the name out.'}")
 
 
 class UnknownGroup(PlanError):
-    """An agent is named that was not declared for each item of a value."""
+    """An agent is named that the run did not ask for each item of a value."""
 
     def __init__(self, group: str, *, known: Iterable[str]) -> None:
         self.group = group
         self.known = tuple(known)
-        hint = did_you_mean(group, self.known) or " Declare it with --each, or each=."
-        super().__init__(f"No agent {group!r} was declared for each of something.{hint}")
+        hint = did_you_mean(group, self.known) or _has(self.known) or " Declare one with --each, or each=."
+        super().__init__(f"The run has no agent {group!r} that was declared for each of something.{hint}")
+
+
+def _has(known: Sequence[str], most: int = 8) -> str:
+    """Say what there is instead."""
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return f" It has {', '.join(known[:most])}{more}." if known else ""
 
 
 class Cycle(PlanError):

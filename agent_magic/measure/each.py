@@ -23,9 +23,9 @@ def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
         group: The name of an agent that was declared for each item of a value.
 
     Returns:
-        The index, `key`, is that of the frame or Series the items are from, the keys of the dict, or else their
-        numbers. Columns: `answer`, `NA` where the agent did not succeed, `agent`, and of `run.agents`: `status, source,
-        stop_reason, total_s, input_tokens, output_tokens, cost_usd, error`.
+        The index, `key`, is that of the frame or Series the items are from, with its levels where it has several, the
+        keys of the dict, or else their numbers. Columns: `answer`, `NA` where the agent did not succeed, `agent`, and
+        of `run.agents`: `status, source, stop_reason, total_s, input_tokens, output_tokens, cost_usd, error`.
 
     Raises:
         UnknownGroup: The plan has no group of this name.
@@ -41,5 +41,7 @@ def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
     frame = agents_frame(record).iloc[numbers].loc[:, ["agent", *COLUMNS]]
     frame.insert(0, "answer", pd.Series(answers, index=frame.index, dtype="string"))
     parts: list[Any] = [plan.agents[number].part for number in numbers]
-    frame.index = pd.Index([part.key for part in parts], name="key")
+    keys, levels = [part.key for part in parts], parts[0].levels
+    one = pd.Index(keys, name="key", tupleize_cols=False)
+    frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
     return frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.error import UsageError
 
@@ -67,10 +67,25 @@ def read_command(command: str, rest: str) -> Namespace:
     """
     parser: Any = parser_of(command)
     try:
-        given: Namespace = parser.parse_argstring(rest)
+        given = unquoted(parser.parse_argstring(rest))
     except ValueError as error:  # an open quotation
         raise UsageError(f"%agents {command}: {error}.") from None
     return given
+
+
+def unquoted(given: Namespace) -> Namespace:
+    """Take the quotes off that IPython leaves around an argument."""
+    for name, value in vars(given).items():
+        if isinstance(value, str):
+            setattr(given, name, _without_quotes(value))
+        elif isinstance(value, list):
+            setattr(given, name, [_without_quotes(one) for one in cast("list[str]", value)])
+    return given
+
+
+def _without_quotes(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return text[1:-1] if quoted else text
 
 
 def parser_of(command: str) -> Parser:

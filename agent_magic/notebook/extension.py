@@ -8,6 +8,7 @@ from agent_magic.api import Run
 from agent_magic.notebook.arguments import waits
 from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
 from agent_magic.notebook.completion import attach
+from agent_magic.notebook.first_line import FirstLine
 from agent_magic.notebook.looks import show_values
 from agent_magic.notebook.magics import AgentMagics
 
@@ -29,11 +30,14 @@ def load(shell: InteractiveShell) -> None:
     cell = _free_name(held, "cell", CELL, ELSE_CELL)
     line = _free_name(held, "line", LINE, ELSE_LINE)
     held.register_magic_function(magics.agent, "cell", cell)
-    held.register_magic_function(magics.context, "cell", _free_name(held, "cell", CONTEXT, ELSE_CONTEXT))
+    context = _free_name(held, "cell", CONTEXT, ELSE_CONTEXT)
+    held.register_magic_function(magics.context, "cell", context)
     held.register_magic_function(magics.agents, "line", line)
     held.register_magic_function(magics.agents_async, "line", line + ASYNC_SUFFIX)
     _rewriter(held, line).install()
-    magics.take_back += [show_values(held, _run_bundle(magics)), attach(magics)]
+    first = FirstLine(held, frozenset({cell, context}))
+    first.install()
+    magics.take_back += [first.uninstall, show_values(held, _run_bundle(magics)), attach(magics)]
     held.events.register("post_run_cell", magics.forget_shown)
 
 

@@ -15,9 +15,10 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import count_items
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
-from agent_magic.notebook.arguments import read_command, split_command, without_comment
+from agent_magic.notebook.arguments import read_command, split_command, unquoted, without_comment
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
+from agent_magic.notebook.first_line import lines_that_declare
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.verbs import VERBS
@@ -233,6 +234,7 @@ class AgentMagics(Magics):
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
         if agent.name in names:
             notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
+        notes += lines_that_declare(agent.prompt)
         gone = registry.of_cells(cell.deleted)
         if gone:
             notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
@@ -314,7 +316,7 @@ def read_agent(line: str, cell: str) -> tuple[Agent, str]:
         cell.removesuffix("\n"),
         model=given.model,
         max_tokens=given.max_tokens,
-        system=_unquoted(given.system),
+        system=given.system,
         role=given.role,
         context=given.context,
         each=given.each,
@@ -339,13 +341,17 @@ def read_context(line: str, cell: str) -> tuple[Context, str]:
 def _read_line(called: str, magic: Any, line: str) -> Namespace:
     """Read the line of a cell; an unknown option gets a suggestion."""
     try:
-        return magic.parser.parse_argstring(without_comment(line))
+        return unquoted(magic.parser.parse_argstring(without_comment(line)))
     except ValueError as error:  # an open quotation
         raise UsageError(f"{called}: {error}. Close the quotes.") from None
     except UsageError as error:
         unknown = str(error).partition("unrecognized arguments: ")[2]
         if not unknown:
             raise UsageError(f"{called}: {error}. See {called}? for its options.") from None
+        if not unknown.startswith("-"):
+            raise UsageError(
+                f"{called}: {unknown!r} is more than it takes. A name is one word; a text with spaces stands in quotes."
+            ) from None
         known = [option for action in magic.parser._actions for option in action.option_strings]  # noqa: SLF001
         hint = did_you_mean(unknown.split()[0], known) or f" Options: {', '.join(known)}."
         raise UsageError(f"{called}: unknown option {unknown!r}.{hint}") from None
@@ -354,10 +360,3 @@ def _read_line(called: str, magic: Any, line: str) -> Namespace:
 def _word(word: str) -> Any:
     """Pass a word on to what checks it."""
     return word
-
-
-def _unquoted(text: str | None) -> str | None:
-    """Take the quotes off that IPython leaves around an argument with spaces."""
-    if text and len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text

@@ -220,7 +220,7 @@ class RunRecord:
         try:
             return self.results[self.plan.index[name]]
         except KeyError:
-            raise UnknownAgent(name, known=self.plan.index) from None
+            raise UnknownAgent(name, known=self.plan.index, in_run=True) from None
 
     @property
     def attempts(self) -> list[Attempt]:

@@ -127,6 +127,8 @@ def test_part_of_a_group_can_be_chosen():
         ((one for one in "ab"), "whose type is generator"),
         ([], "which is empty"),
         (FRAME.iloc[:0], "which is empty"),
+        (pd.concat([FRAME, FRAME], axis=1), "which has the column 'text' more than once"),
+        (FRAME.rename(columns={"text": 1, "stars": "1"}), "which has the column '1' more than once"),
     ],
 )
 def test_what_there_cannot_be_an_agent_for_each_of(value, words):
@@ -198,3 +200,19 @@ def test_many_are_planned_quickly():
     assert len(plan.prompt("end", answers)) == 3 * 10_000 - 2
     assert len(plan) == 20_001
     assert time.process_time() - began < 20  # quadratic, it took minutes
+
+
+@pytest.mark.parametrize("value", [FRAME.set_axis(["x", "x"]), FRAME["text"].set_axis(["x", "x"])])
+def test_labels_that_stand_for_several_rows_are_told(value):
+    """Before anything is paid: answers joined by them would repeat rows."""
+    with pytest.warns(UserWarning, match="'them' has 2 rows and 1 labels"):
+        plan_of(
+            am.Agent("one", "{{ key }} {{ item }}", each="them"), am.Agent("two", "{{ item }}", each="them"), them=value
+        )
+
+
+def test_a_cell_that_is_not_there_is_named():
+    """In the words of frames."""
+    plan = plan_of(am.Agent("one", "{{ item.txt }}", each="rows"), rows=FRAME)
+    with pytest.raises(DeclarationError, match="the row has no column 'txt'"):
+        plan.prompt("one_0", {})

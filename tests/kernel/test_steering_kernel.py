@@ -66,6 +66,19 @@ def test_a_run_with_failures_goes_on(kernel, calls, command):
     assert 9 == calls()
 
 
+def test_retry_buys_nothing_that_the_last_run_did_not_have(kernel, calls):
+    """Agents declared beside it wait to be run, or to be named."""
+    declare(kernel, a="one [[status:400 times=1]]", b="two")
+    kernel.do("run = %agents run a")
+    assert 1 == calls()
+    kernel.do("run = %agents retry")
+    assert "{'a': 'succeeded'}" == statuses(kernel)
+    assert 2 == calls()
+    kernel.do("%agents drop a")
+    assert "No agent of the last run is declared any more" in kernel.do("%agents retry").text
+    assert 2 == calls()
+
+
 def test_an_edited_agent_runs_again_with_what_its_text_changes(kernel, calls):
     """After a run with a failure: the edit and what follows from it, not the rest."""
     declare(kernel, a="one", b="two {{ a }}", c="three [[status:400]]")

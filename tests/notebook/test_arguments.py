@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.notebook.arguments import split_command, waits, without_comment
+from agent_magic.notebook.arguments import read_command, split_command, waits, without_comment
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,9 @@ def test_a_command_with_a_comment() -> None:
     assert ("run", "--fresh") == split_command("run --fresh   # the live graph")
     assert ("list", "") == split_command("# what is declared")
     assert waits("agents", "run     # the live graph")
+
+
+def test_quotes_around_a_value_are_no_part_of_it() -> None:
+    """Of options and of names."""
+    given = read_command("run", """ "one" 'two' --plan "p" --schedule 'layers' """)
+    assert (["one", "two"], "p", "layers") == (given.names, given.plan, given.schedule)

@@ -100,6 +100,21 @@ def test_answers_join_what_was_asked(magics):
         run.each("labell")
 
 
+@pytest.mark.parametrize("names", [["a", "b"], [None, None]])
+def test_answers_join_rows_with_several_labels(magics, names):
+    """By all of them, whatever they are called."""
+    index = pd.MultiIndex.from_tuples([("x", 1), ("x", 2)], names=names)
+    magics.shell.user_ns["rows"] = ROWS.set_axis(index)
+    frame = magics.shell.user_ns["rows"].join(run_of(plan_of(magics, "label")).each("label"))
+    assert [("good", "label_0"), ("bad", "label_1")] == list(zip(frame["text"], frame["agent"], strict=True))
+
+
+def test_keys_that_are_tuples_are_keys(magics):
+    """Of a dict, which has no levels."""
+    magics.shell.user_ns["rows"] = {("x", 1): {"text": "good"}, ("x", 2): {"text": "bad"}}
+    assert [("x", 1), ("x", 2)] == list(run_of(plan_of(magics, "label")).each("label").index)
+
+
 def test_prompts_of_a_large_group_are_shown_in_part(magics):
     """The first few tell what the others are like."""
     magics.shell.user_ns["rows"] = pd.DataFrame({"text": [f"row {one}" for one in range(10)]})

@@ -10,6 +10,7 @@ from agent_magic.api import Controls
 from agent_magic.errors import UnknownAgent
 from agent_magic.notebook.confirming import confirm
 from agent_magic.notebook.running import run_and_tell
+from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verb import Desk, Verb, add_names, add_nothing
 from agent_magic.notebook.verbs.runs import add_run_options
 
@@ -67,10 +68,24 @@ async def _retry(desk: Desk, given: Namespace) -> Run | None:
             controls.retry(names or None)
         return None
     last, again = desk.session.last_run(), given.names or None
-    given.names = []
+    given.plan = given.plan or (last.plan.name if last.plan.name in desk.session.plans else None)
+    given.names = _declared_of(desk, last, given.plan or DEFAULT_PLAN, given.names)
     plan = desk.freeze(given)
     await confirm(desk, given, plan, last, again)
     return await run_and_tell(desk, given, plan, last, again)
+
+
+def _declared_of(desk: Desk, last: Run, plan: str, named: list[str]) -> list[str]:
+    """Name what the last run had, as it was declared, and these: what it never had is not bought along with it.
+
+    Raises:
+        UsageError: None of it is declared any more.
+    """
+    had = {agent.name if agent.part is None else agent.part.group for agent in last.plan.agents}
+    found = [agent.name for agent in desk.session.registry(plan).agents if agent.name in had or agent.name in named]
+    if not found:
+        raise UsageError("No agent of the last run is declared any more. %agents run runs what is.")
+    return found
 
 
 VERBS = {
