@@ -151,7 +151,7 @@ class Run:
         """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
         return slo_frame(self.record, **targets)
 
-    def whatif(  # noqa: PLR0913 - nine things can change, and each has its name
+    def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
         self,
         *,
         model: Any = None,
@@ -163,14 +163,15 @@ class Run:
         effort: Any = None,
         drop: Any = None,
         prices: Any = None,
+        cache_ttl: Any = None,
         **misspelt: Any,
     ) -> pd.DataFrame:
         """Say what the run would have cost and taken: one row per combination; see `agent_magic.measure.whatif`.
 
         Nothing is sent. Each argument is a value or a list of values; what is left out stays as it was. `model` and
         `effort` take a mapping of agents too, `drop` an agent or a tuple of them, `limits` requests per minute,
-        `Limits(...)`, a mapping of models to them or `off`, `prices` a mapping of models to `TokenPrice`. `batch` is
-        half the price and an hour for each layer.
+        `Limits(...)`, a mapping of models to them or `off`, `cache_ttl` `5m`, `1h` or `auto`, `prices` a mapping of
+        models to `TokenPrice`. `batch` is half the price and an hour for each layer.
 
         Raises:
             DeclarationError: An argument or a value is not known, or misspelt.

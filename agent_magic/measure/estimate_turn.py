@@ -122,7 +122,21 @@ def _work(name: str, request: Request, guess: Guess, end: int) -> Work:
     prefix = 0 if guess.held or request.context is None else min(len(request.context) // CHARS_PER_TOKEN, given)
     pool = HELD_POOL if guess.held else class_of(request.model)
     size = guess.aside[1]
-    return Work(name, request.model, pool, (only,), guess.cap, given, size, prefix, warm=False, time=SAME, output=SAME)
+    return Work(
+        name,
+        request.model,
+        pool,
+        (only,),
+        guess.cap,
+        given,
+        size,
+        prefix,
+        prefix,
+        len((request.context or "").encode(errors="replace")),
+        warm=False,
+        time=SAME,
+        output=SAME,
+    )
 
 
 def _groups(plan: Plan, requests: Sequence[Request], works: Sequence[Work], policy: Policy) -> list[str | None] | None:
@@ -142,9 +156,8 @@ def _gate(works: Sequence[Work], prefixes: Prefixes | None, terms: Terms, guesse
 
     def need(agent: int) -> Need:
         work = works[agent]
-        shared = min(work.prefix, work.need)
         held = guesses[agent].held
-        return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=held, shared_tokens=shared)
+        return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=held, shared_tokens=work.shared)
 
     pacer = Pacer(seed=0) if terms.before else None
     key = Key() if terms.key_untried else None

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.measure.forecast_changes import BATCH_S, Pricing, batched, paced, scaled
 from agent_magic.measure.forecast_provider import Provider
+from agent_magic.measure.forecast_room import gate_of, groups_of
 from agent_magic.measure.forecast_sum import Totals, add_up
-from agent_magic.measure.forecast_terms import ceilings_for, known_to, policy_of
-from agent_magic.measure.forecast_work import SAME, Evidence, Work, Works
+from agent_magic.measure.forecast_terms import ceilings_for, policy_of
+from agent_magic.measure.forecast_work import SAME, Evidence, Works
 from agent_magic.measure.forecast_world import World
-from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
-from agent_magic.schedule.budget import Budget, Worst
-from agent_magic.schedule.key import PATIENCE_S, Key
+from agent_magic.schedule.key import PATIENCE_S
 from agent_magic.schedule.lifetime import with_lives
 from agent_magic.schedule.limits import class_of
-from agent_magic.schedule.pacer import Pacer
-from agent_magic.schedule.prefix import Prefixes, paying_groups
-from agent_magic.schedule.room import Gate, Need
+from agent_magic.schedule.prefix import Prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceilings
     from agent_magic.schedule.limits import Limits
     from agent_magic.schedule.policy import Policy
+    from agent_magic.schedule.room import Gate
 
 MEASURED_RANGE: Final = 0.05
 """How far a forecast from measured durations may be off: what `benchmarks/forecast.py` finds is less."""
@@ -48,8 +46,6 @@ BATCH_MOST_S: Final = 86400.0
 """Source: the same page: a batch expires after 24 hours."""
 BATCH_PRICE: Final = 0.5
 """Source: the same page: half price on everything."""
-PRIMED_S: Final = 120.0
-"""How long before the run the pacer is taken to have learned the limits it knew."""
 ANY: Final = "*"
 """Stands for every model class that has no limits of its own."""
 
@@ -163,7 +159,6 @@ class Forecaster:
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
         plan = record.plan
         self._contexts = [agent.context for agent in plan.agents]
-        self._context_tokens = {one.context: one.prefix for one in self.evidence.seen if one.context is not None}
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
         """Answer one what-if."""
@@ -175,7 +170,8 @@ class Forecaster:
             return replace(known, scenario=scenario)
         words = list(self._policy_words) if policy == self.policy else []
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
-        works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, frozenset(ceilings))
+        limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
+        works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, limited)
         if scenario.faster:
             works = works._replace(agents=paced(works.agents, scenario.faster))
         basis = works.basis
@@ -253,70 +249,33 @@ class Forecaster:
             timeouts_s = [math.inf] * len(works)
             policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None)
         else:
-            groups, lives = self._groups(kept, works, policy), {}
+            groups = groups_of(works, [self._contexts[agent] for agent in kept], policy)
             if groups is not None:
                 groups, lives = with_lives(groups, dag, policy, expected)
             entries = groups or entries
             warm = [name for name, work in zip(entries, works, strict=True) if name is not None and work.warm]
-            gate = self._gate(setting, works, None if groups is None else Prefixes(groups, lives), price)
+            gate = gate_of(
+                self.record,
+                policy,
+                works,
+                prefixes=None if groups is None else Prefixes(groups, lives),
+                price=price,
+                timeouts_s=timeouts_s,
+                limited=bool(setting.ceilings),
+                knows=scenario.limits is None,
+            )
         world = World(
             dag,
             works,
             policy,
             timeouts_s,
             gate=gate,
-            provider=Provider(setting.ceilings, warm, lives),
+            provider=Provider(setting.ceilings, warm, lives, refusal_s=self.evidence.refusal_s),
             entries=entries,
             price=price,
             work_s=expected,
         ).run()
         return world, add_up(dag, works, world)
-
-    def _groups(self, kept: Sequence[int], works: Sequence[Work], policy: Policy) -> list[str | None] | None:
-        """Name the shared context each agent asks to be cached; `None` where none is."""
-        contexts = [self._contexts[agent] for agent in kept]
-        if policy.cache == "off" or not any(contexts):
-            return None
-        tokens = {name: self._context_tokens.get(name, 0) for name in contexts if name is not None}
-        return paying_groups([work.model for work in works], contexts, tokens, always=policy.cache == "on")
-
-    def _gate(self, setting: _Setting, works: Sequence[Work], prefixes: Prefixes | None, price: Pricing) -> Gate | None:
-        """Build the room of the run as the live run does."""
-        policy, record = setting.policy, self.record
-        capped = policy.budget_usd is not None or policy.budget_tokens is not None
-        keeps = bool(record.terms and record.terms.paced) or bool(setting.ceilings)
-        untried = self._key_untried
-        if not (capped or keeps or untried or prefixes is not None):
-            return None
-
-        needs: dict[int, Need] = {}
-
-        def need(agent: int) -> Need:
-            found = needs.get(agent)
-            if found is not None:
-                return found
-            work = works[agent]
-            worst = Worst(0.0, 0)
-            if capped:
-                most = Usage(work.size, output_tokens=work.max_tokens)
-                worst = Worst(price(work.model, most), work.size + work.max_tokens)
-            shared = min(work.prefix, work.need)
-            found = needs[agent] = Need(work.model, work.need, work.max_tokens, worst, shared_tokens=shared)
-            return found
-
-        pacer = Pacer(seed=policy.seed) if keeps else None
-        gate = Gate(
-            [work.model for work in works],
-            need,
-            pacer=pacer,
-            budget=Budget(policy.budget_usd, policy.budget_tokens) if capped else None,
-            prefixes=prefixes,
-            key=Key() if untried else None,
-        )
-        if pacer is not None and setting.scenario.limits is None:
-            gate.began_s = PRIMED_S
-            known_to(pacer, record, PRIMED_S)
-        return gate
 
     def _pricing(self, scenario: Scenario) -> Pricing:
         prices, factor = scenario.prices or self._prices, BATCH_PRICE if scenario.batch else 1.0
@@ -336,9 +295,9 @@ class Forecaster:
             found = self._dags[dropped, cut] = build_dag(parents) or dag
         return found
 
-    def _pools(self, scenario: Scenario) -> set[str]:
+    def _pools(self, scenario: Scenario) -> frozenset[str]:
         seen = enumerate(self.evidence.seen)
-        return {class_of(scenario.models.get(agent, one.model)) for agent, one in seen}
+        return frozenset(class_of(scenario.models.get(agent, one.model)) for agent, one in seen)
 
     def _context_estimated(self, scenario: Scenario) -> bool:
         found = [one for agent, one in enumerate(self.evidence.seen) if agent not in scenario.dropped]

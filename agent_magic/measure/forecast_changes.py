@@ -43,6 +43,7 @@ class Pricing:
             usage.cache_read_tokens,
             usage.cache_write_tokens,
             usage.output_tokens,
+            usage.cache_write_1h_tokens,
         )
         if key not in self._costs:
             cost = self._prices.of(model, usage).cost_usd

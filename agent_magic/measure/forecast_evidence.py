@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
@@ -23,6 +24,13 @@ GOES_ON: Final = Failure("the answer was paused, and goes on", MANY)
 TIMED: Final = frozenset({"live", "simulated", "replay"})
 """The sources whose seconds are those of a model at work. What the ledger served took none."""
 
+FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
+"""The kinds of failure that are the fault of the service or of the network, as a live run's breaker takes them."""
+REFUSAL_S: Final = 0.05
+"""How long a 429 takes to come where the run has seen none."""
+LOCAL_REFUSAL_S: Final = 0.01
+"""The same from the stand-in API on the same machine, over HTTP and with the SDK."""
+
 
 class Tried(NamedTuple):
     """One recorded attempt.
@@ -36,6 +44,8 @@ class Tried(NamedTuple):
         late: Whether it was cut at its deadline.
         usage: Its tokens.
         price: What they cost.
+        bad: Whether it failed by the fault of the service or the network; `None` says nothing of them.
+        status: The HTTP status of its reply; `None` where none came.
     """
 
     local_s: float
@@ -46,6 +56,8 @@ class Tried(NamedTuple):
     late: bool
     usage: Usage | None
     price: Price | None
+    bad: bool | None
+    status: int | None
 
 
 class Seen(NamedTuple):
@@ -64,6 +76,8 @@ class Seen(NamedTuple):
         context: The name of its context.
         prefix: The tokens of that.
         prefix_counted: Whether the provider counted them, or they are a share by characters.
+        context_characters: The length of its context in characters.
+        context_size: The same in bytes.
         warm: Whether it found its context in the cache when the run began.
     """
 
@@ -83,6 +97,8 @@ class Seen(NamedTuple):
     context: str | None
     prefix: int
     prefix_counted: bool
+    context_characters: int
+    context_size: int
     warm: bool
 
 
@@ -142,14 +158,21 @@ def _seen(record: RunRecord, number: int) -> Seen:
         output_tokens=usage.output_tokens if usage else None,
         input_tokens=total,
         characters=len(text),
-        size=len(text) if text.isascii() else len(text.encode(errors="replace")),
+        size=_size(text),
         per_character=per_character,
         text_characters=len(answer.text) if answer else 0,
         context=agent.context,
         prefix=cached or round(len(context) * per_character),
         prefix_counted=cached > 0,
+        context_characters=len(context),
+        context_size=_size(context),
         warm=bool(usage and usage.cache_read_tokens),
     )
+
+
+def _size(text: str) -> int:
+    """Count bytes."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _text(record: RunRecord, number: int) -> str:
@@ -181,6 +204,8 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             attempt.kind == "Late",
             attempt.usage,
             attempt.price,
+            True if attempt.kind in FAULTS else None if attempt.status_code is None else False,
+            attempt.status_code,
         )
 
 
@@ -194,6 +219,14 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:
     told_s = waited_s - usual_s * JITTER / 2 if demanded else None
     crowded = attempt.kind in {"Overloaded", "Unreachable"}
     return Failure(why, MANY, retry_after_s=told_s, counts=attempt.kind != "RateLimited", crowded=crowded)
+
+
+def refusal_s_of(record: RunRecord) -> float:
+    """Return how long the provider takes to refuse a request: as the run has seen it, or else as usual."""
+    took_s = [
+        one.ended_s - one.started_s for one in record.attempts if one.kind == "RateLimited" and one.ended_s is not None
+    ]
+    return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
 
 
 def needed_tokens(characters: int) -> int:

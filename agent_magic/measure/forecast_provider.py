@@ -8,17 +8,19 @@ response that wrote it has begun; its life counts from the start of a request an
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from heapq import heappop, heappush
 from time import gmtime, strftime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.schedule.lifetime import LIFE_S
 from agent_magic.schedule.limits import DIMENSIONS, HEADER_OF, PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from agent_magic.record.request import Ttl
     from agent_magic.record.terms import Ceiling, Ceilings
@@ -28,6 +30,7 @@ EPOCH_S = 1_700_000_000
 """Any date will do: headers tell times only against each other."""
 
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 NAMES: Final = {
     name: tuple(f"{PREFIX}{HEADER_OF[name]}-{what}" for what in ("limit", "remaining", "reset")) for name in DIMENSIONS
 }
@@ -61,9 +64,18 @@ class Provider:
         ceilings: The limits by model class; a class that is not in it has none.
         warm: The cache entries that are there when the run begins.
         lives: How long each entry lives; five minutes where it says nothing.
+        refusal_s: How long a 429 takes to come.
     """
 
-    def __init__(self, ceilings: Ceilings, warm: Iterable[str] = (), lives: Mapping[str, Ttl] | None = None) -> None:
+    def __init__(
+        self,
+        ceilings: Ceilings,
+        warm: Iterable[str] = (),
+        lives: Mapping[str, Ttl] | None = None,
+        *,
+        refusal_s: float = 0.0,
+    ) -> None:
+        self.refusal_s = refusal_s
         self._pools = {name: _Pool(limits) for name, limits in ceilings.items() if limits}
         self._lives = lives or {}
         self._usable_s = dict.fromkeys(warm, 0.0)
@@ -84,6 +96,7 @@ class Provider:
             prefix: The tokens of that.
         """
         billed = Input(tokens)
+        prefix = min(prefix, tokens)
         if entry is not None:
             if self._usable_s.get(entry, math.inf) <= now < self._until_s[entry]:
                 billed = Input(tokens - prefix, read=prefix)
@@ -116,8 +129,8 @@ class Provider:
     def _life_s(self, entry: str) -> float:
         return LIFE_S[self._lives.get(entry, "5m")]
 
-    def headers(self, pool: str, now: float) -> Mapping[str, str]:
-        """Return what a response announces now."""
+    def headers(self, pool: str, now: float) -> dict[str, str]:
+        """Return what the response to a request that arrived now announces, but for its date."""
         limited = self._pools.get(pool)
         return {} if limited is None else limited.headers(now)
 
@@ -207,10 +220,10 @@ class _Pool:
         if self._output is not None:
             self._output.produce(begins_s, ends_s, tokens)
 
-    def headers(self, now: float) -> Mapping[str, str]:
+    def headers(self, now: float) -> dict[str, str]:
         if self._output is not None:
             self._output.turn(now)
-        found = {"date": _http_date(int(now))}
+        found: dict[str, str] = {}
         for name, bucket in self._buckets:
             limit, remaining, reset = NAMES[name]
             level = max(0.0, bucket.level_at(now))
@@ -218,6 +231,11 @@ class _Pool:
             found[remaining] = str(int(level) if name == "requests" else round(level / 1000) * 1000)
             found[reset] = _reset_date(math.ceil(now + (bucket.capacity - level) / bucket.rate))
         return found
+
+
+def dated(headers: Mapping[str, str], now: float) -> Mapping[str, str]:
+    """Return the headers of a response that begins now: they were written when its request arrived."""
+    return {**headers, "date": _http_date(int(now))} if headers else headers
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.measure.forecast_provider import Provider
+from agent_magic.measure.forecast_provider import Provider, dated
 from agent_magic.record.terms import Ceiling, Ceilings
 from agent_magic.schedule.pacer_pool import Ticket
 from agent_magic.schedule.policy import Policy, policy_from
@@ -103,5 +103,5 @@ def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:
     for pool in ceilings:
         ticket = pacer.ask(pool, 1, 1, 0.0)
         if isinstance(ticket, Ticket):
-            pacer.heard(ticket, provider.headers(pool, 0.0), 0.0)
+            pacer.heard(ticket, dated(provider.headers(pool, 0.0), 0.0), 0.0)
             pacer.finished(ticket, None, None, 0.0)

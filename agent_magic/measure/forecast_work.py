@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent_magic.measure.forecast_evidence import needed_tokens, rows_of, seen_of
+from agent_magic.measure.forecast_evidence import needed_tokens, refusal_s_of, rows_of, seen_of
 from agent_magic.measure.forecast_pace import (
     ENOUGH,
     HIGH,
@@ -19,6 +19,7 @@ from agent_magic.measure.forecast_pace import (
     timing_of,
     tokens_factor,
 )
+from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History
 from agent_magic.schedule.limits import class_of
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 PRIOR_OUTPUT_TOKENS: Final = 500
 """The length of an answer when nothing at all is known."""
 SAME: Final = (1.0, 1.0)
+OK: Final = 200
 
 
 class Try(NamedTuple):
@@ -48,6 +50,8 @@ class Try(NamedTuple):
         output_tokens: Its output; `None` is unknown.
         usage: What the same attempt used when it was recorded; `None` if something changed.
         price: What that cost.
+        bad: Whether it fails by the fault of the service or the network; `None` says nothing of them.
+        status: The HTTP status of its reply; `None` where none comes.
     """
 
     local_s: float
@@ -58,6 +62,13 @@ class Try(NamedTuple):
     output_tokens: int | None
     usage: Usage | None = None
     price: Price | None = None
+    bad: bool | None = False
+    status: int | None = OK
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether it fails before anything of it was counted or billed."""
+        return self.failure is not None and self.input_tokens == 0
 
 
 class Work(NamedTuple):
@@ -69,6 +80,8 @@ class Work(NamedTuple):
         need: The input the pacer is told of.
         size: The most tokens its input can be.
         prefix: The tokens of its context.
+        shared: The part of `need` that is its context, as the pacer is told of it.
+        context_size: The most tokens its context can be, a part of `size`.
         warm: Whether the record found that in the cache when the run began.
         time: The range of its durations, as factors.
         output: The range of its answer's length, as factors.
@@ -82,6 +95,8 @@ class Work(NamedTuple):
     need: int
     size: int
     prefix: int
+    shared: int
+    context_size: int
     warm: bool
     time: tuple[float, float]
     output: tuple[float, float]
@@ -112,6 +127,7 @@ class Evidence:
     def __init__(self, record: RunRecord, history: History | None = None) -> None:
         self.record, self.simulated = record, record.simulated
         self.seen = seen_of(record)
+        self.refusal_s = refusal_s_of(record)
         own = list(rows_of(record))
         known = set(own)
         earlier = [row for row in history or () if row.simulated == self.simulated and row not in known]
@@ -201,6 +217,8 @@ class _Modelling:
             needed_tokens(max(0, seen.characters + change)),
             max(0, seen.size + change),
             round(seen.prefix * factor),
+            seen.context_characters // CHARS_PER_TOKEN,
+            seen.context_size,
             warm=seen.warm,
             time=time,
             output=output,
@@ -313,7 +331,7 @@ class _Modelling:
 
 
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
-    return Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price)
+    return Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.bad, one.status)
 
 
 def _failing(one: Tried, factor: float, *, same: bool) -> Try:
@@ -329,6 +347,8 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         None if made is None else round(made * factor),
         usage if same else None,
         one.price if same else None,
+        one.bad,
+        one.status,
     )
 
 

@@ -6,7 +6,8 @@ import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from agent_magic.measure.forecast_evidence import GOES_ON
-from agent_magic.measure.forecast_provider import Input, Refusal
+from agent_magic.measure.forecast_provider import NO_HEADERS, Input, Refusal, dated
+from agent_magic.measure.forecast_work import OK
 from agent_magic.record.answer import NOTHING_USED, Usage
 from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
 from agent_magic.schedule.conductor import Conductor
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
     from agent_magic.schedule.policy import Policy
     from agent_magic.schedule.room import Gate
 
-REFUSAL_S: Final = 0.05
-"""How long a 429 takes to come."""
 NEVER: Final = float("inf")
 BEGINS, ENDS, CUT = 0, 1, 2
-OK: Final = 200
 
 
 class Pricing(Protocol):
@@ -89,6 +87,7 @@ class Flight:
         "cut",
         "first_s",
         "granted_s",
+        "headers",
         "held_by",
         "number",
         "refusal",
@@ -104,6 +103,7 @@ class Flight:
         self.until_s = self.started_s + step.takes_s
         self.billed: Input | None = None
         self.refusal: Refusal | None = None
+        self.headers = NO_HEADERS
         self.begun = False
         self.cut = ""
 
@@ -215,15 +215,16 @@ class World:
         step = tries[min(self._place[agent], len(tries) - 1)]
         flight = self._flights[agent] = Flight(launch.number, launch.held_by, now, step)
         self.peak = max(self.peak, len(self._flights))
-        if step.input_tokens is not None:
+        if step.input_tokens is not None and not step.turned_away:
             billed = self._provider.take(
                 work.pool, step.input_tokens, flight.started_s, self._entries[agent], work.prefix
             )
             if isinstance(billed, Refusal):
                 flight.refusal = billed
-                flight.until_s = flight.started_s + REFUSAL_S
+                flight.until_s = flight.started_s + self._provider.refusal_s
             else:
                 flight.billed = billed
+        flight.headers = self._provider.headers(work.pool, flight.started_s)
         if self._gate is not None and flight.first_s is not None and flight.refusal is None:
             self._later(flight.first_s, BEGINS, agent)
         if flight.until_s < NEVER:
@@ -231,19 +232,20 @@ class World:
 
     def _begins(self, agent: int, flight: Flight, now: float) -> None:
         """The answer begins: headers are here, and what it wrote to the cache can be read."""
-        gate, pool = self._gate, self._works[agent].pool
+        gate = self._gate
         if gate is None:
             return
         self._opened(agent, flight, now)
         self._replied(flight)
-        gate.heard(agent, self._provider.headers(pool, now), now)
+        gate.heard(agent, dated(flight.headers, now), now)
         gate.began(agent)
         self._take(self._conductor.room_changed(now), now)
 
     def _replied(self, flight: Flight) -> None:
         """The key has been tried, unless the answer was there already and nothing was sent."""
-        if self._gate is not None and flight.step.input_tokens != 0:
-            self._gate.replied(OK)
+        step = flight.step
+        if self._gate is not None and (step.input_tokens != 0 or step.failure is not None):
+            self._gate.replied(step.status if step.failure is not None else OK)
 
     def _opened(self, agent: int, flight: Flight, now: float) -> None:
         flight.begun = True
@@ -265,8 +267,11 @@ class World:
                 self._opened(agent, flight, now)
             usage = _usage_of(flight.step, flight.billed)
             failure = flight.step.failure
+            if self._gate is not None and failure is not None and flight.step.status is not None and not flight.begun:
+                self._gate.heard(agent, dated(flight.headers, now), now)
+                self._take(self._conductor.room_changed(now), now)
             cost = self._cost(agent, flight.step, usage)
-            self._settle(agent, usage, cost, now)
+            self._settle(agent, usage, cost, now, bad=flight.step.bad)
             self._place[agent] += 1
             if failure is None:
                 self._bar(agent, flight, now, "succeeded", "", usage, cost)
@@ -281,10 +286,10 @@ class World:
     def _refuse(self, agent: int, flight: Flight, refusal: Refusal, now: float) -> None:
         """The modelled provider answers 429."""
         self.refused += 1
-        headers = self._provider.headers(self._works[agent].pool, now)
+        headers = dated(flight.headers, now)
         if self._gate is not None:
             self._gate.refused(agent, refusal.retry_after_s, _empty_limit(headers), headers, now)
-        self._settle(agent, NOTHING_USED, 0.0, now)
+        self._settle(agent, NOTHING_USED, 0.0, now, bad=False)
         why = f"RateLimited: {refusal.limit} (429)"
         self._bar(agent, flight, now, "refused", why, NOTHING_USED, 0.0)
         most = self._max_attempts
@@ -295,7 +300,7 @@ class World:
         """A request was cancelled: at its deadline, or because the run was stopped."""
         usage = _usage_of(flight.step, flight.billed, share=_share(flight, now))
         cost = self._cost(agent, flight.step, usage)
-        self._settle(agent, usage, cost, now)
+        self._settle(agent, usage, cost, now, bad=False if flight.begun else None)
         if flight.cut == "stopped":
             self._bar(agent, flight, now, "cancelled", "stopped", usage, cost)
             self._take(self._conductor.cancelled(agent, now), now)
@@ -304,7 +309,7 @@ class World:
             self._bar(agent, flight, now, "failed", why, usage, cost)
             self._take(self._conductor.failed(agent, Failure(why), now), now)
 
-    def _settle(self, agent: int, usage: Usage, cost: float | None, now: float) -> None:
+    def _settle(self, agent: int, usage: Usage, cost: float | None, now: float, *, bad: bool | None) -> None:
         if self._gate is None:
             return
         given, total = usage.input_tokens, usage.total_input_tokens
@@ -315,6 +320,7 @@ class World:
             total_tokens=None if total is None or usage.output_tokens is None else total + usage.output_tokens,
             read_tokens=usage.cache_read_tokens,
             cost_usd=cost,
+            bad=bad,
             now=now,
         )
 

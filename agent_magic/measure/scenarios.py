@@ -21,8 +21,21 @@ if TYPE_CHECKING:
     from agent_magic.measure.forecast import Forecaster
     from agent_magic.schedule.policy import Policy
 
-ARGUMENTS: Final = ("model", "concurrency", "schedule", "limits", "cache", "batch", "effort", "drop", "prices")
+ARGUMENTS: Final = (
+    "model",
+    "concurrency",
+    "schedule",
+    "limits",
+    "cache",
+    "batch",
+    "effort",
+    "drop",
+    "prices",
+    "cache_ttl",
+)
 """What can be asked, in the order of the frame's columns."""
+POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl")
+"""Those that are fields of the policy."""
 MOST: Final = 100_000
 """More scenarios than this are a mistake."""
 LIMIT_WORDS: Final = ("requests", "input_tokens", "output_tokens", "burst_s")
@@ -123,7 +136,7 @@ class _Reader:
 
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
         """Put one combination together."""
-        words = {name: meant[name] for name in ("concurrency", "schedule", "cache") if meant[name] is not None}
+        words = {name: meant[name] for name in POLICY_WORDS if meant[name] is not None}
         key = tuple(sorted(words.items()))
         policy = self._policies.get(key)
         if policy is None:

@@ -139,6 +139,7 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
         "schedule": policy.schedule,
         "limits": _text(given["limits"]),
         "cache": policy.cache if given["cache"] is None else given["cache"],
+        "cache_ttl": policy.cache_ttl,
     }
     return {
         "model": _models_text(forecaster, given["model"]),

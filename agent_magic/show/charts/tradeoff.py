@@ -369,6 +369,8 @@ def _word(name: str, value: object) -> str:
     """Say one argument in few words."""
     if name == "concurrency":
         return f"{value} at once"
+    if name == "cache_ttl":
+        return f"cached {value}"
     if name in {"cache", "batch"}:
         text = {"True": "on", "False": "off"}.get(str(value), str(value))
         return f"{name} {text}"
