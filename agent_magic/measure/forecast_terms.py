@@ -103,5 +103,6 @@ def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:
     for pool in ceilings:
         ticket = pacer.ask(pool, 1, 1, 0.0)
         if isinstance(ticket, Ticket):
+            provider.take(pool, 1, 0.0)
             pacer.heard(ticket, dated(provider.headers(pool, 0.0), 0.0), 0.0)
             pacer.finished(ticket, None, None, 0.0)

@@ -61,6 +61,7 @@ class Bucket:
     """
 
     __slots__ = (
+        "_announced",
         "_credit",
         "_doubt",
         "_fair",
@@ -102,6 +103,7 @@ class Bucket:
         self.foreign = self._credit = self._read_s = 0.0
         self.shift = self.spent = self.spread = self._doubt = 0.0
         self.fulls, self._seen = 0, False
+        self._announced = 0.0
         if given is not None:
             self._set_limit(given)
             self.low = self.high = self.level = max(1.0, self.rate * burst_s)
@@ -249,6 +251,27 @@ class Bucket:
             if need is not None and need <= self.low and first and self._seen:
                 self._set_foreign(self.foreign + min(missing, self._most_credit()) * FOREIGN_PER_S, now)
         self._seen = self._seen or said is not None
+
+    def announce(self, reading: Reading, own: float) -> None:
+        """Take in how much there was when a request came, by what its response says remained behind it.
+
+        Args:
+            reading: What the response says.
+            own: What the request itself took.
+        """
+        if reading.remaining is not None and reading.remaining + own > self._announced:
+            self._announced = reading.remaining + own
+
+    @property
+    def holds(self) -> float:
+        """What it likely holds when full: a second's worth where that agrees with all that was announced.
+
+        Source: the vendor's page on rate limits: a limit per minute may be enforced as one per second.
+        """
+        most = self._announced
+        if not most or self._own():
+            return self.low
+        return self.rate if abs(self.rate - most) <= self._grain else max(self.low, most)
 
     def _learn(self, reading: Reading, now: float, sent_s: float) -> None:
         """Take in the limit, and what can be concluded about the capacity."""

@@ -175,12 +175,15 @@ class Pool:
         if requests is not None:
             self._known = True
             self.requests.read(requests, marks[0], spent[0], now=now, sent_s=sent_s)
+            self.requests.announce(requests, 1.0)
         if taken is not None:
             self._known = True
             self.input.read(taken, marks[1], spent[1], now=now, sent_s=sent_s)
+            self.input.announce(taken, ticket.input)
         if made is not None:
             self._known = True
             self.output.bucket.read(made, marks[2], spent[2], now=now, sent_s=sent_s)
+            self.output.bucket.announce(made, 0.0)
             self.output.aim(made, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
@@ -238,9 +241,9 @@ class Pool:
         return PoolHealth(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Return the limits that are known, and the most that was seen in each bucket."""
+        """Return the limits that are known, and what each bucket likely holds."""
         pairs = zip(DIMENSIONS, self._buckets, strict=True)
-        return {name: Ceiling(bucket.limit, bucket.low) for name, bucket in pairs if bucket.rate}
+        return {name: Ceiling(bucket.limit, bucket.holds) for name, bucket in pairs if bucket.rate}
 
     def learned(self, now: float) -> Learned:
         """Return what answers have taught so far."""

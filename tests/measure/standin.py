@@ -28,6 +28,7 @@ DAY = datetime(2026, 11, 22, 12, 0, 0, 0, tzinfo=UTC)
 REFUSAL_S = 0.01
 """How long a 429 takes over a connection on one machine."""
 TOO_MANY, OVERLOADED = 429, 500
+LATER_S = 3.0
 
 
 class StandIn:
@@ -132,11 +133,22 @@ def _texts(data):
                 yield event["delta"]["text"]
 
 
-def run_on(client, plan, policy, pacer=None, **more):
-    """Run a plan on virtual time; return its record."""
+def run_on(client, plan, policy, before=None):
+    """Run a plan on virtual time; return its record.
+
+    Args:
+        client: Who answers.
+        plan: The plan.
+        policy: How.
+        before: A plan that is run first by the same pacer, seconds earlier; `None` runs none.
+    """
 
     async def work(loop):
-        driver = Driver(plan, policy, client, clock=loop.time, pacer=pacer or Pacer(seed=policy.seed), **more)
+        pacer = Pacer(seed=policy.seed)
+        if before is not None:
+            await Driver(before, policy, client, clock=loop.time, pacer=pacer).drive()
+            await asyncio.sleep(LATER_S)
+        driver = Driver(plan, policy, client, clock=loop.time, pacer=pacer)
         await driver.drive()
         return driver.record
 

@@ -21,7 +21,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.schedule.policy import Policy
 from tests.measure.standin import StandIn, run_on
 
-CLOSE, CLOSE_REFUSED = 0.001, 0.01
+CLOSE, CLOSE_REFUSED, CLOSE_LEARNED = 0.001, 0.01, 0.02
 CONTEXT = "The service keeps accounts, moves money between them and reports on both. " * 200
 BASE = Policy(4, seed=1)
 SIMULATOR = {"latency": "x0.4", "seed": 3}
@@ -116,6 +116,21 @@ def test_a_forecast_is_what_a_run_then_takes(name, case):
     for word in ("cache_read_tokens", "cache_write_tokens"):
         assert run.attempts[word].sum() == (getattr(found.totals, word) or 0)
     assert refusals(run) == found.totals.n_429
+
+
+@pytest.mark.parametrize("asked", [{}, {"concurrency": 12}, {"schedule": "layers"}, {"cache": "off"}], ids=str)
+@pytest.mark.parametrize("before", [None, "reduced"], ids=["first", "later"])
+@pytest.mark.parametrize("name", PLANS)
+def test_limits_that_were_learned_hold_a_forecast_as_they_held_the_run(name, before, asked):
+    """Nobody was told of the limits, whose buckets hold a second: by what was announced they are known well enough."""
+
+    def ran(policy):
+        client = StandIn(**SIMULATOR, rpm=240, otpm=40_000)
+        return Run(run_on(client, PLANS[name], policy, None if before is None else PLANS[before]))
+
+    found, run = ran(BASE).forecast(**asked), ran(replace(BASE, **asked))
+    assert run.totals.wall_s == pytest.approx(found.wall_s, rel=CLOSE_LEARNED)
+    assert run.totals.cost_usd == pytest.approx(found.cost_usd)
 
 
 @pytest.mark.parametrize(
