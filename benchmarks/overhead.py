@@ -1,8 +1,8 @@
 """What a run costs per agent when the agents do nothing: ours against hand-written asyncio.
 
-The floor is one asyncio task per agent that awaits its parents' tasks, records nothing, and cannot be stopped, retried
-or asked afterwards. Ours is `Plan.run` with a client in this process: prompts are rendered, every event is recorded,
-every answer priced. Each agent's work is `await asyncio.sleep(0)` on both sides.
+The floor is one asyncio task per agent that awaits what its parents return, records nothing, and cannot be stopped,
+retried or asked afterwards. Ours is `Plan.run` with a client in this process: prompts are rendered, every event is
+recorded, every answer priced. Each agent's work is `await asyncio.sleep(0)` on both sides.
 
 Run it with `python -m benchmarks.overhead`.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from agent_magic.api import Agent, Plan, Policy, Request, Run
 from agent_magic.declare.agent import DEFAULT_MODEL
@@ -35,10 +35,9 @@ class NoOp:
 
     endpoint = "noop://"
 
-    @contextlib.asynccontextmanager
-    async def open(self) -> AsyncGenerator[None]:
+    def open(self) -> contextlib.nullcontext[None]:
         """Hold nothing."""
-        yield
+        return contextlib.nullcontext()
 
     async def call(self, request: Request, stream: Stream) -> Answer:
         """Let the other tasks go on once, and answer."""
@@ -81,19 +80,18 @@ def plan_of(parents: Parents) -> Plan:
     return Plan(tuple(agents))
 
 
-async def by_hand(parents: Parents) -> int:
-    """Run the agents as a task each. Returns how many ran."""
+async def by_hand(parents: Parents) -> list[int]:
+    """Run the agents as a task each, and hand each what its parents found. Returns each agent's depth."""
     loop = asyncio.get_running_loop()
-    tasks: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[int]] = []
 
-    async def node(before: tuple[int, ...]) -> None:
-        for parent in before:
-            await tasks[parent]
+    async def node(before: tuple[int, ...]) -> int:
+        found = [await tasks[parent] for parent in before]
         await asyncio.sleep(0)
+        return 1 + max(found, default=-1)
 
     tasks.extend(loop.create_task(node(before)) for before in parents)
-    await asyncio.gather(*tasks)
-    return len(tasks)
+    return await asyncio.gather(*tasks)
 
 
 def check(run: Run) -> None:

@@ -6,13 +6,14 @@ Agents are numbered in declared order. Nothing here recurses, so a chain of 10,0
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dag:
     """A directed graph without cycles.
 
@@ -47,6 +48,11 @@ class Dag:
     def descendants(self, agents: Iterable[int]) -> set[int]:
         """Return every agent that waits for one of these, directly or not."""
         return _reach(agents, self.children)
+
+    @cached_property
+    def hops(self) -> tuple[float, ...]:
+        """Per agent, the number of agents on the longest way from it to the end of the plan, itself included."""
+        return tuple(self.remaining([1.0] * len(self.order)))
 
     def remaining(self, work: Sequence[float]) -> list[float]:
         """Return per agent the longest path of work from its own start to the end of the plan, itself included.

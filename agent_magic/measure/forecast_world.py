@@ -9,7 +9,8 @@ from agent_magic.measure.forecast_evidence import GOES_ON
 from agent_magic.measure.forecast_provider import NO_HEADERS, Input, Refusal, dated
 from agent_magic.measure.forecast_work import OK
 from agent_magic.record.answer import NOTHING_USED, Usage
-from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.limits import DIMENSIONS, HEADER_OF, PREFIX
 from agent_magic.schedule.retry import Failure
@@ -188,9 +189,9 @@ class World:
             match action:
                 case Launch():
                     self._launch(action, now)
-                case Ready():
+                case AgentReady():
                     self.ready_s[action.agent] = self._free_s[action.agent] = now
-                case Ended():
+                case AgentEnded() | Skipped():
                     self.status[action.agent], self.ended_s[action.agent] = action.status, now
                 case WakeAt():
                     self._alarm_s = action.at_s

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 """The stop reasons of an answer that was cut."""
+REFUSED = frozenset({"refusal"})
 
 
 def _none_yet() -> list[Attempt]:
@@ -241,13 +242,20 @@ class RunRecord:
     @property
     def capped(self) -> tuple[str, ...]:
         """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
-        last = ((one.name, one.attempts[-1].ended) for one in self.results if one.attempts)
-        return tuple(name for name, end in last if end and end.answer and end.answer.stop_reason in CAPPED)
+        return tuple(one.name for one in self._whose_answer(CAPPED))
 
     @property
     def refused(self) -> tuple[str, ...]:
         """The agents whose answer is a refusal that was passed on."""
-        return tuple(one.name for one in self.results if one.status == "succeeded" and one.stop_reason == "refusal")
+        return tuple(one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded")
+
+    def _whose_answer(self, reasons: frozenset[str]) -> list[AgentResult]:
+        """Return the results whose last answer stopped for one of these reasons."""
+        return [
+            one
+            for one in self.results
+            if one.attempts and (end := one.attempts[-1].ended) and end.answer and end.answer.stop_reason in reasons
+        ]
 
     def add(self, event: Event) -> None:
         """Take an event in."""

@@ -29,7 +29,7 @@ from agent_magic.run.attempts import Attempts
 from agent_magic.run.known import Known
 from agent_magic.run.pulse import Pulse
 from agent_magic.run.tasks import Tasks
-from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.schedule.actions import Action, Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.expected import expected_work_s
 
@@ -252,13 +252,13 @@ class Driver:
         """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""
         for action in actions:
             match action:
-                case Ready():
-                    self.record.add(AgentReady(now, action.agent))
+                case AgentReady() | AgentEnded():
+                    self.record.add(action)
                 case Launch():
                     self._tasks.begin(action.agent, self._attempts.make(action, now))
-                case Ended():
-                    error = action.error if action.cause is None else self._because(action.cause)
-                    self.record.add(AgentEnded(now, action.agent, action.status, error))
+                case Skipped():
+                    cause = self.record.results[action.cause].name
+                    self.record.add(AgentEnded(now, action.agent, "skipped", f"{cause!r} did not succeed"))
                 case Backoff():
                     self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
                 case Reopened():
@@ -271,9 +271,6 @@ class Driver:
                 case Finished():
                     self.record.add(RunEnded(now, cut=action.cut))
                     self._over.set()
-
-    def _because(self, cause: int) -> str:
-        return f"{self.record.results[cause].name!r} did not succeed"
 
     def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 class Tasks:
     """Owns the tasks of one run, at most one per agent.
 
-    What a task does, and what the loop calls on behalf of the run, stands inside `with tasks:`. An error that leaves it
-    is a bug: it breaks the run off, and `finish` raises it. When `finish` is over, no task is left. The likes of
-    `KeyboardInterrupt` break the run off too, and go on to the loop.
+    What the loop calls on behalf of the run stands inside `with tasks:`, and a task hands what would leave it to
+    `broke`. An error that comes there is a bug: it breaks the run off, and `finish` raises it. When `finish` is over,
+    no task is left. The likes of `KeyboardInterrupt` break the run off too, and go on to the loop.
 
     A task group holds the same, at two microseconds a task: here a task that ends well tells nobody.
 
@@ -36,7 +36,11 @@ class Tasks:
         pass
 
     def __exit__(self, kind: object, bug: BaseException | None, trace: object) -> bool:
-        if bug is None or isinstance(bug, asyncio.CancelledError):
+        return bug is not None and self.broke(bug)
+
+    def broke(self, bug: BaseException) -> bool:
+        """Take in what has left a task, or a call on behalf of the run. Tells whether it goes no further."""
+        if isinstance(bug, asyncio.CancelledError):
             return False
         self.broken = True
         self._on_break()

@@ -1,17 +1,13 @@
-"""What the conductor says: actions to take and facts to record. Plain values."""
+"""What the conductor says: actions to take, and events of `agent_magic.record.events` to record. Plain values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.record.events import AgentEnded, AgentReady
+
 if TYPE_CHECKING:
     from agent_magic.record.answer import Status
-
-
-class Ready(NamedTuple):
-    """All parents of the agent have succeeded."""
-
-    agent: int
 
 
 class Launch(NamedTuple):
@@ -42,18 +38,16 @@ class Cancel(NamedTuple):
     why: str
 
 
-class Ended(NamedTuple):
-    """The agent has reached its last status.
-
-    Attributes:
-        error: Why it did not succeed; `None` where it did, or where `cause` says it.
-        cause: The ancestor that did not succeed, of a skipped agent.
-    """
+class Skipped(NamedTuple):
+    """The agent will not run, because an ancestor, `cause`, did not succeed. This is its last status."""
 
     agent: int
-    status: Status
-    error: str | None
-    cause: int | None = None
+    cause: int
+
+    @property
+    def status(self) -> Status:
+        """As `AgentEnded` has one."""
+        return "skipped"
 
 
 class Reopened(NamedTuple):
@@ -74,4 +68,4 @@ class Finished(NamedTuple):
     cut: bool
 
 
-Action = Ready | Launch | Backoff | Cancel | Ended | Reopened | WakeAt | Finished
+Action = Launch | AgentReady | AgentEnded | Skipped | Backoff | Cancel | Reopened | WakeAt | Finished

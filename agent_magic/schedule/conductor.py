@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.schedule.actions import Action, Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.schedule.actions import Action, Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.again import to_reopen
 from agent_magic.schedule.alarms import RUN, Alarms
 from agent_magic.schedule.barrier import Barrier
@@ -78,7 +79,7 @@ class Conductor:
         self._deadline_s: list[float | None] = [None] * count
         self._turn, self._by_turn = turns_of(dag, policy, work_s)
         barrier = Barrier(dag) if policy.schedule == "layers" else None
-        self._lines = Lines(room.line if room else lambda _: "", self._turn, self._by_turn, barrier)
+        self._lines = Lines(room.line if room else None, self._turn, self._by_turn, barrier)
         self._room = room
         self._alarms = Alarms()
         self._running = 0
@@ -249,7 +250,7 @@ class Conductor:
         self._ready_s[agent] = now
         if self._counts_all:
             self._set_deadline(agent, now, self._tries.made(agent))
-        self._out.append(Ready(agent))
+        self._out.append(AgentReady(now, agent))
         self._lines.join(agent)
 
     def _go_on(self, now: float) -> list[Action]:
@@ -339,7 +340,7 @@ class Conductor:
         self._slots.ended(agent)
         if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
-        self._out.append(Ended(agent, status, error, cause))
+        self._out.append(AgentEnded(now, agent, status, error) if cause is None else Skipped(agent, cause))
         self._lines.ended(agent, now)
 
     def _run_out(self, now: float) -> None:
@@ -389,4 +390,4 @@ class Conductor:
                 self._make_ready(agent, now)
         for agent, cause in skipped.items():
             self._lost[agent] = cause
-            self._out += [Reopened(agent), Ended(agent, "skipped", None, cause)]
+            self._out += [Reopened(agent), Skipped(agent, cause)]

@@ -21,7 +21,7 @@ class Lines:
     """One line per kind of room: where one is held, the others move on.
 
     Args:
-        name: Returns the name of an agent's line.
+        name: Returns the name of an agent's line; `None` puts all into one.
         turns: Per agent, its place among all; lower goes first.
         by_turn: The agents by their places.
         barrier: Keeps agents out of their lines until earlier layers have ended; `None` keeps none.
@@ -32,12 +32,12 @@ class Lines:
 
     def __init__(
         self,
-        name: Callable[[int], str],
+        name: Callable[[int], str] | None,
         turns: Sequence[int],
         by_turn: Sequence[int],
         barrier: Barrier | None = None,
     ) -> None:
-        names = [name(agent) for agent in range(len(turns))]
+        names = [""] * len(turns) if name is None else [name(agent) for agent in range(len(turns))]
         number = {one: line for line, one in enumerate(dict.fromkeys(names))}
         self._line_of = [number[one] for one in names]
         self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
@@ -129,7 +129,7 @@ def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[
     if policy.schedule == "sequential":
         by_turn = list(dag.order)
     else:
-        rest = dag.remaining([1.0] * len(dag.order) if work_s is None else work_s)
+        rest = dag.hops if work_s is None else dag.remaining(work_s)
         by_turn = sorted(range(len(rest)), key=rest.__getitem__, reverse=True)  # equal ones stay in declared order
     turn = [0] * len(by_turn)
     for place, agent in enumerate(by_turn):

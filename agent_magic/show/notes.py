@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 def capped_note(record: RunRecord, policy: Policy) -> str:
     """Say which answers were cut, or refused, and passed on; empty where the policy wants no word of it."""
     notes: list[str] = []
-    if policy.on_max_tokens == "warn" and record.capped:
-        names = _some(record.capped)
+    if policy.on_max_tokens == "warn" and (cut := record.capped):
         notes.append(
-            f"Cut at max_tokens, and passed on as they were: {names}. Give more with max_tokens, or --max-tokens."
+            f"Cut at max_tokens, and passed on as they were: {_some(cut)}. Give more with max_tokens, or --max-tokens."
         )
     paused = [one.name for one in record.results if one.status == "capped"]
     if policy.on_max_tokens == "warn" and paused:
@@ -85,8 +84,8 @@ def served_note(record: RunRecord) -> str:
 
 def filled_note(record: RunRecord) -> str:
     """Say what the bought part of a run cost whose rest was recorded; an empty string where there is no such part."""
-    sources = [one.source for one in record.attempts]
-    if "replay" not in sources or set(sources) == {"replay"}:
+    sources = {one.source for result in record.results for one in result.attempts}
+    if "replay" not in sources or len(sources) == 1:
         return ""
     now = [one for one in record.attempts if one.source != "replay" and one.price is not None]
     costs = [one.price.cost_usd for one in now if one.price is not None]

@@ -10,7 +10,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.policy import Policy
 from agent_magic.schedule.retry import Failure
@@ -140,7 +141,7 @@ class Clockwork:
         for action in actions:
             self.log.append((self.now, action))
             match action:
-                case Ready(agent):
+                case AgentReady(_, agent):
                     assert agent not in self.ready_s or agent in self.reopened, "ready twice"
                     assert agent not in self.status
                     assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent])
@@ -156,7 +157,7 @@ class Clockwork:
                     number, before = self.running[agent]
                     self.running[agent] = (number, before if before == "stopped" else why)
                     self.later(self.now + self.cancel_s, "gone", (agent, number))
-                case Ended():
+                case AgentEnded() | Skipped():
                     self.ended(action)
                 case Reopened(agent):
                     self.reopen(agent)
@@ -173,7 +174,11 @@ class Clockwork:
         assert len(self.running) == self.conductor.running
         assert len(self.running) <= self.slots
         self.peak = max(self.peak, len(self.running))
-        waiting = [one for one in self.waiting_until if one not in self.status and one not in self.running]
+        waiting = [
+            one
+            for one in self.waiting_until
+            if one not in self.status and one not in self.running and self.conductor.held_by(one) != "barrier"
+        ]
         if waiting:
             assert self.alarm is not None
             until = min(max(self.waiting_until[one], self.now) for one in waiting)
@@ -184,7 +189,8 @@ class Clockwork:
         agent = action.agent
         assert agent not in self.status, "ended twice"
         assert agent not in self.running, "ended while it runs"
-        self.status[agent], self.errors[agent], self.cause[agent] = action.status, action.error, action.cause
+        self.status[agent], self.errors[agent] = action.status, getattr(action, "error", None)
+        self.cause[agent] = getattr(action, "cause", None)
 
     def reopen(self, agent):
         """Check that an agent may run again."""
@@ -221,4 +227,4 @@ class Clockwork:
     @property
     def makespan(self):
         """When the last agent ended."""
-        return max((at for at, action in self.log if isinstance(action, Ended)), default=0.0)
+        return max((at for at, action in self.log if isinstance(action, AgentEnded | Skipped)), default=0.0)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.schedule.actions import Backoff, Ended, Finished, Launch, Ready, WakeAt
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.schedule.actions import Backoff, Finished, Launch, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.policy import Policy
 from agent_magic.schedule.retry import Failure
@@ -100,9 +101,9 @@ def test_agents_know_what_held_them():
 def test_one_step_by_hand():
     """Start, success and end of a chain of two, action by action."""
     conductor = Conductor(dag_of((), (0,)), Policy(), timeouts_s=[10.0, 10.0])
-    assert [Ready(0), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
-    assert [Ended(0, "succeeded", None), Ready(1), Launch(1, 1, "")] == conductor.succeeded(0, 3.0)
-    assert [Ended(1, "succeeded", None), Finished(cut=False)] == conductor.succeeded(1, 4.0)
+    assert [AgentReady(0.0, 0), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
+    assert [AgentEnded(3.0, 0, "succeeded", None), AgentReady(3.0, 1), Launch(1, 1, "")] == conductor.succeeded(0, 3.0)
+    assert [AgentEnded(4.0, 1, "succeeded", None), Finished(cut=False)] == conductor.succeeded(1, 4.0)
 
 
 def test_an_empty_plan_is_finished_at_once():
@@ -131,17 +132,18 @@ def test_attempts_are_counted():
 def test_an_answer_that_goes_on_uses_up_no_attempt():
     """Its slot is free at once, the agent waits its turn like any other, and its deadline stays."""
     conductor = Conductor(dag_of((), ()), Policy(1, max_attempts=1), timeouts_s=[10.0, 10.0])
-    assert [Ready(0), Ready(1), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
+    assert [AgentReady(0.0, 0), AgentReady(0.0, 1), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
     assert [Launch(0, 2, "")] == conductor.goes_on(0, 1.0)
     assert [Launch(0, 3, "")] == conductor.goes_on(0, 2.0)
-    assert Ended(0, "failed", "x") == conductor.failed(0, Failure("x", 3), 3.0)[0]
+    assert AgentEnded(3.0, 0, "failed", "x") == conductor.failed(0, Failure("x", 3), 3.0)[0]
 
 
 def test_a_capped_agent_is_passed_on():
     """Its children begin, and it is none of those that did not succeed."""
     conductor = Conductor(dag_of((), (0,)), Policy(1), timeouts_s=[10.0, 10.0])
     conductor.start(0.0)
-    assert [Ended(0, "capped", "enough"), Ready(1), Launch(1, 1, "")] == conductor.capped(0, "enough", 1.0)[:3]
+    expected = [AgentEnded(1.0, 0, "capped", "enough"), AgentReady(1.0, 1), Launch(1, 1, "")]
+    assert expected == conductor.capped(0, "enough", 1.0)[:3]
     assert [] == conductor.retry(2.0, [0])
 
 
@@ -150,7 +152,7 @@ def test_a_stop_counts_before_the_next_turn():
     conductor = Conductor(dag_of(()), Policy(1), timeouts_s=[10.0])
     conductor.start(0.0)
     conductor.cancel(1.0, [0])
-    assert [Ended(0, "cancelled", "stopped"), Finished(False)] == conductor.goes_on(0, 2.0)
+    assert [AgentEnded(2.0, 0, "cancelled", "stopped"), Finished(False)] == conductor.goes_on(0, 2.0)
 
 
 def test_a_wait_frees_its_slot():
@@ -174,7 +176,7 @@ def test_a_deadline_cancels_what_runs():
     dag = dag_of((), (), (0,))
     run = Clockwork(dag, lambda agent, _: Step([1e6, 20.0, 1.0][agent]), timeouts_s=[7.0, 30.0, 5.0]).run()
     assert ["failed", "succeeded", "skipped"] == [run.status[one] for one in range(3)]
-    assert 7.0 == next(at for at, action in run.log if isinstance(action, Ended) and action.agent == 0)
+    assert 7.0 == next(at for at, action in run.log if isinstance(action, AgentEnded) and action.agent == 0)
 
 
 def test_a_deadline_counts_from_the_first_attempt_and_over_all():
@@ -184,7 +186,7 @@ def test_a_deadline_counts_from_the_first_attempt_and_over_all():
     run = Clockwork(dag, lambda *one: steps[one], Policy(1), timeouts_s=[8.0, 8.0], work_s=[9.0, 1.0]).run()
     assert "succeeded" == run.status[0]
     assert (6.0, 1) == run.launches[1][:2]
-    assert 14.0 == next(at for at, action in run.log if isinstance(action, Ended) and action.agent == 1)
+    assert 14.0 == next(at for at, action in run.log if isinstance(action, AgentEnded) and action.agent == 1)
 
 
 def test_a_deadline_passes_while_the_agent_waits_for_a_slot_again():
@@ -194,7 +196,7 @@ def test_a_deadline_passes_while_the_agent_waits_for_a_slot_again():
     run = Clockwork(dag, lambda *one: steps[one], Policy(1), timeouts_s=[10.0, 1000.0]).run()
     assert "failed" == run.status[0]
     assert run.errors[0].startswith("Late: ")
-    assert 10.0 == next(at for at, action in run.log if isinstance(action, Ended) and action.agent == 0)
+    assert 10.0 == next(at for at, action in run.log if isinstance(action, AgentEnded) and action.agent == 0)
 
 
 def test_nobody_is_launched_after_the_deadline():
@@ -205,7 +207,7 @@ def test_nobody_is_launched_after_the_deadline():
     conductor.wake(4.0)
     actions = conductor.succeeded(1, 11.0)
     assert not [one for one in actions if isinstance(one, Launch)]
-    assert ["failed"] == [one.status for one in actions if isinstance(one, Ended) and one.agent == 0]
+    assert ["failed"] == [one.status for one in actions if isinstance(one, AgentEnded) and one.agent == 0]
 
 
 def test_a_refused_key_stops_the_run():
@@ -299,7 +301,7 @@ def test_layers_wait_for_every_agent_of_earlier_layers():
     run = Clockwork(dag, lambda *one: steps[one], Policy(8, "layers")).run()
     assert ["succeeded", "failed", "succeeded", "skipped"] == [run.status[one] for one in range(4)]
     start = next(at for at, agent, *_ in run.launches if agent == 2)
-    assert start == next(at for at, action in run.log if isinstance(action, Ended) and action.agent == 1) >= 6.0
+    assert start == next(at for at, action in run.log if isinstance(action, AgentEnded) and action.agent == 1) >= 6.0
 
 
 def test_a_chain_of_ten_thousand_and_a_layer_of_ten_thousand_run():

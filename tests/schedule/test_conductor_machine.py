@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.policy import Policy
 from agent_magic.schedule.retry import Failure
@@ -60,7 +61,7 @@ class Hands(RuleBasedStateMachine):
         """Write down what was decided, and check it."""
         for action in actions:
             match action:
-                case Ready(agent):
+                case AgentReady(_, agent):
                     assert agent not in self.status
                     assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent])
                 case Launch(agent, number, _):
@@ -78,10 +79,10 @@ class Hands(RuleBasedStateMachine):
                 case Cancel(agent, _):
                     assert agent in self.running
                     self.wanted_out.add(agent)
-                case Ended(agent, status, _, cause):
+                case AgentEnded(agent=agent) | Skipped(agent=agent):
                     assert agent not in self.status, "ended twice"
                     assert agent not in self.running
-                    self.status[agent], self.causes[agent] = status, cause
+                    self.status[agent], self.causes[agent] = action.status, getattr(action, "cause", None)
                 case Reopened(agent):
                     assert self.status.pop(agent) != "succeeded", "an answer was thrown away"
                     assert not self.cut

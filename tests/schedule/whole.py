@@ -17,7 +17,8 @@ from typing import Any
 
 from agent_magic.declare.dag import build_dag
 from agent_magic.errors import Late, Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
-from agent_magic.schedule.actions import Backoff, Cancel, Ended, Finished, Launch, Ready, Reopened, WakeAt
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.breaker import Breakers
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.conductor import Conductor
@@ -222,7 +223,7 @@ class Whole:
         """Check and do what the conductor said."""
         for action in actions:
             match action:
-                case Ready(agent):
+                case AgentReady(_, agent):
                     self.book.ready(agent)
                 case Launch(agent, number, _):
                     self.launch(agent, number)
@@ -233,8 +234,8 @@ class Whole:
                     number, before = self.running[agent]
                     self.running[agent] = number, before or why
                     self.later(self.now + WIRE_S, "gone", (agent, number))
-                case Ended(agent, status):
-                    self.book.ended(agent, status)
+                case AgentEnded() | Skipped():
+                    self.book.ended(action.agent, action.status)
                 case Reopened(agent):
                     self.book.reopened(agent)
                 case WakeAt(at_s):
