@@ -134,7 +134,9 @@ def _scan(given: argparse.Namespace) -> int:
 
 
 def _text(name: str) -> str:
-    return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    from agent_magic.notebook.cells import read_text  # lazy: it loads IPython
+
+    return sys.stdin.read() if name == "-" else read_text(Path(name))
 
 
 def _write(text: str, path: Path | None) -> int:

@@ -182,6 +182,9 @@ def test_the_scan_finds_and_allows(tmp_path, capsys):
         (["import", "bad.json"], "This is not JSON"),
         (["export", "bad.json"], "is no notebook"),
         (["replay", "bad.json"], "is no notebook"),
+        (["export", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),
+        (["import", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),
+        (["replay", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),
         (["export", "empty.ipynb"], "declares no agents of the plan 'agents'"),
     ],
 )
@@ -189,6 +192,7 @@ def test_mistakes_are_one_line(argv, message, tmp_path, monkeypatch, capsys):
     """Status 2, and what to look at."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "bytes.ipynb").write_bytes(b"\xca\xfe")
     (tmp_path / "empty.ipynb").write_text(json.dumps(notebook("1")))
     assert 2 == main(argv)
     assert message in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from agent_magic.declare.context import with_contexts
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
+PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {"on_cycle": get_args(OnCycle), "on_missing": get_args(OnMissing)}
+"""Per option, the words it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ class Plan:
 
 def _check_words(plan: Plan) -> None:
     """Raise `PlanError` for an option that is not one of its words."""
-    for option, words in (("on_cycle", ("error", "sequential")), ("on_missing", ("error", "drop"))):
+    for option, words in PLAN_WORDS.items():
         word = getattr(plan, option)
         if word not in words:
             raise PlanError(f"{option}={word!r} is not one of {', '.join(words)}.{did_you_mean(str(word), words)}")

@@ -33,7 +33,6 @@ PRIMED_S = 120.0
 """How long before the run the pacer is taken to have learned the limits it knows."""
 HELD_POOL = ""
 """Of agents whose answers are there: they ask nobody, so no limit counts them."""
-LIKELY = 1
 
 
 class Turn(NamedTuple):

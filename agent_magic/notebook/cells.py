@@ -20,6 +20,7 @@ from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from agent_magic.declare.plan import Plan
 
@@ -56,6 +57,19 @@ class Found:
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     computed: dict[str, int] = field(default_factory=dict[str, int])
     runs: list[str] = field(default_factory=list[str])
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a notebook, a script or a JSON plan.
+
+    Raises:
+        AgentMagicError: It is no text.
+        OSError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise AgentMagicError(f"{path.name!r} is no text in UTF-8: give a notebook, a script or a JSON plan.") from None
 
 
 def read_cells(text: str, name: str) -> list[tuple[str, str]]:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core import completer
 
-from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS
+from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.roles import ROLES
 from agent_magic.notebook.arguments import parser_of
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.schedule.policy import POLICY_WORDS
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
@@ -43,15 +45,9 @@ _CELL = re.compile(r"^%%(?:am_)?(?P<magic>agent|context)[ \t]+(?P<rest>.*)$")
 _OPEN = re.compile(r"\{\{\s*(?P<word>[A-Za-z_]\w*)?$")
 _ENDS = re.compile(r"[\s,=]")
 _WORDS: Mapping[str, Sequence[str]] = {
-    "schedule": ("ready", "layers", "sequential"),
-    "cache": ("auto", "on", "off"),
-    "cache_ttl": ("auto", "5m", "1h"),
-    "on_max_tokens": ("fail", "warn", "allow"),
-    "on_refusal": ("fail", "warn", "allow"),
-    "timeout_counts": ("work", "total"),
-    "on_cycle": ("error", "sequential"),
-    "on_missing": ("error", "drop"),
-    "effort": ("low", "medium", "high", "xhigh", "max"),
+    **POLICY_WORDS,
+    **PLAN_WORDS,
+    "effort": EFFORTS,
     "latency": ("real", "fast", "none"),
     "where": ("simulator", "api"),
     "role": tuple(ROLES),

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 AGENT = ("name", "prompt")
 PLAN = ("agents", "values")
-PLAN_WORDS = ("name", "description", "on_cycle", "on_missing")
 CONTEXT = ("name", "text")
 POLICY_ARGUMENTS = ("concurrency", "schedule")
 """What these take by position."""

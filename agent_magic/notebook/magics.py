@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -14,6 +15,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import count_items
+from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
 from agent_magic.notebook.arguments import read_command, split_command, unquoted, without_comment
 from agent_magic.notebook.awaiting import awaited
@@ -23,7 +25,7 @@ from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_ker
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.schedule.policy import Policy
+from agent_magic.schedule.policy import POLICY_WORDS, Policy
 from agent_magic.show.cards import context_card, declaration_card
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
     from agent_magic.api import Plan
 
-SCHEDULES = ("ready", "layers", "sequential")
+_FIELDS = {one.name for one in fields(Policy)}
+_UNITS = {"timeout": "timeout_s", "deadline": "deadline_s", "budget": "budget_usd"}
+"""Options that the policy's fields name with their unit."""
 
 
 @magics_class
@@ -51,7 +55,7 @@ class AgentMagics(Magics):
     ).tag(config=True)
     concurrency = Int(8, min=1, help="The most requests under way at once.").tag(config=True)
     schedule = Enum(
-        SCHEDULES,
+        POLICY_WORDS["schedule"],
         "ready",
         help="ready: an agent starts when its parents are done; layers: when their whole layer is; sequential.",
     ).tag(config=True)
@@ -62,22 +66,24 @@ class AgentMagics(Magics):
         config=True
     )
     on_max_tokens = Enum(
-        ("fail", "warn", "allow"),
+        POLICY_WORDS["on_max_tokens"],
         "warn",
         help="An answer cut at max_tokens: fail its agent, pass it on and warn, or allow it.",
     ).tag(config=True)
     on_refusal = Enum(
-        ("fail", "warn", "allow"),
+        POLICY_WORDS["on_refusal"],
         "fail",
         help="An answer in which the model declined: fail its agent, pass it on and warn, or allow it.",
     ).tag(config=True)
     on_cycle = Enum(
-        ("error", "sequential"),
+        PLAN_WORDS["on_cycle"],
         "error",
         help="Agents that wait for each other: an error, or run them in declared order.",
     ).tag(config=True)
     on_missing = Enum(
-        ("error", "drop"), "error", help="Agents that wait for a name nobody declared: an error, or drop that edge."
+        PLAN_WORDS["on_missing"],
+        "error",
+        help="Agents that wait for a name nobody declared: an error, or drop that edge.",
     ).tag(config=True)
     ledger = Unicode(
         "", help="The file in which all that is bought is kept; :memory: for this session only; off for none."
@@ -268,22 +274,17 @@ class AgentMagics(Magics):
 
     def policy(self, given: Namespace) -> Policy:
         """Make the policy of the options, and of the defaults where they say nothing."""
-        return Policy(
-            self.concurrency if given.concurrency is None else given.concurrency,
-            _word(given.schedule or self.schedule),
-            max_attempts=self.max_attempts if given.max_attempts is None else given.max_attempts,
-            timeout_s=self.timeout if given.timeout is None else given.timeout,
-            cache=_word(given.cache or "auto"),
-            cache_ttl=_word(given.cache_ttl or "auto"),
-            deadline_s=given.deadline,
-            budget_usd=given.budget if given.budget is not None else self.budget or None,
-            budget_tokens=given.budget_tokens,
-            on_max_tokens=_word(given.on_max_tokens or self.on_max_tokens),
-            on_refusal=_word(given.on_refusal or self.on_refusal),
-            max_turns=10 if given.max_turns is None else given.max_turns,
-            timeout_counts=_word(given.timeout_counts or "work"),
-            max_usd_per_min=given.max_usd_per_min,
-        )
+        options: dict[str, Any] = {
+            "concurrency": self.concurrency,
+            "schedule": self.schedule,
+            "max_attempts": self.max_attempts,
+            "timeout_s": self.timeout,
+            "budget_usd": self.budget or None,
+            "on_max_tokens": self.on_max_tokens,
+            "on_refusal": self.on_refusal,
+        }
+        said = {_UNITS.get(name, name): value for name, value in vars(given).items() if value is not None}
+        return Policy(**options | {name: value for name, value in said.items() if name in _FIELDS})
 
     def _stopped(self) -> str:
         records = [driver.record for driver in self.session.running]
@@ -355,8 +356,3 @@ def _read_line(called: str, magic: Any, line: str) -> Namespace:
         known = [option for action in magic.parser._actions for option in action.option_strings]  # noqa: SLF001
         hint = did_you_mean(unknown.split()[0], known) or f" Options: {', '.join(known)}."
         raise UsageError(f"{called}: unknown option {unknown!r}.{hint}") from None
-
-
-def _word(word: str) -> Any:
-    """Pass a word on to what checks it."""
-    return word

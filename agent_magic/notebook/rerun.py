@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.api.clean import clean_environment
 from agent_magic.errors import AgentMagicError
-from agent_magic.notebook.cells import read_cells
+from agent_magic.notebook.cells import read_cells, read_text
 from agent_magic.notebook.needed import copy_needed
 from agent_magic.notebook.session import PINNED
 from agent_magic.notebook.sharing import beside
@@ -73,7 +73,7 @@ def rerun(
         nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")
     except ImportError:
         raise AgentMagicError("Executing notebooks needs nbclient: pip install nbclient.") from None
-    text = notebook.read_text(encoding="utf-8")
+    text = read_text(notebook)
     sources = [source for kind, source in read_cells(text, notebook.name) if kind == "code"]
     saved, fresh = nbformat.reads(text, as_version=4), nbformat.reads(text, as_version=4)
     tape = cassette or (beside(notebook) if beside(notebook).is_file() else None)

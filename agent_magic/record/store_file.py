@@ -34,7 +34,6 @@ ENOUGH_PAGES = 1000
 """From how many pages on the log is moved into the file."""
 MOST_PAGES = 50_000
 """From how many pages on a commit does that itself and waits for the disk: 200 MB, if no thread has come to it."""
-HEADER = b"SQLite format 3\x00"
 Row = tuple[Any, ...]
 
 
@@ -71,7 +70,11 @@ class StoreFile:
         self._pid = os.getpid()
         try:
             self._db = self._connect()
-            self._prepare()
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
         except sqlite3.OperationalError as error:
             if is_damage(error):
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError, did_you_mean
@@ -23,15 +23,15 @@ OnLimit = Literal["fail", "warn", "allow"]
 """What becomes of an answer that was cut at `max_tokens`, or refused: not passed on, passed on with a warning, or
 without one."""
 
-
-_WORDS = (
-    ("schedule", get_args(Schedule)),
-    ("cache", get_args(CacheMode)),
-    ("cache_ttl", get_args(CacheTtl)),
-    ("on_max_tokens", get_args(OnLimit)),
-    ("on_refusal", get_args(OnLimit)),
-    ("timeout_counts", get_args(TimeoutCounts)),
-)
+POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "schedule": get_args(Schedule),
+    "cache": get_args(CacheMode),
+    "cache_ttl": get_args(CacheTtl),
+    "on_max_tokens": get_args(OnLimit),
+    "on_refusal": get_args(OnLimit),
+    "timeout_counts": get_args(TimeoutCounts),
+}
+"""Per option, the words it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Policy:
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < math.inf):
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
-        for option, words in _WORDS:
+        for option, words in POLICY_WORDS.items():
             value = getattr(self, option)
             if value not in words:
                 hint = f"One of {', '.join(words)}.{did_you_mean(str(value), words)}"

@@ -11,6 +11,7 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.schedule.policy import POLICY_WORDS
 from agent_magic.show.explore import RECORDED, Choice
 from agent_magic.show.markup import escape
 from agent_magic.show.theme import built
@@ -51,12 +52,14 @@ class Panel:
             value=recorded, min=1, max=most, description="concurrency", continuous_update=False, **shared
         )
         self.schedule = w.Dropdown(
-            options=["ready", "layers", "sequential"], value=explorer.policy.schedule, description="schedule", **shared
+            options=POLICY_WORDS["schedule"], value=explorer.policy.schedule, description="schedule", **shared
         )
         self.limits = w.Dropdown(options=list(LIMITS), value=RECORDED, description="requests a minute", **shared)
         self.agent = w.Dropdown(options=[ALL, *agents], value=ALL, description="model of", **shared)
         self.model = w.Dropdown(options=[RECORDED, *explorer.used_models], value=RECORDED, description="is", **shared)
-        self.cache = w.Dropdown(options=[RECORDED, "auto", "on", "off"], value=RECORDED, description="cache", **shared)
+        self.cache = w.Dropdown(
+            options=[RECORDED, *POLICY_WORDS["cache"]], value=RECORDED, description="cache", **shared
+        )
         self.batch = w.Checkbox(value=False, description="as a batch: half the price, hours", indent=True, **shared)
         self.line = w.HTML()
         self.line.add_class("am-explore-line")

@@ -26,14 +26,12 @@ USUAL = (1, 2, 4, 8)
 
 def _baseline_options(parser: Parser) -> None:
     add_policy(parser)
-    parser.set_defaults(concurrency=None)
     parser.add_argument("--model", metavar="M", help="Who does the whole job; the last agent's model by default.")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="Most output tokens; the agents' sum by default.")
 
 
 def _sweep_options(parser: Parser) -> None:
     add_policy(parser)
-    parser.set_defaults(concurrency=None)
     parser.add_argument("--at", default="", metavar="1,2,4", help="The concurrencies; 1,2,4,8 by default.")
     parser.add_argument("--yes", action="store_true", help="Run them. Without it only the price is shown.")
 
