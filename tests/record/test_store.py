@@ -581,3 +581,4 @@ def test_disk_ledgers_say_what_they_are():
     ledger = DiskLedger()
     ledger.keep("k", 0, answer())
     assert "Ledger(':memory:': 1 answers)" == repr(ledger)
+    ledger.close()
