@@ -193,7 +193,7 @@ async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool) -
         ticking.cancel()
         view.finish(run.totals)
         if isinstance(view, LiveView):
-            session.theme = view.theme
+            session.take_view(view)
 
 
 async def _tick(driver: Driver, view: LiveView | LineView | TableView, watch: Watch) -> None:

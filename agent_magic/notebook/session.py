@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import TokenPrice
     from agent_magic.run.client import Client
     from agent_magic.run.driver import Driver
+    from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
 
 WARMED = (functools.partial(importlib.import_module, "anthropic"), layout.warm)
@@ -43,6 +44,8 @@ NO_KEY = "the-stand-in-needs-no-key"
 """Sent to the stand-in API: a common word would be hidden in every message, as a key is."""
 DEFAULT_PLAN = "agents"
 MOST_RUNS = 100
+MOST_VIEWS = 8
+"""Views that are kept for pages that are loaded again."""
 PINNED = "AGENT_MAGIC_CASSETTE"
 """The variable of the environment that names a cassette which answers, whatever a notebook says it connects to."""
 
@@ -83,6 +86,7 @@ class Session:
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: Run | None = None
         self.theme: Theme = "auto"
+        self._views: list[LiveView] = []
 
     @property
     def ledger(self) -> Ledger | None:
@@ -284,6 +288,14 @@ class Session:
         ]
         self.registry(plan.name).settle(done)
 
+    def take_view(self, view: LiveView) -> None:
+        """Keep the view of a run that is over for pages that are loaded again, and its colours. Old ones are closed."""
+        self.theme = view.theme
+        if view.watched:
+            self._views.append(view)
+        while len(self._views) > MOST_VIEWS:
+            self._views.pop(0).close()
+
     def unfinished(self, plan: Plan) -> Run | None:
         """Return the last run if it was one of this plan and not all of it succeeded: the next one goes on with it.
 
@@ -300,6 +312,8 @@ class Session:
             self.background.cancel()
         self.disconnect()
         self.keeping.close()
+        for view in self._views:
+            view.close()
 
 
 def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Agent, ...]:

@@ -43,6 +43,10 @@ class Face(Protocol):
         """Send a message to the views that are open."""
         ...
 
+    def settle(self, still: dict[str, str]) -> None:
+        """Become what stays, by MIME type, for pages that are loaded again."""
+        ...
+
     def close(self) -> None:
         """Forget the views."""
         ...
@@ -59,6 +63,9 @@ class LiveView:
 
     Attributes:
         theme: The colours of the still picture: of the page that showed the view, where they are not the system's.
+        watched: Whether a page has said that it shows the view. A page that is loaded again while the cell runs is not
+            told of the still picture, and asks the widget for its state when the kernel has time.
+        mute: Called at the end: nothing that is pressed is heard from then on.
     """
 
     def __init__(self, record: RunRecord, face: Face, *, layout: Layout | None, feed: Feed) -> None:
@@ -67,6 +74,8 @@ class LiveView:
         self._handle: Any = None
         self._stepped_s = float("-inf")
         self.theme: Theme = "auto"
+        self.watched = False
+        self.mute: Callable[[], object] = bool
 
     def show(self) -> None:
         """Display the view in the cell that runs."""
@@ -102,12 +111,23 @@ class LiveView:
             self.face.send({"delta": delta})
 
     def finish(self, numbers: Numbers | None = None) -> None:
-        """Replace the view by its still picture, without the widget: a saved notebook then shows it anywhere."""
+        """Replace the view by its still picture, without the widget: a saved notebook then shows it anywhere.
+
+        A widget that a page has shown stays, as its still picture, until `close`.
+        """
         if self._handle is None:
             return
         bundle = static_bundle(self._record.plan, self._record, numbers, theme=self.theme, layout=self._layout)
         self._handle.update(bundle, raw=True)
         self._handle = None
+        self.mute()
+        if self.watched:
+            self.face.settle(bundle)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Forget the widget."""
         self.face.close()
 
 
@@ -147,6 +167,7 @@ def make_live_view(
         match content:
             case {"cmd": "page", "dark": bool(dark), "system": bool(system)}:
                 view.theme = "auto" if dark == system else "dark" if dark else "light"
+                view.watched = True
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
             case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
@@ -158,6 +179,7 @@ def make_live_view(
                 pass  # a message of another version of the front end
 
     widget.on_msg(heard)
+    view.mute = functools.partial(widget.on_msg, heard, remove=True)
     widget.top = widget.model_id
     return view
 
@@ -208,7 +230,7 @@ def _stretches(agents: Sequence[int]) -> list[list[int]]:
 
 def _whole(_value: object, widget: Any) -> dict[str, Any]:
     """Say the whole state. It is asked for when the view opens, and again when the page is loaded again."""
-    return widget.feed.whole()
+    return {} if widget.feed is None else widget.feed.whole()
 
 
 @functools.cache
@@ -226,9 +248,14 @@ def _widget_class() -> Any:
         states = traitlets.Unicode("").tag(sync=True)
         full = traitlets.Dict().tag(sync=True, to_json=_whole)
         fixed = traitlets.Dict().tag(sync=True)
+        still = traitlets.Dict().tag(sync=True)
         feed = traitlets.Any()
         line = traitlets.Unicode("")
         top = traitlets.Unicode("").tag(sync=True)
+
+        def settle(self, still: dict[str, str]) -> None:
+            """Become what stays."""
+            self.feed, self.svg, self.still = None, "", still
 
         def __repr__(self) -> str:
             return self.line  # ipywidgets 7 shows it where there are no widgets

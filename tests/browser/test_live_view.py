@@ -94,6 +94,25 @@ def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None
     assert [] == jupyter.errors == jupyter.outside
 
 
+@pytest.mark.parametrize("command", ["run = %agents run", "%agents start"])
+def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, command: str) -> None:
+    """Saved in the middle of a run, as autosave does, and loaded again: it ends as it would have, as does the file."""
+    page = start(jupyter, book, REAL, DECLARE, f"{command} --concurrency 3")
+    page.wait_for_selector(".am-live .n.s-s")
+    jupyter.save()
+    jupyter.open(book, kernel=False)
+    if command.endswith("start"):  # the kernel is free to answer, so the view goes on
+        page.wait_for_selector(".am-live .n.s-r", timeout=60_000)
+    picture = page.locator(".jp-OutputArea-output svg[viewBox]", has_text="4 of 6 done")
+    picture.wait_for(timeout=60_000)
+    assert 0 == page.locator(".am-live, .am-button").count()
+    jupyter.wait_idle()
+    jupyter.save()
+    (shown,) = json.loads((jupyter.root / book).read_text())["cells"][2]["outputs"]
+    assert {"image/svg+xml", "text/plain"} == set(shown["data"])
+    assert "6 agents in 4 layers" in "".join(shown["data"]["text/plain"])
+
+
 def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book: str) -> None:
     """Stop by click; the saved file has one picture and one text, and shows it when opened with no kernel."""
     page = start(jupyter, book, REAL, DECLARE, RUN)

@@ -41,6 +41,9 @@ class FakeFace:
     def send(self, content: dict[str, Any]) -> None:  # noqa: D102
         self.sent.append(content)
 
+    def settle(self, still: dict[str, str]) -> None:  # noqa: D102
+        self.sent.append({"still": still})
+
     def close(self) -> None:  # noqa: D102
         self.states = ""
 
@@ -241,6 +244,27 @@ def test_presses_and_clicks_arrive() -> None:
     assert [(verb, "operations" if verb in {"retry", "skip"} else None) for verb in VERBS] == pressed
     (detail,) = (message["detail"] for message in sent)
     assert ("operations", "running", "<b>3</b>") == (detail["name"], detail["word"], detail["texts"]["answer so far"])
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_view_that_a_page_has_shown_stays_as_its_picture(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is loaded again finds it there, and nothing can be pressed; without a page nothing is kept."""
+    pressed: list[tuple[str, str | None]] = []
+    view = make_live_view(business_run(), lambda *what: pressed.append(what), verbs=VERBS)
+    widget: Any = view.face
+    closed: list[bool] = []
+    monkeypatch.setattr(type(widget), "close", lambda _: closed.append(True))
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    view.show()
+    if watched:
+        widget._handle_custom_msg({"cmd": "page", "dark": False, "system": False}, [])
+    view.finish()
+    assert (not watched) == bool(closed)
+    assert ({"image/svg+xml", "text/plain"} if watched else set()) == set(widget.still)
+    if watched:
+        assert {} == widget.get_state("full")["full"]
+        widget._handle_custom_msg({"cmd": "stop"}, [])
+        assert [] == pressed
 
 
 def test_a_verb_nobody_offers_does_nothing() -> None:

@@ -17,14 +17,32 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  * @param {string} id of the widget that is displayed
  */
 export function unsave(manager, id) {
+  inPlace(manager, id, ({ [VIEW]: _, ...rest }) => rest);
+}
+
+/**
+ * Change what is saved of a view.
+ * @param {Manager | undefined} manager
+ * @param {string} id
+ * @param {(data: Object<string, any>) => Object<string, any>} change
+ */
+function inPlace(manager, id, change) {
   for (const cell of manager?.context?.model?.cells ?? []) {
     for (const output of cell.sharedModel?.youtputs ?? []) {
       const data = typeof output.get === "function" ? output.get("data") : null;
-      if (data?.[VIEW]?.model_id !== id) continue;
-      const { [VIEW]: _, ...rest } = data;
-      output.set("data", rest);
+      if (data?.[VIEW]?.model_id === id) output.set("data", change(data));
     }
   }
+}
+
+/**
+ * Put what stays of a view where it was saved: a page that was loaded again is told of the end by nobody else.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ * @param {Object<string, string>} still its representations
+ */
+export function saveStill(manager, id, still) {
+  inPlace(manager, id, () => still);
 }
 
 /**

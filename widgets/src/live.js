@@ -5,7 +5,7 @@ import { Cards, Times } from "./cards.js";
 import { html, set, setText } from "./dom.js";
 import { Drawer, Rings } from "./groups.js";
 import { Header } from "./header.js";
-import { onKernelEnd, unsave } from "./keep.js";
+import { onKernelEnd, saveStill, unsave } from "./keep.js";
 import { Panel } from "./panel.js";
 import { changedPlaces, nextFocus, spoken } from "./pure.js";
 
@@ -13,7 +13,7 @@ import { changedPlaces, nextFocus, spoken } from "./pure.js";
  * @typedef {import("./pure.js").Delta} Delta
  * @typedef {import("./cards.js").Fixed} Fixed
  * @typedef {import("./panel.js").Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string}} State
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
  *   on(event: string, callback: (content: any) => void): void,
  *   off(event: string, callback: (content: any) => void): void,
@@ -155,8 +155,20 @@ function tellPage(model) {
   return () => watch.disconnect();
 }
 
+/**
+ * Show what stays, in the place of the view. Where the notebook itself was told of it, the view is gone by now.
+ * @param {Model} model
+ * @param {HTMLElement} el
+ */
+function settle(model, el) {
+  const still = model.get("still");
+  saveStill(model.widget_manager, model.get("top"), still);
+  el.replaceChildren(figureOf(still["image/svg+xml"] ?? ""));
+}
+
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
+  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was loaded again, after the end
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
@@ -190,6 +202,8 @@ function render({ model, el }) {
   model.on("change:states", onStates);
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
+  const onStill = () => settle(model, el);
+  model.on("change:still", onStill);
   onFull();
   const deaf = onKernelEnd(model.widget_manager, () => {
     unsave(model.widget_manager, model.get("top"));
@@ -205,6 +219,7 @@ function render({ model, el }) {
     model.off("change:states", onStates);
     model.off("change:full", onFull);
     model.off("msg:custom", onMessage);
+    model.off("change:still", onStill);
   };
 }
 

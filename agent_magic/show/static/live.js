@@ -279,14 +279,32 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  * @param {string} id of the widget that is displayed
  */
 function unsave(manager, id) {
+  inPlace(manager, id, ({ [VIEW]: _, ...rest }) => rest);
+}
+
+/**
+ * Change what is saved of a view.
+ * @param {Manager | undefined} manager
+ * @param {string} id
+ * @param {(data: Object<string, any>) => Object<string, any>} change
+ */
+function inPlace(manager, id, change) {
   for (const cell of manager?.context?.model?.cells ?? []) {
     for (const output of cell.sharedModel?.youtputs ?? []) {
       const data = typeof output.get === "function" ? output.get("data") : null;
-      if (data?.[VIEW]?.model_id !== id) continue;
-      const { [VIEW]: _, ...rest } = data;
-      output.set("data", rest);
+      if (data?.[VIEW]?.model_id === id) output.set("data", change(data));
     }
   }
+}
+
+/**
+ * Put what stays of a view where it was saved: a page that was loaded again is told of the end by nobody else.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ * @param {Object<string, string>} still its representations
+ */
+function saveStill(manager, id, still) {
+  inPlace(manager, id, () => still);
 }
 
 /**
@@ -961,7 +979,7 @@ class Drawer {
  * @typedef {Delta} Delta
  * @typedef {Fixed} Fixed
  * @typedef {Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string}} State
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
  *   on(event: string, callback: (content: any) => void): void,
  *   off(event: string, callback: (content: any) => void): void,
@@ -1103,8 +1121,20 @@ function tellPage(model) {
   return () => watch.disconnect();
 }
 
+/**
+ * Show what stays, in the place of the view. Where the notebook itself was told of it, the view is gone by now.
+ * @param {Model} model
+ * @param {HTMLElement} el
+ */
+function settle(model, el) {
+  const still = model.get("still");
+  saveStill(model.widget_manager, model.get("top"), still);
+  el.replaceChildren(figureOf(still["image/svg+xml"] ?? ""));
+}
+
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
+  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was loaded again, after the end
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
@@ -1138,6 +1168,8 @@ function render({ model, el }) {
   model.on("change:states", onStates);
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
+  const onStill = () => settle(model, el);
+  model.on("change:still", onStill);
   onFull();
   const deaf = onKernelEnd(model.widget_manager, () => {
     unsave(model.widget_manager, model.get("top"));
@@ -1153,6 +1185,7 @@ function render({ model, el }) {
     model.off("change:states", onStates);
     model.off("change:full", onFull);
     model.off("msg:custom", onMessage);
+    model.off("change:still", onStill);
   };
 }
 
