@@ -102,6 +102,7 @@ class Driver:
         self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
         texts: dict[str, str] = {}
         self._pacer, self._pool = pacer, pool
+        self._offer: Callable[[], None] = _nobody_waits
         key = getattr(client, "key", None)
         work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
         admission = Admission(plan, policy, texts, prices=self.prices, pacer=pacer, known=known, key=key, work_s=work_s)
@@ -173,6 +174,7 @@ class Driver:
                 if self._pool is not None:
                     own = 1 if self.policy.schedule == "sequential" else self.policy.concurrency
                     self._gate.seat = self._pool.join(own, self._slot_free)
+                    self._offer = self._gate.seat.offer
             try:
                 await self._until_over()
             finally:
@@ -198,6 +200,8 @@ class Driver:
     def pause(self) -> None:
         """Let nobody go until `resume`. What is under way goes on."""
         self._control(self.conductor.pause)
+        if self._gate is not None:
+            self._gate.forgo()
 
     def resume(self) -> None:
         """Let agents go again."""
@@ -210,13 +214,16 @@ class Driver:
             now = self.now()
             self.apply(say(now) if agents is None else say(now, agents), now)
 
-    def _slot_free(self) -> None:
-        """Take in that another run of the session has given a slot back."""
+    def _slot_free(self) -> bool:
+        """Take in that there is a slot of the session. Tell whether it was asked for; on another loop it will be."""
         if asyncio.get_running_loop() is not self._loop:
             self._loop.call_soon_threadsafe(self._slot_free)
-        elif self.record.ended_s is None:
-            now = self.now()
-            self.apply(self.conductor.room_changed(now), now)
+            return False
+        with self._tasks:
+            if self.record.ended_s is None:
+                now = self.now()
+                self.apply(self.conductor.room_changed(now), now)
+        return True
 
     async def _until_over(self) -> None:
         try:
@@ -237,8 +244,8 @@ class Driver:
         if self._alarm is not None:
             self._alarm.cancel()
         self._attempts.settle_rest()
-        if self._gate is not None and self._gate.seat is not None:
-            self._gate.seat.leave()
+        if self._gate is not None:
+            self._gate.leave()
         if self.record.ended_s is None:
             self.record.add(RunEnded(self.now(), cut=True))
         if self._pacer is not None and self.record.terms is not None:
@@ -271,6 +278,7 @@ class Driver:
                 case Finished():
                     self.record.add(RunEnded(now, cut=action.cut))
                     self._over.set()
+        self._offer()
 
     def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:
@@ -286,3 +294,7 @@ class Driver:
             else:  # the loop stood still: what arrived meanwhile is read before anybody is late
                 LOG.warning("The event loop stood still for %.1f s: another cell, or code beside the run.", now - due_s)
                 self._alarm = self._loop.call_later(GRACE_S, self._wake, math.inf)
+
+
+def _nobody_waits() -> None:
+    """Stand for the slots of a session where the run has its own."""

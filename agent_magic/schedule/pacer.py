@@ -81,6 +81,16 @@ class Pacer:
         pool = self._pools.get(model) or self._pool(model)
         return pool.ask(input_tokens, output_tokens, now, kind, queue)
 
+    def forgo(self, model: str, queue: int) -> None:
+        """Take in that a queue that was held will not ask again soon: something else holds it, or it is over.
+
+        Args:
+            model: The model it asked for.
+            queue: Who asked.
+        """
+        if model in self._pools:
+            self._pools[model].forgo(queue)
+
     def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
         """Take in the headers of a response, as soon as they are here.
 

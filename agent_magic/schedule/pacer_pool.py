@@ -166,6 +166,10 @@ class Pool:
             self._space(taken, made, now)
         return ticket
 
+    def forgo(self, queue: int) -> None:
+        """Take in that a queue that waited cannot go for another reason now: it keeps nobody from going."""
+        self._turns.pop(queue, None)
+
     def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
         """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
         if "retry-after" in headers:

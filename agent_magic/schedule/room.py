@@ -105,6 +105,7 @@ class Gate:
         self._prefixes = prefixes
         self._followers: set[int] = set()
         self._queues: dict[str, int] = {}
+        self._turns: dict[str, str] = {}  # lines that the pacer holds, each with the model it asked for
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
         self.began_s = 0.0
@@ -121,6 +122,42 @@ class Gate:
         need = self._need(agent)
         if need.free:
             return None
+        line = self.line(agent)
+        if (held := self._held(agent, need, now)) is not None:
+            if line in self._turns:
+                self._forgo(line)
+            return held
+        if self._pacer is not None:
+            warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
+            tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
+            queue = self._queues.setdefault(line, id(self) + len(self._queues))  # one for each run and line
+            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self.began_s + now, queue=queue)
+            if isinstance(ticket, Hold):
+                self._turns[line] = need.model
+                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self.began_s)
+            self._turns.pop(line, None)
+            self._tickets[agent] = ticket
+        self._took(agent, need, now)
+        return None
+
+    def leave(self) -> None:
+        """Take in that the run is over: what it kept goes to others."""
+        self.forgo()
+        if self.seat is not None:
+            self.seat.leave()
+
+    def forgo(self) -> None:
+        """Take in that nobody of this run will ask for a while: it was paused, or is over."""
+        for line in list(self._turns):
+            self._forgo(line)
+
+    def _forgo(self, line: str) -> None:
+        """Give the line's turn with the pacer to others: what flows in is not saved for who cannot take it."""
+        if self._pacer is not None:
+            self._pacer.forgo(self._turns.pop(line), self._queues[line])
+
+    def _held(self, agent: int, need: Need, now: float) -> Hold | Never | None:
+        """Ask everybody but the pacer."""
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
             return hold
         if (stop := self._stopped(need, now)) is not None:
@@ -130,15 +167,6 @@ class Gate:
             return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
         if self.seat is not None and agent not in self._seated and not self.seat.is_free():
             return Hold("slot", FOREVER)
-        if self._pacer is not None:
-            queue = self._queues.setdefault(self.line(agent), id(self) + len(self._queues))  # one for each run and line
-            warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
-            tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
-            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self.began_s + now, queue=queue)
-            if isinstance(ticket, Hold):
-                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self.began_s)
-            self._tickets[agent] = ticket
-        self._took(agent, need, now)
         return None
 
     def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.schedule.test_whole import anything
-from tests.schedule.whole import Scene, Whole
 from tests.schedule.whole_breaks import BREAKS, broken
 from tests.schedule.whole_cases import CASES
+from tests.schedule.whole_draws import anything
+from tests.schedule.whole_scene import Scene
+from tests.schedule.whole_world import play
 
 ALL: Any = tuple(HealthCheck)
 MOST = 1_500
@@ -27,7 +28,7 @@ def test_a_broken_engine_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch
     @settings(max_examples=MOST, phases=[Phase.generate], database=None, suppress_health_check=ALL)
     @given(anything)
     def search(scene: Scene) -> None:
-        Whole(scene).run()
+        play(scene)
 
     with pytest.raises(AssertionError):
         try_all(search)
@@ -36,5 +37,5 @@ def test_a_broken_engine_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch
 def try_all(search: Callable[[], None]) -> None:
     """Run what once broke, then what is drawn."""
     for case in CASES.values():
-        Whole(case).run()
+        play(case)
     search()

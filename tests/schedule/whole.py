@@ -1,6 +1,6 @@
-"""The whole engine on a virtual clock: conductor, gate, pacer, budget, leaders and retries before a limited server.
+"""One run of the whole engine on a virtual clock: conductor, gate, budget, leaders and retries.
 
-It does what the live driver does. `whole_book` checks what has to hold at all times.
+It does what the live driver does. `whole_world` turns it, `whole_book` checks what has to hold at all times.
 """
 
 # Tests hand over wrong types on purpose, and take for granted what they have just checked.
@@ -8,145 +8,92 @@ It does what the live driver does. `whole_book` checks what has to hold at all t
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.errors import Late, Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
+from agent_magic.errors import Late, Overloaded, RateLimited, Truncated, Unreachable
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.breaker import Breakers
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.conductor import Conductor
-from agent_magic.schedule.key import Key
-from agent_magic.schedule.limits import Limits as Told
-from agent_magic.schedule.limits import class_of
-from agent_magic.schedule.pacer import Pacer
-from agent_magic.schedule.policy import Policy
 from agent_magic.schedule.prefix import Prefixes
 from agent_magic.schedule.retry import failure_of
 from agent_magic.schedule.room import Gate, Need
-from agent_magic.simulator.quota import Limit, Limits, Pool
 from tests.schedule.whole_book import USD, WIRE_S, Book
+from tests.schedule.whole_scene import ANSWERS, FAULTS, PRODUCES, Asked, Scene
 
-EPOCH_S = 1_790_000_000.37
-UNLIMITED = 1e9
-LONGEST_RUN_S = 1e6
-MOST_STEPS = 1_000
-"""More at one moment are a circle."""
-MOST_LAUNCHES, MOST_TURNS = 1_000, 20_000
-FAULTS: dict[str, Any] = {
-    "429": RateLimited("busy"),
-    "429 after 3": RateLimited("busy", retry_after_s=3.0),
-    "429 for good": RateLimited("spent", final=True),
-    "529": Overloaded("full", status=529),
-    "500 after 2": Overloaded("broken", status=500, retry_after_s=2.0),
-    "reset": Unreachable("reset"),
-    "cut": Truncated("cut"),
-    "refusal": Refused("no"),
-    "400": Rejected("wrong", status=400),
-    "401": Rejected("key", status=401),
-}
-"""What can go wrong with an attempt, besides `hang`, which ends by a deadline only."""
-ANSWERS = frozenset({"ok", "turn", "capped"})
-"""An answer, one that goes on with another request, and one that is to have no more of them."""
-PRODUCES = frozenset({"reset", "cut", "refusal"})
-"""Faults of an answer that had begun. The others come at once, and cost nothing."""
+if TYPE_CHECKING:
+    from agent_magic.schedule.pool import Seat
+    from tests.schedule.whole_world import World
 
-
-@dataclass(frozen=True)
-class Asked:
-    """One agent: what its requests take, and what comes of each in turn, the last one for ever."""
-
-    takes_s: float = 1.0
-    input_tokens: int = 100
-    output_tokens: int = 100
-    fates: tuple[str, ...] = ("ok",)
-    model: str = "claude-haiku-5-5"
-    group: str | None = None
-    timeout_s: float = 100.0
-    guess: float = 1.0
-    first: float = 0.25
-
-    @property
-    def worst_tokens(self) -> int:
-        """The most it can use."""
-        return self.input_tokens + self.output_tokens
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What a run is made of.
-
-    Attributes:
-        parents: Per agent, the agents it waits for.
-        asked: Per agent, its requests.
-        limits: Requests, input and output tokens per minute; `None` is a server without limits or headers.
-        burst_s: Seconds' worth of them that may pass at once.
-        told: Whether the user has told the pacer the limits.
-        key: Whether nobody has seen yet that the key is taken.
-        began_s: When the run begins on the pacer's clock.
-        controls: (time, what, agents or None): `cancel`, `skip`, `retry`, `pause`, `resume`.
-    """
-
-    parents: tuple[tuple[int, ...], ...]
-    asked: tuple[Asked, ...]
-    policy: Policy = field(default_factory=lambda: Policy(seed=1))
-    limits: tuple[float, float, float] | None = None
-    burst_s: float = 1.0
-    told: bool = False
-    controls: tuple[tuple[float, str, tuple[int, ...] | None], ...] = ()
-    key: bool = False
-    began_s: float = 0.0
+HANDS = frozenset({"cancel", "skip", "retry", "pause", "resume"})
 
 
 class Whole:
-    """Runs a scene to its end, and checks every step.
+    """Runs one plan of a scene.
+
+    Args:
+        world: The clock, the server and what else the runs of a session share.
+        scene: The plan, the policy and the hands.
+        starts_s: When it begins.
 
     Attributes:
         book: What has to hold.
         launches: (time, agent) of every request.
+        running: The agents under way, each with the number of its attempt and why it is cancelled, if it is.
         end_s: When the run was over.
-        refusals: How often the server's limits said no.
     """
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene, self.count = scene, len(scene.asked)
+    def __init__(self, world: World, scene: Scene, starts_s: float) -> None:
+        self.world, self.scene, self.starts_s, self.count = world, scene, starts_s, len(scene.asked)
         dag = build_dag(scene.parents)
         assert dag is not None
         self.dag, policy = dag, scene.policy
-        self.now, self.end_s, self.alarm, self.serial = 0.0, -1.0, math.inf, 0
-        self.heap: list[tuple[float, int, str, Any]] = []
+        self.end_s, self.alarm, self.woken_s = -1.0, math.inf, 0.0
         self.running: dict[int, tuple[int, str]] = {}
-        self.own = Counter[int]()
+        self.own, self.sent = Counter[int](), set[tuple[int, int]]()
         self.launches: list[tuple[float, int]] = []
-        self.refusals = 0
-        self.pools: dict[str, Pool] = {}
         self.slots = 1 if policy.schedule == "sequential" else policy.concurrency
-        told = None
-        if scene.told and scene.limits is not None:
-            rpm, itpm, otpm = scene.limits
-            limits = Told(rpm, itpm, output_tokens=otpm, burst_s=scene.burst_s)
-            told = {one.model: limits for one in scene.asked}
         capped = policy.budget_tokens is not None
         groups = [one.group for one in scene.asked]
+        self.budget = Budget(None, policy.budget_tokens) if capped else None
         self.gate = Gate(
             [one.model for one in scene.asked],
             self.need,
-            pacer=Pacer(told, seed=1),
-            budget=Budget(None, policy.budget_tokens) if capped else None,
+            pacer=world.pacer,
+            budget=self.budget,
             prefixes=Prefixes(groups) if any(groups) else None,
             breakers=Breakers(policy.breaker_share, policy.max_usd_per_min),
-            key=Key() if scene.key else None,
+            key=world.key,
         )
-        self.gate.began_s = scene.began_s
+        self.gate.began_s = world.scene.began_s + starts_s
         timeouts = [one.timeout_s for one in scene.asked]
         self.conductor = Conductor(dag, policy, timeouts_s=timeouts, room=self.gate)
+        self.seat: Seat | None = None
         self.book = Book(self)
+
+    @property
+    def now(self) -> float:
+        """The time since it began."""
+        return max(self.woken_s, self.world.now - self.starts_s)
+
+    @property
+    def alarm_s(self) -> float:
+        """When it wants to be woken, on the clock of all."""
+        return self.starts_s + self.alarm
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will come of it any more."""
+        return self.end_s >= 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has begun, and is not over."""
+        return self.seat is not None and not self.is_over
 
     def need(self, agent: int) -> Need:
         """Say what an agent's request will use."""
@@ -154,56 +101,56 @@ class Whole:
         worst = Worst(one.worst_tokens * USD, one.worst_tokens)
         return Need(one.model, one.input_tokens, int(one.output_tokens * one.guess), worst)
 
-    def run(self) -> Whole:
-        """Turn until the run is over."""
-        for at_s, what, agents in self.scene.controls:
-            self.later(at_s, what, agents)
-        self.take(self.conductor.start(0.0))
-        steps, turns, before_s = 0, 0, -1.0
-        while self.end_s < 0 or self.running:
-            steps, before_s = steps + 1 if self.now == before_s else 0, self.now
-            turns += 1
-            assert turns < MOST_TURNS, "it asks for ever"
-            assert steps < MOST_STEPS, f"it goes in circles at {self.now}"
-            assert self.now < LONGEST_RUN_S, "it never ends"
-            assert len(self.launches) < MOST_LAUNCHES, "it tries for ever"
-            if self.heap and self.heap[0][0] <= self.alarm:
-                self.now, _, what, who = heapq.heappop(self.heap)
-                self.happen(what, who)
-            else:
-                assert self.alarm < math.inf, f"nothing will ever happen again, and {self.left()} are open"
-                self.now, self.alarm = max(self.now, self.alarm), math.inf
-                self.take(self.conductor.wake(self.now))
-        assert self.count == len(self.book.status)
-        return self
-
     def left(self) -> list[int]:
         """The agents without a last status."""
         return [agent for agent in range(self.count) if agent not in self.book.status]
 
-    def later(self, at_s: float, what: str, who: Any) -> None:
-        """Have something happen."""
-        self.serial += 1
-        heapq.heappush(self.heap, (at_s, self.serial, what, who))
+    def later(self, in_s: float, what: str, who: Any) -> None:
+        """Have something happen to it."""
+        self.world.later(self.world.now + in_s, self, what, who)
+
+    def start(self) -> None:
+        """Begin."""
+        for at_s, what, agents in self.scene.controls:
+            self.later(at_s, what, agents)
+        self.seat = self.gate.seat = self.world.slots.join(self.slots, self.slot_free)
+        self.take(self.conductor.start(self.now))
+
+    def slot_free(self) -> bool:
+        """Ask again for a slot: there is one."""
+        if not self.is_over:
+            self.take(self.conductor.room_changed(self.now))
+        return True
+
+    def wake(self) -> None:
+        """Take in that its alarm rings."""
+        self.woken_s, self.alarm = max(self.woken_s, self.alarm), math.inf
+        self.take(self.conductor.wake(self.now))
 
     def happen(self, what: str, who: Any) -> None:
         """Let something happen."""
-        if what in {"cancel", "skip", "retry", "pause", "resume"}:
-            if self.end_s < 0:
+        if what == "start":
+            self.start()
+            return
+        if what in HANDS:
+            if not self.is_over:
                 self.control(what, who)
             return
         agent, number = who
         if self.running.get(agent, (0, ""))[0] != number:
             return
-        if what == "begun":
+        if what == "leave":
+            if not self.running[agent][1]:
+                self.send(agent, number, self.scene.asked[agent])
+        elif what == "begun":
             self.replied(200)
             self.gate.heard(agent, self.headers(agent), self.now)
             self.take(self.conductor.room_changed(self.now))
             self.gate.began(agent)
             self.book.begun(agent)
             self.take(self.conductor.room_changed(self.now))
-        elif what == "gone":
-            self.gone(agent)
+        elif what in {"gone", "unsent"}:
+            self.gone(agent, sent=what == "gone")
         elif not self.running[agent][1]:
             self.end(agent, what)
 
@@ -212,6 +159,8 @@ class Whole:
         if what in {"pause", "resume"}:
             self.book.paused = what == "pause"
             self.take(getattr(self.conductor, what)(self.now))
+            if self.book.paused:
+                self.gate.forgo()
             return
         if what == "cancel":
             self.book.cut = self.book.cut or agents is None
@@ -230,10 +179,7 @@ class Whole:
                 case Backoff(agent, until_s, _):
                     self.book.waits[agent] = until_s
                 case Cancel(agent, why):
-                    assert agent in self.running, "cancelled without running"
-                    number, before = self.running[agent]
-                    self.running[agent] = number, before or why
-                    self.later(self.now + WIRE_S, "gone", (agent, number))
+                    self.cancel(agent, why)
                 case AgentEnded() | Skipped():
                     self.book.ended(action.agent, action.status)
                 case Reopened(agent):
@@ -241,61 +187,68 @@ class Whole:
                 case WakeAt(at_s):
                     self.alarm = at_s
                 case Finished():
-                    assert self.end_s < 0, "finished twice"
-                    assert not self.left(), "finished with agents open"
-                    self.end_s = self.now
-        self.book.passed()
+                    self.finish()
+        self.seat.offer()
+
+    def finish(self) -> None:
+        """Give all back: the run is over."""
+        assert not self.is_over, "finished twice"
+        assert not self.left(), "finished with agents open"
+        assert not self.running, "finished with requests under way"
+        self.end_s, self.alarm = self.now, math.inf
+        self.book.over()
+        self.gate.leave()
 
     def launch(self, agent: int, number: int) -> None:
-        """Check a launch, and send the request."""
+        """Check a launch; the request leaves at this same time, unless it is cancelled before."""
         assert agent not in self.running, "twice at once"
         self.running[agent] = number, ""
         self.launches.append((self.now, agent))
         self.book.launched(agent, number)
-        self.send(agent, number, self.scene.asked[agent])
+        self.world.book.launched(self, agent)
+        self.later(0.0, "leave", (agent, number))
+
+    def cancel(self, agent: int, why: str) -> None:
+        """Stop a request, or keep it from leaving."""
+        assert agent in self.running, "cancelled without running"
+        number, before = self.running[agent]
+        self.running[agent] = number, before or why
+        if why == "stopped":
+            self.book.stopping.add(agent)
+        sent = (agent, number) in self.sent
+        self.later(WIRE_S if sent else 0.0, "gone" if sent else "unsent", (agent, number))
 
     def send(self, agent: int, number: int, one: Asked) -> None:
         """Let the server decide what comes of a request."""
         fate = one.fates[min(self.own[agent] + 1, len(one.fates)) - 1]
-        pool = None if fate.startswith("429") else self.pool(one.model)  # who is turned away takes nothing
-        denial = None if pool is None else pool.admit(one.input_tokens, self.now)
+        self.sent.add((agent, number))
+        denial = None if fate.startswith("429") else self.world.server.admit(one, self.world.now)  # that takes nothing
         if denial is not None:
-            self.refusals += 1
-            self.book.crossed(denial.limit)
-            self.later(self.now + WIRE_S, f"limit {denial.retry_after_s}", (agent, number))
+            self.world.book.crossed(denial.limit)
+            self.later(WIRE_S, f"limit {denial.retry_after_s}", (agent, number))
             return
         self.own[agent] += 1
         if fate not in PRODUCES | ANSWERS | {"hang"}:
-            self.later(self.now + WIRE_S, fate, (agent, number))
+            self.later(WIRE_S, fate, (agent, number))
             return
-        self.later(self.now + one.takes_s * one.first, "begun", (agent, number))
+        self.later(one.takes_s * one.first, "begun", (agent, number))
         if fate != "hang":
-            self.later(self.now + one.takes_s, fate, (agent, number))
-
-    def pool(self, model: str) -> Pool | None:
-        """Return the server's buckets for a model."""
-        if self.scene.limits is None:
-            return None
-        name = class_of(model)
-        if name not in self.pools:
-            self.pools[name] = Pool(Limits(*(Limit(each, self.scene.burst_s) for each in self.scene.limits)), 0.0)
-        return self.pools[name]
+            self.later(one.takes_s, fate, (agent, number))
 
     def headers(self, agent: int) -> dict[str, str]:
         """Return what the server says of its limits at this moment."""
-        pool = self.pool(self.scene.asked[agent].model)
-        return {} if pool is None else pool.headers(self.now, datetime.fromtimestamp(EPOCH_S + self.now, UTC))
+        return self.world.server.headers(self.scene.asked[agent], self.world.now)
 
     def end(self, agent: int, what: str) -> None:
         """Report what came of an attempt, as the driver does."""
         one = self.scene.asked[agent]
         if what in PRODUCES | ANSWERS:
-            pool = self.pool(one.model)
-            if pool is not None:
-                pool.output_tokens.take(one.output_tokens, self.now)
+            self.world.server.made(one, self.world.now)
         del self.running[agent]
         if what in ANSWERS:
             self.settle(agent, one.input_tokens, one.output_tokens, bad=False)
+            if what == "ok":
+                self.book.answered(agent)
             if what == "capped":
                 self.take(self.conductor.capped(agent, "the cap on turns", self.now))
             else:
@@ -307,7 +260,7 @@ class Whole:
             error = FAULTS[what]
         self.replied(getattr(error, "status", None))
         if isinstance(error, RateLimited):
-            self.book.refused(agent, error.retry_after_s)
+            self.world.book.refused(one, error.retry_after_s)
             self.gate.refused(agent, error.retry_after_s, error.limit, self.headers(agent), self.now)
         bad = isinstance(error, (Overloaded, Unreachable, Truncated))
         if what == "reset":
@@ -319,19 +272,24 @@ class Whole:
     def replied(self, status: int | None) -> None:
         """Report a reply, or that there will be none."""
         self.gate.replied(status)
-        self.book.replied(status)
+        self.world.book.replied(status)
 
     def fail(self, agent: int, error: BaseException) -> None:
         """Report that an attempt failed."""
         failure = failure_of(error, self.scene.policy.max_attempts)
-        self.book.failed(agent, counts=failure.counts)
+        self.book.failed(agent, failure)
         self.take(self.conductor.failed(agent, failure, self.now))
 
-    def gone(self, agent: int) -> None:
-        """Report that a cancelled request has ended."""
+    def gone(self, agent: int, *, sent: bool) -> None:
+        """Report that a cancelled request has ended, or that it never left."""
         _, why = self.running.pop(agent)
-        self.settle(agent, None, None, bad=None)
-        if why in {"late", "over"}:
+        if not sent:
+            self.gate.turned_back()
+            self.world.book.turned_back()
+            self.settle(agent, 0, 0, bad=None)
+        else:
+            self.settle(agent, None, None, bad=None)
+        if sent and why in {"late", "over"}:
             self.fail(agent, Late(1.0, of_run=why == "over"))
         else:
             self.take(self.conductor.cancelled(agent, self.now))

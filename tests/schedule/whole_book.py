@@ -9,28 +9,31 @@ It shares no code with what it checks. `Whole` tells it what happens; it raises 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.prefix import PATIENCE_S
+from tests.schedule.whole_shared import EXACT_S, KEY_S
 
 if TYPE_CHECKING:
-    from tests.schedule.whole import Asked, Whole
+    from collections.abc import Iterator
+
+    from agent_magic.schedule.retry import Failure
+    from tests.schedule.whole import Whole
+    from tests.schedule.whole_scene import Asked
+    from tests.schedule.whole_shared import Shared
 
 WIRE_S = 1 / 256
 USD = 2.0**-10
 """A token's price, so that sums are exact."""
 PASSED_ON = frozenset({"succeeded", "capped"})
-KEY_S = 0.5
-UNAUTHORIZED = 401
 MINUTE_S = 60.0
 BREAKER_WINDOW = 20
 BREAKER_ROW = 8
 """So many good answers in a row close a breaker, however often it had opened."""
-UNSAID_S, JITTER_S = 1.0, 0.1
-"""How long the pacer waits where the server does not say, and what it may add."""
-EXACT_S = 1e-6
+LATEST_TRIES, FEWEST_TRIES = 8, 3
+"""So many attempts are looked at, and so many at least, before requests go one at a time."""
 
 
 class Book:
@@ -49,8 +52,6 @@ class Book:
         self.paid: list[tuple[float, float]] = []
         self.tries, self.counted = Counter[int](), Counter[int]()
         self.waits: dict[int, float] = {}
-        self.closed_s = defaultdict[str, float](lambda: -math.inf)
-        self.open_s = defaultdict[str, float](lambda: -math.inf)
         self.out: set[int] = set()
         self.paused = self.cut = False
         self.ready_s: dict[int, float] = {}
@@ -62,7 +63,13 @@ class Book:
         self.warm, self.useless = set[str](), set[str]()
         self.bads = self.bad_row = self.good_row = self.bad_at = 0
         self.opened = math.inf
-        self.first_s, self.taken = math.inf, False
+        self.width, self.last_tries, self.stopping = run.slots, set[int](), set[int]()
+        self.latest = deque[bool](maxlen=LATEST_TRIES)
+
+    @property
+    def shared(self) -> Shared:
+        """The rules over all runs."""
+        return self.run.world.book
 
     # what the conductor says
 
@@ -80,6 +87,8 @@ class Book:
         assert agent not in self.run.running, "ended while it runs"
         self.status[agent] = status
         self.due_s.pop(agent, None)
+        self.last_tries.discard(agent)
+        self.stopping.discard(agent)
 
     def reopened(self, agent: int) -> None:
         """It is to run once more."""
@@ -99,7 +108,7 @@ class Book:
         assert agent not in self.out, "after it was taken out"
         assert not self.paused, "while paused"
         assert self.waits.pop(agent, 0.0) <= now, "before its wait was over"
-        assert now + EXACT_S >= self.closed_s[class_of(one.model)], "before the server's wait was over"
+        assert len(self.run.running) <= self.width, "more at once than allowed"
         self.tries[agent] += 1
         assert number == self.tries[agent], "attempts count on"
         assert self.counted[agent] < self.policy.max_attempts, "more attempts than allowed"
@@ -113,7 +122,6 @@ class Book:
         self.sent_s[agent], self.sent[agent] = now, len(self.run.launches)
         self.answering.discard(agent)
         self._afford(agent)
-        self._ask_key()
         self._follow(agent, one)
         others = [other for other in self.run.running if other != agent and self.sent[other] > self.opened]
         assert not others, "two at once through an open breaker"
@@ -130,11 +138,6 @@ class Book:
             lately = sum(usd for at_s, usd in self.paid if at_s + MINUTE_S > self.run.now)
             assert lately + worst * USD <= self.policy.max_usd_per_min + 1e-9, f"{agent}: more dollars a minute"
 
-    def _ask_key(self) -> None:
-        if self.scene.key and not self.taken:
-            assert self.first_s == math.inf or self.run.now >= self.first_s + KEY_S, "before the key was known"
-            self.first_s = min(self.first_s, self.run.now)
-
     def _follow(self, agent: int, one: Asked) -> None:
         """Nobody overtakes who warms the cache of his group."""
         if one.group is None:
@@ -147,34 +150,12 @@ class Book:
 
     # what comes of requests
 
-    def replied(self, status: int | None) -> None:
-        """A reply, or the end of a request without one: the key is taken, or it is not."""
-        if status == UNAUTHORIZED:
-            self.first_s = math.inf
-        else:
-            self.taken = True
-
     def begun(self, agent: int) -> None:
         """Its answer begins."""
         self.answering.add(agent)
         group = self.scene.asked[agent].group
         if group is not None:
             self.warm.add(group)
-
-    def refused(self, agent: int, wait_s: float | None) -> None:
-        """The server said 429. Nothing was used."""
-        model_class = class_of(self.scene.asked[agent].model)
-        wait_s = UNSAID_S if wait_s is None else wait_s
-        self.closed_s[model_class] = max(self.closed_s[model_class], self.run.now + wait_s)
-        self.open_s[model_class] = max(self.open_s[model_class], self.run.now + wait_s + JITTER_S)
-
-    def crossed(self, limit: str) -> None:
-        """The server's own limit said no. Output alone is not known before it is there.
-
-        A 429 that nothing explains, which a scene may ask for, leads to wrong beliefs of the limits: that is no error.
-        """
-        misled = any(fate.startswith("429") for one in self.scene.asked for fate in one.fates)
-        assert not self.scene.told or misled or limit.startswith("output"), "a limit that was told is crossed"
 
     def settled(self, agent: int, total: int | None, *, bad: bool | None) -> None:
         """It has used so much; `None` may have been all of it. `bad` as the breaker counts."""
@@ -197,9 +178,28 @@ class Book:
         elif self.bad_row >= math.ceil(self.policy.breaker_share * BREAKER_WINDOW):
             self.opened = min(self.opened, len(self.run.launches))
 
-    def failed(self, agent: int, *, counts: bool) -> None:
-        """An attempt failed; it counts unless the server said how long to wait."""
-        self.counted[agent] += counts
+    def failed(self, agent: int, failure: Failure) -> None:
+        """An attempt failed; it counts unless the server said how long to wait.
+
+        Where a crowd can be the cause, and of half the latest attempts was, the last try of an agent goes alone.
+        """
+        self.counted[agent] += failure.counts
+        if agent in self.stopping:
+            return
+        self.latest.append(failure.crowded)
+        left = min(failure.attempts, self.policy.max_attempts) - self.counted[agent]
+        if failure.crowded and left == 1:
+            if self.width > 1 and (len(self.latest) < FEWEST_TRIES or 2 * sum(self.latest) < len(self.latest)):
+                return
+            self.width = 1
+            self.last_tries.add(agent)
+
+    def answered(self, agent: int) -> None:
+        """It has its answer. When all last tries are through, each answer lets twice as many go."""
+        self.latest.append(False)
+        self.last_tries.discard(agent)
+        if not self.last_tries:
+            self.width = min(self.run.slots, 2 * self.width)
 
     # what time brings
 
@@ -207,23 +207,37 @@ class Book:
         """Nothing is left undone."""
         now, conductor = self.run.now, self.run.conductor
         assert len(self.run.running) == conductor.running <= self.run.slots, "more at once than allowed"
+        assert conductor.slots == self.width, "one at a time for no reason, or in a crowd against reason"
         for agent, due_s in self.due_s.items():
             late_s = now - due_s - (WIRE_S if agent in self.run.running else 0.0)
             assert late_s <= EXACT_S, "its deadline has passed"
         if self.policy.deadline_s is not None and now > self.policy.deadline_s + WIRE_S + EXACT_S:
             assert len(self.status) == self.run.count, "the run's deadline has passed"
-        if self.paused or conductor.running >= conductor.slots:
+        if self.run.is_over:
             return
-        for agent in self.ready_s:
-            if agent not in self.status and agent not in self.run.running:
+        for agent in self.waiting():
+            if self.paused:
+                assert conductor.held_by(agent) in {"paused", "backoff"}, "paused, and says something else"
+            elif conductor.running < conductor.slots:
                 self._is_held(agent, conductor.held_by(agent))
+
+    def waiting(self) -> Iterator[int]:
+        """Whose parents are done, and who is neither under way nor over."""
+        return (agent for agent in self.ready_s if agent not in self.status and agent not in self.run.running)
+
+    def over(self) -> None:
+        """The run is over: all that was set aside for it is back."""
+        if self.run.budget is not None:
+            assert not self.run.budget.reserved_tokens, "a budget is set aside for nobody"
+            assert self.spent_tokens == self.run.budget.spent_tokens, "a budget counts otherwise"
+        assert not self.run.seat.taken, "it keeps slots"
 
     def _is_held(self, agent: int, why: str) -> None:
         """Whoever could go although a slot is free has a reason that is true."""
         now = self.run.now
         match why:
             case "backoff":
-                open_s = self.open_s[class_of(self.scene.asked[agent].model)]
+                open_s = self.shared.open_s.get(class_of(self.scene.asked[agent].model), 0.0) - self.run.starts_s
                 assert now <= max(self.waits.get(agent, 0.0), open_s) + EXACT_S, "its wait is over"
             case "barrier":
                 mine = self.dag.layer[agent]
@@ -240,10 +254,12 @@ class Book:
             case "breaker":
                 self._is_open()
             case "key":
-                assert self.scene.key, "nobody asked for it"
-                assert not self.taken, "the key is known"
-                assert now < self.first_s + KEY_S + EXACT_S
-            case "requests" | "input" | "output" | "slot":
+                assert self.run.world.key, "nobody asked for it"
+                assert not self.shared.taken or len(self.run.world.runs) > 1, "the key is known"
+                assert now + self.run.starts_s < self.shared.first_s + KEY_S + EXACT_S
+            case "slot":
+                assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
+            case "requests" | "input" | "output":
                 pass  # the pacer's own; that it ends is checked by the end
             case _:
                 raise AssertionError(f"held by {why!r}")

@@ -19,7 +19,10 @@ from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.key import Key
 from agent_magic.schedule.pacer_bucket import Bucket
 from agent_magic.schedule.pacer_pool import Pool
+from agent_magic.schedule.pool import Pool as Session
+from agent_magic.schedule.pool import Seat
 from agent_magic.schedule.prefix import Prefixes
+from agent_magic.schedule.room import Gate
 from agent_magic.schedule.slots import Slots
 from agent_magic.schedule.tries import Tries
 
@@ -173,6 +176,63 @@ def a_minute_less_a_digit(_):
     return within_a_minute
 
 
+def one_more_for_all(whole):
+    """The session has a slot more than its largest run asks for."""
+    return lambda self: whole(self) + 1
+
+
+def the_first_gets_all(whole):
+    """A free slot goes to the run that came first."""
+    return staticmethod(lambda seats: seats[-1])
+
+
+def keeps_one(whole):
+    """A slot that is given back is not counted."""
+
+    def give(self):
+        if self.taken > 1:
+            whole(self)
+
+    return give
+
+
+def keeps_its_turn(whole):
+    """A request that was stopped is not given back to the pacer."""
+
+    def settle(self, agent, *, bad, **used):
+        if bad is None:
+            self._tickets.pop(agent, None)
+        whole(self, agent, bad=bad, **used)
+
+    return settle
+
+
+def keeps_what_was_stopped(whole):
+    """What was set aside for a request that was stopped stays aside."""
+
+    def settle(self, agent, usd, tokens):
+        if tokens is not None:
+            whole(self, agent, usd, tokens)
+
+    return settle
+
+
+def two_at_a_time(whole):
+    """After a crowd has failed two go at a time."""
+
+    def failed(self, agent, failure, *, tries_left):
+        whole(self, agent, failure, tries_left=tries_left)
+        if self._last_try:
+            self.width = min(2, self._most)
+
+    return failed
+
+
+def one_too_soon(whole):
+    """Failures make requests go one at a time before anybody's last try."""
+    return lambda self, agent, failure, *, tries_left: whole(self, agent, failure, tries_left=min(1, tries_left))
+
+
 BREAKS: dict[str, Break] = {
     "one slot more": (Conductor, "__init__", one_slot_more),
     "one attempt more": (Tries, "next_s", one_attempt_more),
@@ -204,6 +264,21 @@ BREAKS: dict[str, Break] = {
     "a class is not closed by a refusal": (pacer_pool, "GATE_S", lambda _: -math.inf),
     "a line waits for a rounding error": (Pool, "_ahead", to_the_last_digit),
     "dollars a minute wait for a rounding error": (BurnBreaker, "_within_a_minute", a_minute_less_a_digit),
+    "a resumed run goes on waiting": (Conductor, "resume", always([])),
+    "requests never go one at a time": (Slots, "failed", always(None)),
+    "two go at a time": (Slots, "failed", two_at_a_time),
+    "one goes at a time too soon": (Slots, "failed", one_too_soon),
+    "one goes at a time for ever": (Slots, "answered", always(None)),
+    "who gave up holds the others up": (Slots, "ended", always(None)),
+    "runs share no slots": (Session, "has_room", always(True)),
+    "runs share one slot too many": (Session, "_free", one_more_for_all),
+    "slots go to whoever asks last": (Session, "_first", the_first_gets_all),
+    "nobody is offered a slot": (Session, "offer", always(None)),
+    "a slot is not given back": (Seat, "give", keeps_one),
+    "a run that is over keeps its seat": (Seat, "leave", always(None)),
+    "the pacer counts what was stopped": (Gate, "settle", keeps_its_turn),
+    "a budget counts what was stopped": (Budget, "settle", keeps_what_was_stopped),
+    "runs take no turns": (Pool, "_ahead", always(None)),
     "rounding errors are waited for": (pacer_pool, "INSTANT_S", lambda _: 0.0),
 }
 

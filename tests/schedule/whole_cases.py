@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent_magic.schedule.policy import Policy
-from tests.schedule.whole import Asked, Scene
+from tests.schedule.whole_scene import Asked, Scene
 
 OPUS = "claude-opus-5"
 
@@ -74,10 +76,22 @@ ALARMS = Scene(
 )
 """Times to ask for room that another had taken the place of brought forth the next: 2,000 a second."""
 
+SHORT = Scene(((), (), ()), (Asked(0.0625), Asked(0.0625), Asked(0.0625)), Policy(1, seed=1))
+
+ONE_SLOT_FOR_THREE = replace(SHORT, others=((0.0, SHORT), (0.0, SHORT)))
+"""Two of three runs passed the one slot of a session to each other; the third had none while they went on."""
+
+THREE_SLOTS_FOR_TWO = Scene(
+    ((),) * 6, (Asked(),) * 6, Policy(3, seed=1), others=((0.5, Scene(((),) * 6, (Asked(),) * 6, Policy(3, seed=1))),)
+)
+"""Each of two runs took one slot, and the third was idle while both waited for one."""
+
 CASES = {
     "two lines of one class": TWO_LINES_OF_ONE_CLASS,
     "behind the first window": BEHIND_THE_FIRST_WINDOW,
     "dollars a minute": DOLLARS_A_MINUTE,
     "retry into an open layer": RETRY_INTO_AN_OPEN_LAYER,
     "alarms that bring forth alarms": ALARMS,
+    "one slot for three runs": ONE_SLOT_FOR_THREE,
+    "three slots for two runs": THREE_SLOTS_FOR_TWO,
 }
