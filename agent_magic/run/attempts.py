@@ -249,6 +249,7 @@ class Attempts:
         if self._why_cancelled.pop(agent, None) is not None:
             self._unsent[agent] = self._unsent.get(agent, 0) + 1
             now = self._run.now()
+            self._admission.settle(agent, Stream(self, agent, 0), NOTHING_USED, FREE, None, now)
             self._run.apply(self._run.conductor.cancelled(agent, now), now)
 
     def _add_end(

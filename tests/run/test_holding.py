@@ -274,3 +274,24 @@ def test_answers_that_are_there_do_not_hold_up_an_untried_key():
     assert [0.0] * 5 == [one.started_s for one in record.results[:5]]
     assert ["ledger"] * 4 + ["live"] * 2 == [one.source for one in record.results]
     assert 0.0 < record["a5"].started_s <= 0.5
+
+
+def test_what_was_stopped_before_it_left_gives_its_room_back():
+    """A stop may come between a launch and its request: the pacer counts nothing, and the key is still untried."""
+    pacer, key = Pacer(seed=1), Key()
+    client = Scripted(lambda *_: Reply(1.0))
+    client.key = key
+
+    async def work(loop):
+        client.loop = loop
+        driver = Driver(many(3), Policy(3, seed=1), client, pacer=pacer, clock=loop.time)
+        run = loop.create_task(driver.drive())
+        loop.call_soon(driver.stop)
+        await run
+        return driver.record
+
+    record = run_virtually(work)
+    assert [] == client.asked
+    assert {"cancelled"} == {result.status for result in record.results}
+    assert 0 == sum(one.under_way for one in pacer.health(1.0).values())
+    assert key.wait_until_s(0.0) is None

@@ -4,7 +4,7 @@ It does what the live driver does. `whole_world` turns it, `whole_book` checks w
 """
 
 # Tests hand over wrong types on purpose, and take for granted what they have just checked.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
 

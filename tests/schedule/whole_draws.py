@@ -191,6 +191,16 @@ colleagues = st.builds(
     st.floats(0, 1e5),
 )
 """Runs that share slots, and the server's limits."""
+brief = st.lists(st.builds(Asked, st.integers(1, 12).map(lambda one: one / 16)), min_size=5, max_size=8)
+queues = beside(
+    st.builds(
+        lambda rows, told: Scene(((),) * len(rows), tuple(rows), Policy(4, seed=1), (60.0, 5e6, 5e6), told=told),
+        brief,
+        st.booleans(),
+    ),
+    st.builds(lambda rows: Scene(((),) * len(rows), tuple(rows), Policy(4, seed=1)), brief),
+)
+"""Runs with slots enough that share a limit."""
 crushes = st.builds(
     lambda rows, slots, tries, hands: Scene(
         ((),) * len(rows),
@@ -215,5 +225,5 @@ crushes = st.builds(
 anything = st.one_of(
     *(scenes() for _ in range(5)),
     *(storms, waves, stops, lulls, purses, crowds, crushes),
-    *(sessions, sessions, contests, colleagues),
+    *(sessions, sessions, contests, colleagues, queues),
 )
