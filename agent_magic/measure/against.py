@@ -36,7 +36,7 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
         raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.agents} agents succeeded. Run it again.")
     if any(result.source == "ledger" for result in other.results):
         raise AgentMagicError(f"{wrong} its answers were bought before and took no time. Run it with fresh=True.")
-    record.bases[kind] = Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated)
+    record.measured(kind, Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated))
     return kind
 
 

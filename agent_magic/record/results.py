@@ -22,7 +22,7 @@ from agent_magic.record.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from agent_magic.declare.plan import Plan
@@ -192,7 +192,8 @@ class RunRecord:
         events: Everything that happened, in order.
         results: One `AgentResult` per agent, in plan order.
         replays_simulation: Whether it replays a run whose answers the stand-in API had made up.
-        bases: What it is measured against, if anything.
+        bases: What it is measured against, if anything; see `measured`.
+        keeper: Writes down what it is measured against, where the run is kept; `None` where it is not.
         replayed: Who had answered the replayed attempts, by agent and number of the attempt.
         provenance: Which file it was replayed from, or kept in: file, sha256, date, versions.
         terms: What it ran under; `None` where nobody kept it.
@@ -205,6 +206,7 @@ class RunRecord:
         self.origin = origin
         self.replays_simulation = False
         self.bases: dict[Kind, Base] = {}
+        self.keeper: Callable[[Mapping[Kind, Base]], None] | None = None
         self.replayed: dict[tuple[int, int], Source | None] = {}
         self.provenance: dict[str, Any] = {}
         self.terms: Terms | None = None
@@ -222,6 +224,12 @@ class RunRecord:
             return self.results[self.plan.index[name]]
         except KeyError:
             raise UnknownAgent(name, known=self.plan.index, in_run=True) from None
+
+    def measured(self, kind: Kind, base: Base) -> None:
+        """Keep what the same job took and cost when it was done another way."""
+        self.bases[kind] = base
+        if self.keeper is not None:
+            self.keeper(self.bases)
 
     @property
     def attempts(self) -> list[Attempt]:

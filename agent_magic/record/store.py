@@ -12,10 +12,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_magic.errors import LedgerError
+from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.ledger import NOT_REUSED, is_reusable
 from agent_magic.record.owner import Owner
 from agent_magic.record.store_care import Check, Size, export, prune, recover, size_of, verify
@@ -27,9 +29,10 @@ from agent_magic.record.store_rows import answer_of, answer_row
 from agent_magic.record.store_schema import ANSWER_COLUMNS, INSERT_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agent_magic.record.answer import Answer
+    from agent_magic.record.base import Base, Kind
     from agent_magic.record.history import Past
     from agent_magic.record.ledger import PastRun
     from agent_magic.record.results import RunRecord
@@ -152,7 +155,28 @@ class DiskLedger:
         Raises:
             LedgerError: There is none of this number.
         """
-        return self.attempt(lambda: record_of(self.file, run))
+        found, uid = self.attempt(lambda: record_of(self.file, run))
+        found.keeper = partial(self.keep_bases, uid)
+        return found
+
+    def keep_bases(self, uid: str, bases: Mapping[Kind, Base]) -> None:
+        """Write down what a run is measured against. One that is not in the file any more has nothing to keep.
+
+        Args:
+            uid: The run's.
+            bases: That.
+        """
+        data = line_of(to_json(dict(bases)))
+
+        def store() -> None:
+            with self.file.writing() as db:
+                db.execute("UPDATE runs SET bases = ? WHERE uid = ?", (data, uid))
+            self.file.sync()
+
+        try:
+            self.attempt(store)
+        except (sqlite3.Error, OSError) as error:
+            self.warn(error)
 
     def history(self, most: int = MOST_HISTORY) -> list[Past]:
         """Return what the latest answers took, oldest first."""

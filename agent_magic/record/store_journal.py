@@ -9,6 +9,7 @@ import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -71,6 +72,8 @@ class DiskJournal:
 
     def __init__(self, ledger: DiskLedger, record: RunRecord) -> None:
         self._ledger, self._record = ledger, record
+        self._uid = uuid.uuid4().hex
+        record.keeper = partial(ledger.keep_bases, self._uid)
         self._prices = Prices(tell=lambda _: None)
         self._keys: dict[int, tuple[str, int]] = {}
         self._kept: dict[tuple[int, int], _Unkept] = {}
@@ -275,7 +278,7 @@ class DiskJournal:
         origin = where._replace(netloc=where.netloc.rpartition("@")[2], query="", fragment="").geturl()
         terms = self._terms()
         began, models = record.began_at.isoformat(), "\n".join(one.model for one in record.results)
-        head = (uuid.uuid4().hex, self._ledger.owner, began, record.plan.name, len(record.plan), origin, plan)
+        head = (self._uid, self._ledger.owner, began, record.plan.name, len(record.plan), origin, plan)
         sql = (
             "INSERT INTO runs (uid, owner, began_at, plan_name, agents, origin, plan, models, terms, state) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'running')"

@@ -14,6 +14,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_json
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import NOTHING_USED, Answer, Price, Usage
+from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.history import MEASURED, Past
@@ -162,17 +163,17 @@ def history_rows(file: StoreFile, most: int) -> list[Past]:
     return [Past(*row[:7], simulated=row[7] == "simulated") for row in reversed(rows)]
 
 
-def record_of(file: StoreFile, run: int) -> RunRecord:
-    """Bring a run back, as its events tell it.
+def record_of(file: StoreFile, run: int) -> tuple[RunRecord, str]:
+    """Bring a run back, as its events tell it, and its `uid`.
 
     Raises:
         LedgerError: There is none of this number.
     """
-    sql = "SELECT began_at, plan, models, origin, state, owner, simulated, terms FROM runs WHERE id = ?"
+    sql = "SELECT began_at, plan, models, origin, state, owner, simulated, terms, bases, uid FROM runs WHERE id = ?"
     rows = file.read(sql, run)
     if not rows:
         raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
-    began, plan, models, origin, state, owner, simulated, terms = rows[0]
+    began, plan, models, origin, state, owner, simulated, terms, bases, uid = rows[0]
     texts: dict[bytes, str] = {}
 
     def text_of(name: bytes) -> str:
@@ -192,8 +193,11 @@ def record_of(file: StoreFile, run: int) -> RunRecord:
     if terms is not None:
         with suppress(ValueError):  # of a version that had others
             record.terms = from_json(Terms, data_of(terms))
+    if bases is not None:
+        with suppress(ValueError):
+            record.bases = from_json(dict[Kind, Base], data_of(bases))
     record.replays_simulation = bool(simulated) and not record.simulated
-    return record
+    return record, uid
 
 
 def _plan(text: str, run: int) -> Plan:

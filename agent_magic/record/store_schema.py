@@ -47,10 +47,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         LEASES,
     ),
     ("ALTER TABLE runs ADD COLUMN terms TEXT",),
+    ("ALTER TABLE runs ADD COLUMN bases TEXT",),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
-SCHEMA: dict[str, int] = {"answers": 10, "runs": 14, "calls": 24, "events": 3, "texts": 2, "leases": 5}
+SCHEMA: dict[str, int] = {"answers": 10, "runs": 15, "calls": 24, "events": 3, "texts": 2, "leases": 5}
 """The tables, and how many columns each has."""
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours

@@ -19,18 +19,21 @@ import time
 from pathlib import Path
 
 import pytest
+from pandas.testing import assert_frame_equal
 
-from agent_magic.api import Ledger
+from agent_magic.api import Ledger, Run
+from agent_magic.declare.baseline import one_agent
 from agent_magic.errors import LedgerError
 from agent_magic.record.home import data_folder, where
 from agent_magic.record.ledger import Busy, MemoryLedger
 from agent_magic.record.owner import Owner
+from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.store import DiskLedger
 from agent_magic.record.store_file import StoreFile, carries_a_log
 from agent_magic.record.store_schema import MARK, VERSION
 from agent_magic.schedule.policy import Policy
 from tests.record.conformance import Conformance, always, answer, plan_of, record_of
-from tests.run.virtual import Reply, drive
+from tests.run.virtual import MODEL, Reply, drive
 
 HERE = Path(__file__).resolve().parent
 
@@ -319,7 +322,29 @@ def test_a_ledger_of_each_release_opens(tmp_path):
         _, client = drive(plan, always(), ledger=ledger)
         assert not client.asked
         assert ledger.verify().ok
+        run.against(Run(drive(one_agent(plan), always(takes_s=9.0))[0]))
         ledger.close()
+        again = Ledger(copy)
+        assert {"one agent": 9.0} == {kind: base.wall_s for kind, base in again.open(1).record.bases.items()}
+        again.close()
+
+
+def test_what_a_run_was_measured_against_outlives_its_kernel(path):
+    """The seconds and dollars of one agent are kept with the run, and come back with it, then and later."""
+    plan, prices = plan_of(a="x", b="y {{ a }}"), Prices({MODEL: TokenPrice(1e6, 1e6)})
+    ledger = Ledger(path)
+    run = Run(drive(plan, always(), ledger=ledger, prices=prices)[0])
+    run.against(Run(drive(one_agent(plan), always(takes_s=5.0), prices=prices)[0]))
+    expected = run.summary[["speedup", "cost_multiple"]]
+    assert expected.notna().all(axis=None)
+    ledger.close()
+    later = Ledger(path)
+    kept = later.open(1)
+    assert_frame_equal(expected, kept.summary[["speedup", "cost_multiple"]])
+    assert run.whatif()["cost_multiple"][0] == kept.whatif(prices=None)["cost_multiple"][0] == 2.0
+    kept.against(Run(drive(plan, always(takes_s=4.0), Policy(schedule="sequential"), prices=prices)[0]))
+    later.close()
+    assert {"one agent", "one after another"} == set(Ledger(path).open(1).record.bases)
 
 
 def filled(path, count=60, size=3000):
