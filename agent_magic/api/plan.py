@@ -28,6 +28,7 @@ from agent_magic.run.replay import Deck
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.bundle import static_bundle
+from agent_magic.show.dot import dot_source
 from agent_magic.show.notes import capped_note, filled_note, ledger_notes
 
 if TYPE_CHECKING:
@@ -165,6 +166,10 @@ class Plan(DeclaredPlan):
     def to_json(self, *, indent: int | None = 2) -> str:
         """Write the plan as JSON."""
         return json.dumps(plan_to_dict(self), indent=indent, ensure_ascii=False)
+
+    def to_dot(self) -> str:
+        """Write the graph as DOT, the language of Graphviz: a rank per layer, edges without text dashed."""
+        return dot_source(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:

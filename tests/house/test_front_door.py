@@ -7,10 +7,12 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import agent_magic
+from agent_magic.notebook.verbs import VERBS
 from tests.house.source import heavy_libraries
 
 BORROWED = {"__future__", "typing"}
@@ -43,6 +45,16 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_version_is_a_version() -> None:
     """`__version__` is written once, in the front door, and the package's metadata takes it from there."""
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc|\.dev)\d+)?", agent_magic.__version__)
+
+
+def test_the_readme_names_what_is_public(repo: Path) -> None:
+    """Each name in `__all__`, each `%agents` command and each command of the shell stands where a newcomer looks."""
+    text = (repo / "README.md").read_text(encoding="utf-8")
+    hooks = {"__version__", "load_ipython_extension", "unload_ipython_extension"}
+    assert [] == [name for name in agent_magic.__all__ if name not in hooks and f"am.{name}" not in text]
+    commands = text.partition("### `%agents`")[2].partition("\n### ")[0]
+    assert [] == [verb for verb in VERBS if verb != "list" and not re.search(rf"(agents |`){verb}\b", commands)]
+    assert [] == [word for word in ("simulate", "replay", "export", "import", "scan") if word not in text]
 
 
 @pytest.mark.parametrize("module", ["agent_magic", "agent_magic.api", "agent_magic.notebook.extension"])

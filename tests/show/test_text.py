@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agent_magic as am
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.measure.metrics import summarize
@@ -111,6 +112,8 @@ def test_dot_is_readable_whatever_the_title(name: str) -> None:
 def test_dot_marks_edges_that_only_order() -> None:
     """An edge whose text is not used is dashed."""
     assert "n0 -> n1;" in dot_source(plan_of({"a": (), "b": ("a",)}))
+    ordered = am.Plan([am.Agent("a", "x"), am.Agent("b", "y", after=("a",))])
+    assert "n0 -> n1 [style=dashed];" in ordered.to_dot()
 
 
 @given(st.text(), st.integers(20, 300))
