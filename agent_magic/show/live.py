@@ -13,7 +13,7 @@ from agent_magic.show.groups import Sheet, sheet_of
 from agent_magic.show.markup import single_line
 from agent_magic.show.scene import scene_of
 from agent_magic.show.states import BADGES, STATES
-from agent_magic.show.svg import BAR_H, ROW_H, draw, groups_h, passes, picture_width, pill_w, plot_of
+from agent_magic.show.svg import draw, groups_h, passes, picture_width, pill_w, plot_of
 from agent_magic.show.theme import built
 from agent_magic.show.units import plural
 
@@ -190,7 +190,7 @@ def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]
     return {
         **_fixed(plan),
         "edges": [[edge.parent, edge.child, int(passes(plan, edge))] for edge in layout.edges],
-        "plot": _plot(plot_of(picture_width(layout), layout.height), len(feed.rows)),
+        "plot": _plot(plot_of(picture_width(layout), layout.height, len(feed.rows))),
     }
 
 
@@ -199,12 +199,12 @@ def fixed_groups(record: RunRecord, sheet: Sheet) -> dict[str, Any]:
     groups = [
         {"label": group.label, "where": group.where, "agents": _stretches(group.agents)} for group in sheet.groups
     ]
-    plot = plot_of(picture_width(sheet.layout), groups_h(sheet))
-    return {**_fixed(record.plan), "edges": [], "groups": groups, "plot": _plot(plot, len(groups))}
+    plot = plot_of(picture_width(sheet.layout), groups_h(sheet), len(groups))
+    return {**_fixed(record.plan), "edges": [], "groups": groups, "plot": _plot(plot)}
 
 
-def _plot(plot: Plot, rows: int) -> dict[str, float]:
-    return {"x": plot.x, "y": plot.y, "w": plot.w, "row": ROW_H, "bar": BAR_H, "bottom": plot.y + rows * ROW_H}
+def _plot(plot: Plot) -> dict[str, float]:
+    return {"x": plot.x, "y": plot.y, "w": plot.w, "row": plot.row_h, "bar": plot.bar_h, "bottom": plot.bottom}
 
 
 def _fixed(plan: Plan) -> dict[str, Any]:

@@ -6,6 +6,7 @@ The live view draws the same elements once, with `live=True`, and then changes t
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -35,17 +36,44 @@ LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 960.0
 ROW_H = 19.0
 BAR_H = 11.0
+BACKOFF_H = 5.0
+"""How tall the dashes of a wait after a failure are, where rows leave the room."""
+FULL_ROWS = 40
+"""More rows than this share the room of so many."""
+NAME_H = 12.0
+"""How far apart names have to be to be read. Where rows are thinner, not each has its name."""
 LABEL_W = 132.0
 CARD_PAD = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Where a timeline stands: the left upper corner of its bars, and its width."""
+    """Where a timeline stands: the left upper corner of its bars, its width, and how many rows it has."""
 
     x: float
     y: float
     w: float = field(kw_only=True)
+    rows: int = field(kw_only=True)
+
+    @property
+    def row_h(self) -> float:
+        """How tall a row is, with the room under its bar."""
+        return ROW_H * min(1.0, FULL_ROWS / max(1, self.rows))
+
+    @property
+    def bar_h(self) -> float:
+        """How tall a bar is."""
+        return self.row_h * BAR_H / ROW_H
+
+    @property
+    def bottom(self) -> float:
+        """Where the last row ends."""
+        return self.y + self.rows * self.row_h
+
+    @property
+    def named(self) -> int:
+        """Of how many rows one has its name: 1 where each has."""
+        return math.ceil(NAME_H / self.row_h)
 
     def at(self, time_s: float, span_s: float) -> float:
         """Return the x of a time."""
@@ -75,9 +103,10 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
     body.append(_moved(graph, head_h))
     height = head_h + graph_h + MARGIN
     if scene.timeline is not None:
-        plot = plot_of(width, graph_h)
-        body.append(_timeline(scene.timeline, plot, live=live))
-        height = plot.y + len(scene.timeline.rows) * ROW_H + (36 if scene.timeline.note else 20)
+        plot = plot_of(width, graph_h, len(scene.timeline.rows))
+        note = scene.timeline.note or (f"one row of {plot.named} has its name" if plot.named > 1 else "")
+        body.append(_timeline(scene.timeline, plot, note, live=live))
+        height = plot.bottom + (36 if note else 20)
     if layout is None and not live:  # nobody can open a group: every agent is a cell
         cells, cells_h = draw_cells(plan, scene, width - 2 * MARGIN)
         body.append(_moved(cells, height))
@@ -94,10 +123,10 @@ def groups_h(sheet: Sheet) -> float:
     return sheet.layout.height - BAND_HEAD
 
 
-def plot_of(width: float, graph_h: float) -> Plot:
+def plot_of(width: float, graph_h: float, rows: int) -> Plot:
     """Return where the timeline under a graph stands."""
     x = MARGIN + LABEL_W + 10
-    return Plot(x, HEAD_H + graph_h + 46, w=width - MARGIN - 16 - x)
+    return Plot(x, HEAD_H + graph_h + 46, w=width - MARGIN - 16 - x, rows=rows)
 
 
 def picture_width(layout: Layout) -> float:
@@ -250,49 +279,67 @@ def _card(node: NodeView, box: Box, *, on: bool) -> str:
     )
 
 
-def _timeline(timeline: Timeline, plot: Plot, *, live: bool) -> str:
-    bottom = plot.y + len(timeline.rows) * ROW_H
+def _timeline(timeline: Timeline, plot: Plot, note: str, *, live: bool) -> str:
     parts = [element("text", "time", x=MARGIN, y=plot.y - 12)]
-    for row, name in enumerate(timeline.names):
-        y = plot.y + row * ROW_H + 9.5
+    for row, name in list(enumerate(timeline.names))[:: plot.named]:
+        y = plot.y + row * plot.row_h + plot.bar_h / 2 + 4
         parts.append(element("text", escape(fit(name, LABEL_W, 11)), x=plot.x - 10, y=y, text_anchor="end"))
-    if timeline.note:
-        parts.append(element("text", timeline.note, x=plot.x, y=bottom + 14))
+    if note:
+        parts.append(element("text", note, x=plot.x, y=plot.bottom + 14))
     if live:
-        return "".join([*parts, '<g class="ticks"></g><g class="bars"></g>'])
-    return "".join([*parts, *_ticks(timeline, plot, bottom), *_bars(timeline, plot), _now(timeline, plot, bottom)])
+        thin = f' style="--am-wait:{number(plot.bar_h)}px"' if plot.bar_h < BACKOFF_H else ""
+        return "".join([*parts, f'<g class="ticks"></g><g class="bars"{thin}></g>'])
+    return "".join([*parts, *_ticks(timeline, plot), *_bars(timeline, plot), _now(timeline, plot)])
 
 
-def _ticks(timeline: Timeline, plot: Plot, bottom: float) -> Iterator[str]:
+def _ticks(timeline: Timeline, plot: Plot) -> Iterator[str]:
     span = timeline.axis.span_s
     for tick in timeline.axis.ticks_s:
         x = plot.at(tick, span)
-        yield element("path", class_="grid", d=f"M{number(x)} {number(plot.y - 5)}V{number(bottom)}")
+        yield element("path", class_="grid", d=f"M{number(x)} {number(plot.y - 5)}V{number(plot.bottom)}")
         yield element("text", tick_label(tick, span), x=x, y=plot.y - 12, text_anchor="middle")
 
 
 def _bars(timeline: Timeline, plot: Plot) -> Iterator[str]:
-    now = timeline.now_s or 0.0
+    now, thin = timeline.now_s or 0.0, plot.named > 1
+    paths: dict[str, str] = {}
     for row, bars in enumerate(timeline.bars):
-        middle = plot.y + row * ROW_H + BAR_H / 2
+        middle = plot.y + row * plot.row_h + plot.bar_h / 2
         for bar in bars:
-            yield _bar(bar, plot, middle, timeline.axis.span_s, now)
+            if thin and bar.kind != "b":  # a path for all of one look: hundreds of bars would be most of the file
+                look = f"b b-{bar.kind} s-{bar.tone}"
+                paths[look] = paths.get(look, "") + _outline(bar, plot, middle, timeline.axis.span_s, now)
+            else:
+                yield _bar(bar, plot, middle, timeline.axis.span_s, now)
+    for look, outlines in paths.items():
+        yield element("path", class_=look, d=outlines)
+
+
+def _outline(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> str:
+    start, wide, tall = _box(bar, plot, span_s, now_s)
+    right, down = number(wide), number(tall)
+    return f"M{number(start)} {number(middle - tall / 2)}h{right}v{down}h-{right}z"
+
+
+def _box(bar: Bar, plot: Plot, span_s: float, now_s: float) -> tuple[float, float, float]:
+    """Return the left edge of a bar, its width and its height."""
+    start = plot.at(bar.from_s, span_s)
+    end = plot.at(max(bar.from_s, now_s) if bar.to_s is None else bar.to_s, span_s)
+    return start, max(1.5, end - start), min(3, plot.bar_h / 2) if bar.kind == "q" else plot.bar_h
 
 
 def _bar(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> str:
-    start = plot.at(bar.from_s, span_s)
-    end = plot.at(max(bar.from_s, now_s) if bar.to_s is None else bar.to_s, span_s)
+    start, wide, tall = _box(bar, plot, span_s, now_s)
     look = f"b b-{bar.kind} s-{bar.tone}"
     if bar.kind == "b":
-        return element("path", class_=look, d=f"M{number(start)} {number(middle)}H{number(max(end, start + 1))}")
-    tall = 3 if bar.kind == "q" else BAR_H
-    wide = max(1.5, end - start)
+        thin = f"stroke-width:{number(plot.bar_h)}" if plot.bar_h < BACKOFF_H else None
+        return element("path", class_=look, d=f"M{number(start)} {number(middle)}h{number(wide)}", style=thin)
     round_ = None if bar.kind.isdigit() else min(2.5, tall / 2, wide / 2)
     return element("rect", class_=look, x=start, y=middle - tall / 2, width=wide, height=tall, rx=round_)
 
 
-def _now(timeline: Timeline, plot: Plot, bottom: float) -> str:
+def _now(timeline: Timeline, plot: Plot) -> str:
     if timeline.now_s is None:
         return ""
     x = plot.at(timeline.now_s, timeline.axis.span_s)
-    return element("path", class_="now", d=f"M{number(x)} {number(plot.y - 5)}V{number(bottom)}")
+    return element("path", class_="now", d=f"M{number(x)} {number(plot.y - 5)}V{number(plot.bottom)}")

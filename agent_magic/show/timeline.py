@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.show.states import tone_of
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.results import AgentResult
 
-MOST_ROWS = 40
 LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
 _MOST_TICKS = 7
@@ -84,15 +82,12 @@ def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, o
     rows = rows_of(plan)
     bars = tuple(tuple(bars_of(results[agent])) for agent in rows)
     names = tuple(plan.names[agent] for agent in rows)
-    more = len(plan) - len(rows)
-    note = f"and {plural(more, 'more agent')}, each with its row in the table of agents" if more else ""
-    now_s = None if over else until_s
-    return Timeline(rows, names=names, bars=bars, axis=axis_for(until_s), now_s=now_s, note=note)
+    return Timeline(rows, names=names, bars=bars, axis=axis_for(until_s), now_s=None if over else until_s)
 
 
 def rows_of(plan: Plan) -> tuple[int, ...]:
-    """Choose the agents that get a row: layer by layer, so that a row never moves while a run goes on."""
-    return tuple(agent for layer in plan.dag.layers() for agent in layer)[:MOST_ROWS]
+    """Put the agents in the order of their rows: layer by layer, so that a row never moves while a run goes on."""
+    return tuple(agent for layer in plan.dag.layers() for agent in layer)
 
 
 def bars_of(result: AgentResult) -> Iterator[Bar]:

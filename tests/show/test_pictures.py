@@ -164,11 +164,32 @@ def test_every_state_has_a_shape_of_its_own() -> None:
     assert len(STATES) == len({state.icon for state in STATES.values()})
 
 
-def test_the_timeline_has_forty_rows_and_says_how_many_it_left_out() -> None:
-    """A long run keeps a picture that fits a page."""
-    plan = layered_plan(100, 20)
-    root = parsed(picture(plan, finished_run(plan)))
-    assert [note for note in map(words, root.iter(f"{NS}text")) if "60 more agents" in note]
+def heights_of_bars(root: ET.Element) -> set[float]:
+    """Find where bars stand, drawn one by one or many in a path."""
+    alone = {float(one.attrib["y"]) for one in classes(root, "b") if one.tag == f"{NS}rect"}
+    paths = [one.attrib["d"] for one in classes(root, "b") if one.tag == f"{NS}path"]
+    return alone | {float(y) for path in paths for y in re.findall(r"M[\d.]+ ([\d.]+)", path)}
+
+
+@pytest.mark.parametrize(("count", "named"), [(9, 1), (40, 1), (41, 1), (63, 1), (64, 2), (200, 4)])
+def test_every_agent_has_its_row_in_a_picture_that_fits_a_page(count: int, named: int) -> None:
+    """From forty rows on they share the room; where not each can have its name, the picture says so."""
+    plan = layered_plan(count, 20)
+    record = finished_run(plan)
+    root = parsed(picture(plan, record))
+    rows = sorted(heights_of_bars(root))
+    assert count == len({round(row, 1) for row in rows})
+    assert rows[-1] - rows[0] <= 40 * 19
+    said = [note for note in map(words, root.iter(f"{NS}text")) if "has its name" in note]
+    assert said == ([f"one row of {named} has its name"] if named > 1 else [])
+    labels = [one for one in root.iter(f"{NS}text") if one.get("text-anchor") == "end" and words(one) in plan.index]
+    assert -(-count // named) == len(labels)
+
+
+def test_two_hundred_agents_that_waited_and_failed_make_a_small_picture() -> None:
+    """A hundred kilobytes for each hundred of them."""
+    plan = layered_plan(200, 40)
+    assert len(picture(plan, finished_run(plan)).encode()) <= 200_000
 
 
 def test_the_critical_path_is_bold() -> None:

@@ -43,7 +43,7 @@ export function barBox([kind, , from, to], row, plot, span, now) {
   const at = (/** @type {number} */ time) => plot.x + (time / span) * plot.w;
   const start = at(from);
   const width = Math.max(1.5, at(to ?? Math.max(from, now)) - start);
-  const height = kind === "q" ? 3 : plot.bar;
+  const height = kind === "q" ? Math.min(3, plot.bar / 2) : plot.bar;
   const middle = plot.y + row * plot.row + plot.bar / 2;
   return { x: start, y: middle - height / 2, width, height, middle, radius: kind > "4" ? Math.min(2.5, height / 2, width / 2) : 0 };
 }
