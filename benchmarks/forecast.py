@@ -36,6 +36,9 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
         },
     ),
 )
+EVERY_LIMIT = {"requests": 200, "input_tokens": 40_000, "output_tokens": 20_000}
+EVERY_SIMULATED = {"rpm": 200, "itpm": 40_000, "otpm": 20_000}
+FULL_MINUTE = {"input_tokens": 30_000, "burst_s": 60.0}
 CONTEXT = "The service keeps accounts, moves money between them and reports on both. " * 400
 
 
@@ -104,6 +107,25 @@ def chains(count: int, length: int) -> Plan:
     return Plan(agents, name="chains")
 
 
+def reduced(count: int) -> Plan:
+    """Write a plan of agents over one context, of two models, some of which fail once; three join them, one those."""
+    lot, models = Random(3), ("claude-haiku-5-5", "claude-haiku-5-5", "claude-sonnet-5-5")
+    agents = [
+        Agent(
+            f"m{number}",
+            f"Map {number}. {'[[status:529 times=1]]' if number % 5 == 2 else ''} [[tokens:{lot.randrange(20, 300)}]]",
+            model=models[number % 3],
+            context="service",
+        )
+        for number in range(count)
+    ]
+    for part in range(3):
+        those = " ".join(f"{{{{ m{number} }}}}" for number in range(part, count, 3))
+        agents.append(Agent(f"r{part}", f"Join {those} [[tokens:{lot.randrange(20, 300)}]]"))
+    agents.append(Agent("all", "All {{ r0 }} {{ r1 }} {{ r2 }} [[tokens:150]]"))
+    return Plan(agents, {"service": CONTEXT}, name="reduced")
+
+
 STUDIES = (
     Study(
         layered(36),
@@ -144,6 +166,27 @@ STUDIES = (
             Case("schedule", Policy(4, schedule="layers"), {"schedule": "layers", "concurrency": 4}),
             Case("limits", Policy(3), {"limits": 120}, {"rpm": 120}),
             Case("limits", Policy(6), {"limits": {"output_tokens": 15_000}, "concurrency": 6}, {"otpm": 15_000}),
+        ),
+    ),
+    Study(
+        reduced(24),
+        Policy(4),
+        {"latency": "x0.4", "seed": 3},
+        (
+            Case("concurrency", Policy(12), {"concurrency": 12, "limits": "none"}, {"unlimited": True}),
+            Case("limits", Policy(4), {"limits": {"input_tokens": 60_000}}, {"itpm": 60_000}),
+            Case("limits", Policy(8), {"limits": EVERY_LIMIT, "concurrency": 8}, EVERY_SIMULATED),
+            Case("limits", Policy(12), {"limits": FULL_MINUTE, "concurrency": 12}, {"itpm": 30_000, "burst_s": 60.0}),
+            Case("cache", Policy(4, cache="off"), {"cache": "off", "limits": 300}, {"rpm": 300}),
+        ),
+    ),
+    Study(
+        wide(40),
+        Policy(8),
+        {"latency": "x0.3", "seed": 1, "rpm": 300, "otpm": 40_000},
+        (
+            Case("learned limits", Policy(3), {"concurrency": 3}),
+            Case("learned limits", Policy(16, schedule="layers"), {"concurrency": 16, "schedule": "layers"}),
         ),
     ),
 )
