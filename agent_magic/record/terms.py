@@ -29,9 +29,9 @@ class Learned(NamedTuple):
     Attributes:
         inputs: Input tokens that were expected and that were used, older answers counting less.
         outputs: The same of output.
-        latency_s: The mean seconds of an answer; 0 before the first.
+        ahead: Token seconds under way and tokens: for how long an output token is under way.
         answers: How many answers that is.
-        lead: How far ahead the output bucket is filled.
+        produced: Output tokens and the seconds between the beginnings and the ends of their answers.
         window: How many requests may be under way while no limit is known.
         pace: How much faster than the limit what is saved up is spent, and above which pace there were refusals.
         levels: What was in the buckets of requests, input and output.
@@ -42,9 +42,9 @@ class Learned(NamedTuple):
 
     inputs: tuple[float, float]
     outputs: tuple[float, float]
-    latency_s: float
+    ahead: tuple[float, float]
     answers: int
-    lead: float
+    produced: tuple[float, float]
     window: float
     pace: tuple[float, float]
     levels: tuple[float, float, float]

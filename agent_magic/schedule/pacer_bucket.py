@@ -40,13 +40,14 @@ class Bucket:
     key: that much less is expected to flow in, down to a fair share.
 
     Args:
-        grain: How far a rounded `remaining` may be off.
+        grain: See there.
         given: The user's own limit per minute.
         burst_s: Seconds' worth of it that may pass at once.
         fair: The share of the limit that others may have.
         regain: How much of a surprise to the better is believed at once.
 
     Attributes:
+        grain: How far a rounded `remaining` may be off.
         limit: Per minute; 0 while unknown.
         rate: Per second; 0 while unknown.
         level: What may pass at `at_s`. Negative while something is owed.
@@ -67,7 +68,6 @@ class Bucket:
         "_fair",
         "_flow",
         "_given",
-        "_grain",
         "_read_s",
         "_regain",
         "_seen",
@@ -75,6 +75,7 @@ class Bucket:
         "at_s",
         "foreign",
         "fulls",
+        "grain",
         "high",
         "level",
         "limit",
@@ -95,7 +96,7 @@ class Bucket:
         fair: float = FAIR,
         regain: float = REGAIN,
     ) -> None:
-        self._grain, self._given, self._fair, self._regain = grain, given, fair, regain
+        self.grain, self._given, self._fair, self._regain = grain, given, fair, regain
         self.limit = self.rate = self._flow = 0.0
         self.level = self.at_s = self.margin = 0.0
         self.low = self.high = 0.0
@@ -181,7 +182,9 @@ class Bucket:
         self.level += amount
         self.shift += amount
 
-    def read(self, reading: Reading, mark: float, spent: float, *, now: float, sent_s: float) -> None:
+    def read(
+        self, reading: Reading, mark: float, spent: float, *, now: float, sent_s: float, believed: float | None = None
+    ) -> None:
         """Take in what a response says.
 
         Args:
@@ -190,6 +193,7 @@ class Bucket:
             spent: `spent` just after that.
             now: The time.
             sent_s: When the request was let go.
+            believed: The level to compare it with, if it is known when the response was computed.
         """
         self._learn(reading, now, sent_s)
         if reading.remaining is None:
@@ -202,10 +206,12 @@ class Bucket:
         level, before = self.level + (now - self.at_s) * self._flow, mark + self.shift
         level = min(level, self.low)
         least, most = (level, before) if level < before else (before, level)
-        missing = least - reading.remaining - self._grain
-        surplus = reading.remaining - self._grain - most
+        if believed is not None:
+            least = most = believed
+        missing = least - reading.remaining - self.grain
+        surplus = reading.remaining - self.grain - most
         if missing > 0:
-            self._lose(missing, now, was_full=least >= self.low - self._grain)
+            self._lose(missing, now, was_full=least >= self.low - self.grain)
         elif surplus > 0 and reading.remaining > 0 and not self._own():  # a debt is shown as 0
             self.correct(surplus * self._regain)
             self._set_foreign(self.foreign - surplus * self._regain * FOREIGN_PER_S, now)
@@ -238,7 +244,7 @@ class Bucket:
         said = None if reading is None else reading.remaining
         left = self.low if said is None else said
         if need is None:
-            left += self._grain
+            left += self.grain
         else:
             owed_s = max(0.0, wait_s - 1.0)
             if first:
@@ -271,7 +277,7 @@ class Bucket:
         most = self._announced
         if not most or self._own():
             return self.low
-        return self.rate if abs(self.rate - most) <= self._grain else max(self.low, most)
+        return self.rate if abs(self.rate - most) <= self.grain else max(self.low, most)
 
     def _learn(self, reading: Reading, now: float, sent_s: float) -> None:
         """Take in the limit, and what can be concluded about the capacity."""
@@ -282,11 +288,11 @@ class Bucket:
             self.high = self.high or limit
         if reading.remaining is None or self._own():
             return
-        least, most = reading.remaining - self._grain, limit
+        least, most = reading.remaining - self.grain, limit
         if reading.full_in_s is not None:
-            if reading.remaining > self._grain:  # none left may be a debt, which is not shown
+            if reading.remaining > self.grain:  # none left may be a debt, which is not shown
                 least += self.rate * max(0.0, reading.full_in_s - DATE_S)
-            most = reading.remaining + self._grain + self.rate * (reading.full_in_s + now - sent_s)
+            most = reading.remaining + self.grain + self.rate * (reading.full_in_s + now - sent_s)
         self.low = min(max(1.0, self.low, least), limit)
         self.high = max(self.low, min(self.high, most))
 
@@ -296,7 +302,7 @@ class Bucket:
 
     def _capacity(self) -> float:
         """What a request has to wait for that may be larger than the bucket."""
-        likely = self.low * SLACK + 2 * self._grain if self._size is None else max(self.low, self._size)
+        likely = self.low * SLACK + 2 * self.grain if self._size is None else max(self.low, self._size)
         return min(self.high, likely)
 
     def _resize(self, need: float, left: float, owed: float) -> None:
@@ -305,14 +311,14 @@ class Bucket:
         if need <= self.low:
             return
         size = self._capacity()
-        if left >= size - 2 * self._grain:  # it was as full as we thought it could be, and that was not enough
+        if left >= size - 2 * self.grain:  # it was as full as we thought it could be, and that was not enough
             self._size = left + max(self.low * (SLACK - 1), owed)
             self.high = max(self.high, self._size)
         else:
             self._size = max(min(need, size), size / 2)
 
     def _most_credit(self) -> float:
-        return max(self.low, self.rate, 2 * self._grain)
+        return max(self.low, self.rate, 2 * self.grain)
 
     def _lose(self, missing: float, now: float, *, was_full: bool) -> None:
         """Believe in less. What others take is believed up to a fair share, else two of a kind starve each other."""

@@ -2,126 +2,219 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
-
-from agent_magic.schedule.pacer_bucket import Bucket
 
 if TYPE_CHECKING:
     from agent_magic.schedule.limits import Reading
+    from agent_magic.schedule.pacer_bucket import Bucket
 
 LEAST_LEFT: Final = 0.1
-"""The share of the capacity that is there when a request is let go: an empty bucket takes none."""
+"""The share of the capacity, of a second's worth at most, that has to be there: an empty bucket lets none in."""
 MOST_LEFT: Final = 0.9
 """The largest share of it that a request waits for, however much it will use: a full bucket holds nobody."""
 AIM: Final = 0.5
-"""The share of the capacity that is aimed at: as far from full, which wastes refill, as from empty."""
-PRODUCED: Final = 0.8
-"""The mean age of a token when it is counted, as a share of the mean latency: between as it is produced and at the end.
-"""
-AHEAD: Final = 0.53
-"""What is under way and not counted yet in a steady state, as a share of rate times latency, if `PRODUCED` is right."""
-GAIN_PER_S: Final = 0.15
-WRONG: Final = 3.0
-"""The most that `AHEAD` is believed to be off."""
-FIRST_LATENCY_S: Final = 10.0
-"""How long answers are taken to last before the first one is complete: one that hangs holds the others no longer."""
-FORGET: Final = 0.01
-"""The weight of one more answer in the mean latency, once there are many."""
+"""The share of the capacity, of a second's worth at most, that is aimed at: as far from full as from empty."""
+TRIED_S: Final = 0.15
+"""After the bucket was empty one goes ahead of the others for this time: a refusal comes at once."""
+FIRST_TOKENS: Final = 300.0
+FIRST_MADE_S: Final = 5.0
+"""What one answer is taken to have, and how long to take from its beginning to its end, before answers tell."""
+FORGET: Final = 0.005
+"""The weight of one more answer in what is learned from answers, once there are many."""
+DATED: Final = 0.03
+"""The weight of one more response in how well each of two times explains what it says."""
+DATED_FROM: Final = 10
+CLEARER: Final = 0.8
 
 
 class Output:
     """Mirrors the bucket of output tokens.
 
-    Output is counted as it is produced, `max_tokens` is not reserved, and a request is let in while anything is left.
-    So a request is let go if the bucket, after what is under way has been taken and what flows in meanwhile has come,
-    is about half full. What is under way is assumed to flow out evenly; answers that end, and the `remaining` of
-    responses, correct that. How far ahead the bucket is filled is adjusted until it is half full on the average.
+    Output is counted as it is produced, `max_tokens` is not reserved, a request is let in while anything is left, and
+    answers that go on may use more than there is: that is owed. So there are two questions. Is anything left? Each
+    answer that has begun takes what answers produce on the average, and when it is over, what it really had. And is as
+    much under way as flows in while it is? Then the bucket stays where it is: half full. A request that has to wait
+    because nothing is left is no loss, if as many as are missing may follow it at once.
+
+    How long a token is under way follows from how much was under way when, and how much was counted. Answers that are
+    complete tell that best, but the first of them are the shortest: what is still under way counts as well. If the
+    bucket is full although requests are held, more goes: so one that hangs holds the others no longer.
+
+    When a response was computed, as it begins or when its request was let in, is seen from which explains it better.
 
     Source: the vendor's page on rate limits.
 
     Attributes:
         bucket: The mirror.
-        under_way: Tokens that were expected and are not counted yet.
+        under_way: Tokens that are expected of all that is under way.
     """
 
-    __slots__ = ("_aimed_s", "_answers", "_drained_s", "_lead", "_short_s", "bucket", "latency_s", "under_way")
+    __slots__ = (
+        "_ahead",
+        "_answers",
+        "_asked_s",
+        "_at_s",
+        "_begun",
+        "_drained",
+        "_early",
+        "_empty",
+        "_full_s",
+        "_late",
+        "_made",
+        "_readings",
+        "_refused_s",
+        "_spilt",
+        "_sums",
+        "_tried_s",
+        "bucket",
+        "under_way",
+    )
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        self.under_way = self.latency_s = 0.0
-        self._answers = 0
-        self._lead, self._aimed_s, self._short_s = 1.0, 0.0, -math.inf
-        self._drained_s = 0.0
+        self.under_way = 0.0
+        self._at_s = self._drained = 0.0
+        self._begun = self._answers = 0
+        self._made = FIRST_TOKENS, FIRST_MADE_S
+        self._ahead = self._sums = 0.0, 0.0
+        self._empty, self._tried_s, self._refused_s = False, 0.0, 0.0
+        self._early = self._late = 0.0
+        self._readings = 0
+        self._spilt, self._asked_s = 0.0, 0.0
+        self._full_s: float | None = None
+
+    @property
+    def ahead_s(self) -> float:
+        """For how long a token is under way on the average, in seconds, by the answers that are complete; 0 before."""
+        held, used = self._ahead
+        return held / used if used else 0.0
+
+    @property
+    def learned(self) -> tuple[tuple[float, float], int, tuple[float, float]]:
+        """Token seconds under way and tokens, of how many answers, and tokens and the seconds they were produced in."""
+        return self._ahead, self._answers, self._made
+
+    def recall(self, ahead: tuple[float, float], answers: int, made: tuple[float, float]) -> None:
+        """Go on from what was learned earlier."""
+        self._ahead, self._answers, self._made = ahead, answers, made
 
     def wait_s(self, expected: float, now: float) -> float:
         """Return how long there is no room for one more answer; 0 or less if there is."""
         bucket = self.bucket
         self._drain(now)
-        ahead = bucket.rate * AHEAD * self.latency_s * self._lead
-        lack = min(self._aim() + expected / 2, MOST_LEFT * bucket.low) + self.under_way - ahead
-        floor = min(max(bucket.low * LEAST_LEFT, bucket.margin), self._aim())
-        wait = ((max(floor, lack)) - bucket.level_at(now)) / bucket.rate
-        if wait > 0:
-            self._short_s = now
-        return wait
+        level, second = bucket.level_at(now), min(bucket.low, bucket.rate)
+        floor = min(max(LEAST_LEFT * second, bucket.margin), AIM * second)
+        if level < floor:
+            self._empty = True
+        held, used = self._sums
+        ahead_s = max(self.ahead_s, held / max(1.0, used + self.under_way))
+        self._spill(level, ahead_s, now)
+        lack = min(AIM * second + expected / 2, MOST_LEFT * bucket.low)
+        lack += self.under_way - bucket.rate * ahead_s - self._spilt
+        self._full_s = now if lack > level >= bucket.low else None
+        return max((max(floor, lack) - level) / bucket.rate, self._tried_s - now)
 
     def begin(self, expected: float, now: float) -> float:
-        """Take in that a request was let go. Return the level without corrections, for `Bucket.read`."""
+        """Take in that a request was let go. Return the level without corrections, for `read`."""
         self._drain(now)
         self.under_way += expected
+        if self._empty:
+            self._empty, self._tried_s = False, now + TRIED_S
         return self.bucket.take(0.0, now)
 
-    def end(self, expected: float, used: float | None, begun_s: float, now: float) -> None:
-        """Take in that an answer is complete, or with `None` that what it used is not known."""
+    def heard(self, now: float) -> float:
+        """Take in that an answer begins. Return what an answer without end would have produced by now, for `end`."""
         self._drain(now)
-        left = expected * self._kept(now - begun_s)
-        self.under_way -= left
+        self._begun += 1
+        return self._drained
+
+    def read(self, reading: Reading, mark: float, spent: float, then: float, *, now: float, sent_s: float) -> None:
+        """Take in what a response says.
+
+        Args:
+            reading: What it says.
+            mark: What `begin` returned for this request.
+            spent: What had been taken from the bucket by then.
+            then: The level by then.
+            now: The time.
+            sent_s: When the request was let go.
+        """
+        self._drain(now)
+        bucket, before = self.bucket, mark + self.bucket.shift
+        level = bucket.level_at(now)
+        believed = None
+        if reading.remaining is not None and bucket.rate:
+            self._date(reading.remaining, max(0.0, then), max(0.0, level))
+            if self._readings > DATED_FROM and self._late < CLEARER * self._early:
+                believed = level
+            elif self._readings > DATED_FROM and self._early < CLEARER * self._late:
+                believed = before
+            most = max(level, before) if believed is None else believed
+            if sent_s < self._refused_s and reading.remaining > most:  # the refusal is the younger news
+                reading = reading._replace(remaining=None)
+        bucket.read(reading, mark, spent, now=now, sent_s=sent_s, believed=believed)
+
+    def end(
+        self, expected: float, used: float | None, sent_s: float, begun: tuple[float, float] | None, now: float
+    ) -> None:
+        """Take in that an answer is complete, or with `None` that what it used is not known.
+
+        Args:
+            expected: What `begin` was told.
+            used: What it had.
+            sent_s: When the request was let go.
+            begun: When the answer began, and what `heard` returned then; `None` if it never did.
+            now: The time.
+        """
+        self._drain(now)
+        counted = 0.0
+        if begun is not None:
+            self._begun -= 1
+            counted = self._drained - begun[1]
+        self.under_way -= expected
         if used is None:
             return
         if self.bucket.rate:
-            self.bucket.take(used - (expected - left), now)
+            self.bucket.take(used - counted, now)
         self._answers += 1
-        self.latency_s += (now - begun_s - self.latency_s) * max(FORGET, 1 / self._answers)
+        keep = 1 - max(FORGET, 1 / (self._answers + 1))
+        if begun is not None:
+            self._made = self._made[0] * keep + used, self._made[1] * keep + now - begun[0]
+        self._ahead = self._ahead[0] * keep + expected * (now - sent_s), self._ahead[1] * keep + used
+        self._sums = self._sums[0], self._sums[1] + used
 
-    def undo(self, expected: float, begun_s: float, now: float) -> None:
+    def refused(self, expected: float, now: float) -> None:
         """Take in that a request was turned away: it uses nothing."""
-        self.end(expected, None, begun_s, now)
-        if self.bucket.rate:
-            self.bucket.take(expected * (self._kept(now - begun_s) - 1.0), now)
+        self._drain(now)
+        self.under_way -= expected
+        self._refused_s = now
 
-    @property
-    def learned(self) -> tuple[float, int, float]:
-        """The mean latency in seconds, of how many answers, and how far ahead the bucket is filled."""
-        return self.latency_s, self._answers, self._lead
+    def _spill(self, level: float, ahead_s: float, now: float) -> None:
+        """Count what flowed into a full bucket while requests were held: too little was under way, or some of it hangs.
 
-    def recall(self, latency_s: float, answers: int, lead: float) -> None:
-        """Go on from what was learned earlier."""
-        self.latency_s, self._answers, self._lead = latency_s, answers, lead
+        Once the bucket is full no more this is forgotten, in about the time that a token is under way.
+        """
+        past_s, self._asked_s = now - self._asked_s, now
+        if self._full_s is not None and level >= self.bucket.low:
+            self._spilt += (now - self._full_s) * self.bucket.rate
+        elif self._spilt:
+            self._spilt *= max(0.0, 1 - past_s / max(ahead_s, 1.0))
 
-    def aim(self, reading: Reading, now: float) -> None:
-        """Adjust how far ahead the bucket is filled, while it is this limit that holds requests."""
-        past_s, self._aimed_s = now - self._aimed_s, now
-        if reading.remaining is None or not self.latency_s or now - self._short_s > self.latency_s:
-            return
-        bucket, aim = self.bucket, self._aim()
-        if bucket.low > 3 * aim and reading.remaining > 2 * aim:  # what was saved up is being spent: that is no error
-            return
-        aim_s = aim / bucket.rate
-        error_s = min(reading.remaining / bucket.rate - aim_s, aim_s)
-        self._lead += GAIN_PER_S * error_s * min(past_s, 1.0) / max(self.latency_s, self.latency_s**2)
-        self._lead = min(max(self._lead, 1 / WRONG), WRONG)
-
-    def _aim(self) -> float:
-        return min(AIM * self.bucket.low, self.bucket.rate)
-
-    def _kept(self, age_s: float) -> float:
-        """The share of an answer that is not counted yet at an age."""
-        return math.exp(-age_s / (PRODUCED * (self.latency_s or FIRST_LATENCY_S)))
+    def _date(self, remaining: float, then: float, level: float) -> None:
+        """Learn whether responses say what was there when the request was let in, or what is there now."""
+        if abs(then - level) > 2 * self.bucket.grain:
+            self._readings += 1
+            self._early += (abs(remaining - then) - self._early) * DATED
+            self._late += (abs(remaining - level) - self._late) * DATED
 
     def _drain(self, now: float) -> None:
-        past_s, self._drained_s = now - self._drained_s, now
-        if past_s > 0 and self.under_way > 0:
-            gone = self.under_way * -math.expm1(-past_s / (PRODUCED * (self.latency_s or FIRST_LATENCY_S)))
-            self.under_way -= gone
-            self.bucket.take(gone, now)
+        past_s, self._at_s = now - self._at_s, now
+        if past_s <= 0 or not self.under_way:
+            return
+        self._sums = self._sums[0] + past_s * self.under_way, self._sums[1]
+        if self._begun:
+            tokens, seconds = self._made
+            each = past_s * tokens / max(seconds, 1e-3)
+            self._drained += each
+            if self.bucket.rate:
+                self.bucket.take(each * self._begun, now)

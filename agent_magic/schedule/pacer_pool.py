@@ -76,13 +76,29 @@ class Hold:
 class Ticket:
     """Leave to send one request now. Give it back by `finished` or `refused`, whatever becomes of it."""
 
-    __slots__ = ("asked", "doubt", "fulls", "input", "kind", "marks", "open", "output", "pool", "sent_s", "spent")
+    __slots__ = (
+        "asked",
+        "begun",
+        "doubt",
+        "fulls",
+        "input",
+        "kind",
+        "marks",
+        "open",
+        "output",
+        "pool",
+        "sent_s",
+        "spent",
+        "then",
+    )
 
     def __init__(self, pool: Pool, asked: tuple[int, int], kind: str, *, taken: float, made: float, now: float) -> None:
         self.pool, self.asked, self.kind, self.input, self.output, self.sent_s = pool, asked, kind, taken, made, now
         self.open = True
+        self.begun: tuple[float, float] | None = None
         requests, inputs, output = pool.requests, pool.input, pool.output
         self.marks = requests.take(1.0, now), inputs.take(taken, now), output.begin(made, now)
+        self.then = output.bucket.level
         self.spent = requests.spent, inputs.spent, output.bucket.spent
         self.fulls, self.doubt = inputs.fulls, inputs.doubt(taken)
 
@@ -150,7 +166,7 @@ class Pool:
             return self._hold(queue, "slot", now + POLL_S)
         taken = input_tokens * self._inputs.value
         made = output_tokens * (self._kinds.get(kind) or self._outputs).value
-        if made > FIRST_OUTPUT and not self.output.latency_s:
+        if made > FIRST_OUTPUT and not self.output.ahead_s:
             made = FIRST_OUTPUT
         wait_s, why = self._wait_s(taken, made, now)
         if wait_s > INSTANT_S:
@@ -174,6 +190,8 @@ class Pool:
         """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
         if "retry-after" in headers:
             return
+        if ticket.open and ticket.begun is None:
+            ticket.begun = now, self.output.heard(now)
         requests, taken, made = read_headers(headers)
         marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s
         if requests is not None:
@@ -186,9 +204,8 @@ class Pool:
             self.input.announce(taken, ticket.input)
         if made is not None:
             self._known = True
-            self.output.bucket.read(made, marks[2], spent[2], now=now, sent_s=sent_s)
+            self.output.read(made, marks[2], spent[2], ticket.then, now=now, sent_s=sent_s)
             self.output.bucket.announce(made, 0.0)
-            self.output.aim(made, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """Take in what a request has used; `None` if that is not known."""
@@ -197,7 +214,7 @@ class Pool:
         if not input_tokens and not output_tokens:  # an error that cost nothing says nothing of answers
             input_tokens = output_tokens = None
         self._leave(ticket)
-        self.output.end(ticket.output, output_tokens, ticket.sent_s, now)
+        self.output.end(ticket.output, output_tokens, ticket.sent_s, ticket.begun, now)
         if input_tokens is not None:
             self.input.used(input_tokens, ticket.input, ticket.fulls)
             self._inputs.add(ticket.asked[0], input_tokens)
@@ -214,7 +231,7 @@ class Pool:
         if not ticket.open:
             return
         self._leave(ticket)
-        self.output.undo(ticket.output, ticket.sent_s, now)
+        self.output.refused(ticket.output, now)
         self.requests.correct(1.0)
         self.input.correct(ticket.input)
         self._meter.add(now, -1.0, -ticket.input, 0.0)
@@ -252,13 +269,13 @@ class Pool:
     def learned(self, now: float) -> Learned:
         """Return what answers have taught so far."""
         requests, taken, made = self._buckets
-        latency_s, answers, lead = self.output.learned
+        ahead, answers, produced = self.output.learned
         return Learned(
             self._inputs.sums,
             self._outputs.sums,
-            latency_s,
+            ahead,
             answers,
-            lead,
+            produced,
             self._window,
             (self._pace, self._hurt),
             (requests.level_at(now), taken.level_at(now), made.level_at(now)),
@@ -271,7 +288,7 @@ class Pool:
         """Go on from what was learned earlier, with or without what was in the buckets."""
         self._inputs.recall(*learned.inputs)
         self._outputs.recall(*learned.outputs)
-        self.output.recall(learned.latency_s, learned.answers, learned.lead)
+        self.output.recall(learned.ahead, learned.answers, learned.produced)
         self._window, (self._pace, self._hurt) = learned.window, learned.pace
         self.input.spread = learned.spread
         for place, bucket in enumerate(self._buckets):
@@ -325,12 +342,12 @@ class Pool:
             step = self.requests.step_s(1.0, extra)
             if (other := self.input.step_s(taken, extra)) > step:
                 step = other
-            if (other := self.output.bucket.step_s(made, extra)) > step:
-                step = other
+            if step < OUTPUT_STEP_S and (other := self.output.bucket.step_s(made, extra)) > step:
+                step = min(other, OUTPUT_STEP_S)  # it takes nothing at once, so whoever had to wait may follow soon
             if extra > 0 and step > LONGEST_STEP_S:
                 step = LONGEST_STEP_S
         else:
-            step = 0.5 * self.output.latency_s / self._window
+            step = 0.5 * self.output.ahead_s / self._window
         start = now - SPREAD_S
         self._next_s = (max(start, self._next_s)) + step
 

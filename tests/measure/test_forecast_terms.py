@@ -25,10 +25,10 @@ def taught():
     return pacer
 
 
-def starts(pacer):
-    """When the pacer lets thirty requests go that all want to go at once."""
+def starts(pacer, count=150):
+    """When the pacer lets so many requests go that all want to go at once."""
     now, found = LATER_S, []
-    while len(found) < 30:
+    while len(found) < count:
         answer = pacer.ask("m", 400, 4000, now)
         if isinstance(answer, Ticket):
             found.append(round(now - LATER_S, 6))
@@ -57,5 +57,5 @@ def test_what_was_learned_goes_on():
 def test_what_is_left_of_a_limit_is_learned_too():
     """A bucket that was nearly empty is not taken for a full one."""
     learned = {"m": taught().learned(LATER_S)["m"]._replace(levels=(2.0, 1e6, 1e5))}
-    assert starts(told(learned))[-1] > 1.0
-    assert starts(told(learned, levels=False))[-1] < 1.0
+    assert starts(told(learned), 30)[-1] > 1.0
+    assert starts(told(learned, levels=False), 30)[-1] < 1.0

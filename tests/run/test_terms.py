@@ -14,7 +14,7 @@ from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
 from tests.run.virtual import MODEL, Reply, drive
 
-NOTHING = Learned((1, 1), (1, 1), 0, 0, 1, 8, (1, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0), 0)
+NOTHING = Learned((1, 1), (1, 1), (0, 0), 0, (300, 5), 8, (1, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0), 0)
 PLAN = Plan([Agent("a", "one"), Agent("b", "two {{ a }}")])
 
 
