@@ -33,11 +33,17 @@ _TAGS = (
 _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 """A `{%` that begins no tag, as in the C format string `{%d}`."""
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
+_REPEATED = (str, bytes, list, tuple)
+"""What a whole number repeats."""
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """The ways an expression of the user's can fail."""
 _RETURN = "\ud800\udbff"
 """Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
+MOST_CHARS = 32_000_000
+"""How long an expression may make a prompt. A request has at most 32 MB.
+
+Source: https://platform.claude.com/docs/en/api/overview, "Request size limits"."""
 GLOBALS = frozenset({"range", "dict"})
 """The functions a prompt may call."""
 _NO_COLUMN = "'agent_magic.declare.each.Row object' has no attribute"
@@ -141,7 +147,18 @@ def _environment() -> Environment:
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    sandbox = ImmutableSandboxedEnvironment(
+    class Sandbox(ImmutableSandboxedEnvironment):
+        """The sandbox, in which no expression takes all time and room."""
+
+        intercepted_binops = frozenset({"*", "**"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            """Multiply, where the result is of a size that a prompt can use."""
+            if _result_size(operator, left, right) > MOST_CHARS:
+                raise OverflowError(f"{operator!r} makes more than {MOST_CHARS:,} characters of it")
+            return super().call_binop(context, operator, left, right)
+
+    sandbox = Sandbox(
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,
@@ -153,6 +170,15 @@ def _environment() -> Environment:
     for name in set(known) - GLOBALS:
         del known[name]
     return sandbox
+
+
+def _result_size(operator: str, left: Any, right: Any) -> float:
+    """Return how large a product or a power of whole numbers and sequences is at most; 0 for all other values."""
+    if operator == "**":
+        return left.bit_length() * right / 3 if isinstance(left, int) and isinstance(right, int) else 0
+    many: Any
+    many, times = (right, left) if isinstance(left, int) else (left, right)
+    return len(cast("str", many)) * times if isinstance(times, int) and isinstance(many, _REPEATED) else 0
 
 
 def _literal_tags(text: str) -> str:
@@ -217,8 +243,14 @@ def _render_jinja(text: str, values: dict[str, Any]) -> str:
     """Fill a prompt in. Its expressions are the user's, so they can fail in any of Python's ordinary ways."""
     from jinja2 import TemplateError
 
+    size, parts = 0, list[str]()
     try:
-        return str(_compiled(text).render(values)).replace(_RETURN, "\r")
+        for part in _compiled(text).generate(values):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_CHARS:
+                raise OverflowError(f"it has more than {MOST_CHARS:,} characters, and no request can be as long")
+        return "".join(parts).replace(_RETURN, "\r")
     except (TemplateError, *_FAILS) as error:
         why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
         message = f"A prompt could not be filled in: {why}."

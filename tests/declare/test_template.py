@@ -185,6 +185,37 @@ def test_an_expression_that_fails_is_a_declaration_error(text, value):
         fill(text, a={}, n=value)
 
 
+TOO_LARGE = {
+    "a repeated text": "{{ 'x' * 10 ** 10 }}",
+    "a list repeated from the right": "{{ 10 ** 10 * [1] }}",
+    "a tower of powers": "{{ 9 ** (9 ** (9 ** 9)) }}",
+    "a repeated value": "{{ n * 10 ** 8 }}",
+    "loops": "{% for a in range(9999) %}{% for b in range(9999) %}{{ n }}{% endfor %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("text", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_template_takes_no_more_room_than_a_request(text):
+    """S07: neither reading nor filling in a stranger's prompt fills the memory; the error says why it stopped."""
+    with pytest.raises(DeclarationError, match="more than 32,000,000 characters"):
+        fill(text, n="x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{{ 'ab' * n }}", "ababab"),
+        ("{{ n * 2 }}", "6"),
+        ("{{ 2 ** n }}", "8"),
+        ("{{ 2 ** -1 }}", "0.5"),
+        ("{{ 1.5 * n }}", "4.5"),
+    ],
+)
+def test_what_fits_is_multiplied(text, filled):
+    """Products and powers are Python's."""
+    assert filled == fill(text, n=3)
+
+
 TOO_DEEP = {
     "twenty-five loops": "{% for a in b %}" * 25 + "{% endfor %}" * 25,
     "three thousand brackets": "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",

@@ -289,6 +289,15 @@ def test_a_later_version_is_refused(path):
     assert before == path.read_bytes()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such owners")
+def test_another_users_file_is_refused(path, monkeypatch):
+    """S16: a ledger that somebody else has put there is not written to."""
+    Ledger(path).close()
+    monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(LedgerError, match="belongs to another user"):
+        Ledger(path)
+
+
 @pytest.mark.parametrize("content", [b"my notes", b"SQLite format 3\0 but no more", "other"], ids=str)
 def test_another_programs_file_is_left_alone(path, content):
     """Whatever it is: it is not opened, not written and not renamed."""
