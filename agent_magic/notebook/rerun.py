@@ -32,11 +32,12 @@ _SAME = [
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32,64}"), "ID"),
     (re.compile(r"Answers come from .*"), "Answers come from …"),
+    (re.compile(r"^made with .*", re.MULTILINE), "made with …"),
     (re.compile(r"\b(?:live|ledger|replay|simulated|mixed)\b(?: \+ simulated)?"), "SOURCE"),
     (re.compile(r"[ \t─]+|-{4,}"), " "),
     (re.compile(r"\s*\n\s*"), "\n"),
 ]
-"""What may differ between a run and its replay: who answered, ids, and the width of columns because of that."""
+"""What may differ between a run and its replay: who answered, by which versions, ids, and the width of columns."""
 
 
 class Compared(NamedTuple):
