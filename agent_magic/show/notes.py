@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from agent_magic.schedule.policy import Policy
 
 
+NO_PRICE = "has no known price"
+
+
 def capped_note(record: RunRecord, policy: Policy) -> str:
     """Say which answers were cut, or refused, and passed on; empty where the policy wants no word of it."""
     notes: list[str] = []
@@ -62,13 +65,19 @@ def _some(names: Sequence[str]) -> str:
 
 def budget_note(record: RunRecord, policy: Policy) -> str:
     """Say how to go on where the budget has kept agents from being asked; an empty string where it has not."""
-    names = [one.name for one in record.results if (one.error or "").startswith("BudgetExceeded")]
-    if not names:
-        return ""
-    cap = f"{dollars(policy.budget_usd)}" if policy.budget_usd is not None else f"{policy.budget_tokens or 0:,} tokens"
-    return (
-        f"Not asked, the budget of {cap} being too small for their worst case: {_some(names)}. A run with more goes on."
-    )
+    stopped = [(one.name, one.error or "") for one in record.results if (one.error or "").startswith("BudgetExceeded")]
+    unpriced = [name for name, error in stopped if NO_PRICE in error]
+    tokens = [name for name, error in stopped if "tokens are used" in error]
+    usd = [name for name, _ in stopped if name not in {*unpriced, *tokens}]
+    notes: list[str] = []
+    for names, cap in ((usd, dollars(policy.budget_usd)), (tokens, f"{policy.budget_tokens or 0:,} tokens")):
+        if names:
+            small = f"Not asked, the budget of {cap} being too small for their worst case: {_some(names)}."
+            notes.append(f"{small} A run with more goes on.")
+    if unpriced:
+        hint = "%agents prices MODEL --input USD --output USD gives one."
+        notes.append(f"Not asked, a budget in dollars being no use without a price: {_some(unpriced)}. {hint}")
+    return " ".join(notes)
 
 
 def served_note(record: RunRecord) -> str:

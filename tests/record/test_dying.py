@@ -54,7 +54,7 @@ def run(*words, timeout_s=1500.0):
 def test_killed_at_random_instants(simulator, tmp_path):
     """F03: what anybody could see is never asked for again; what is asked for again is counted; the file is whole."""
     found = run("kill", simulator.url, tmp_path / "l.sqlite3", TRIALS["kill"], 1)
-    assert TRIALS["kill"] == found["kills"]
+    assert TRIALS["kill"] <= found["kills"]
     assert found["shown"] > AGENTS
     assert 0 == found["again"]
     assert found["answers"] == 2 * AGENTS * found["generations"]
@@ -77,7 +77,7 @@ def test_interrupted_twice(simulator, tmp_path):
     found = run("twice", simulator.url, tmp_path / "l.sqlite3", TRIALS["twice"], 1)
     assert found["twice"] > TRIALS["twice"] // 4
     assert found["slow"] > TRIALS["twice"] // 10, "some were cleaning up when it came"
-    assert found["over"] <= found["twice"] // 20, "more than half a second; a busy machine may stall one in twenty"
+    assert 0 == found["over"], "more than half a second, and by how much a bare timer was late meanwhile"
     assert found["answers"] == 2 * AGENTS * found["generations"]
     assert 0 == found["again"]
     assert (True, []) == (found["ok"], found["notes"])

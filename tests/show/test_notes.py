@@ -6,6 +6,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.results import RunRecord
+from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.policy import Policy
 from agent_magic.show.notes import budget_note
 from tests.run.virtual import Reply, drive
@@ -24,5 +25,16 @@ def test_a_budget_that_ends_says_how_to_go_on() -> None:
     record = stopped(a="BudgetExceeded: $1 of $2 are spent", b="stopped")
     note = budget_note(record, Policy(budget_usd=0.5))
     assert "Not asked, the budget of $0.5000 being too small for their worst case: a. A run with more goes on." == note
-    assert "budget of 1,000 tokens" in budget_note(record, Policy(budget_tokens=1000))
+    record = stopped(a="BudgetExceeded: 9 of 1,000 tokens are used, and it may take 999")
+    both = Policy(budget_usd=0.5, budget_tokens=1000)
+    assert "Not asked, the budget of 1,000 tokens being too small for their worst case: a." in budget_note(record, both)
     assert not budget_note(stopped(a="stopped"), Policy(budget_usd=0.5))
+
+
+def test_more_budget_does_not_help_without_a_price() -> None:
+    """Of a model without a price it says so, as it was told: not that the budget is too small."""
+    budget = Budget(1.0)
+    record = stopped(a=f"BudgetExceeded: {budget.why_not(Worst(None, 10), 'model')}")
+    note = budget_note(record, Policy(budget_usd=1.0))
+    assert note.startswith("Not asked, a budget in dollars being no use without a price: a. %agents prices MODEL")
+    assert "too small" not in note
