@@ -57,7 +57,8 @@ class LimitUse(NamedTuple):
         model_class: Whose limit it is.
         limit_per_min: `None` while it is unknown.
         used_per_min: By us, over the last minute.
-        used_share: Of the limit, 0 to 1 and more; `None` while it is unknown.
+        used_share: Of what could pass meanwhile, by the limit and what was saved up, 0 to 1 and more; `None` while the
+            limit is unknown.
         learned: Whether the limit comes from the provider's replies, not from the user.
     """
 
@@ -120,9 +121,8 @@ def limits_in_use(pools: Mapping[str, PoolHealth], given: Mapping[str, Sequence[
     for name, pool in pools.items():
         told = given.get(name, (None, None, None))
         for kind, gauge, said in zip(DIMENSIONS, (pool.requests, pool.input, pool.output), told, strict=True):
-            share = None if gauge.limit is None else gauge.used / gauge.limit
             learned = gauge.limit is not None and gauge.limit != said
-            found.append(LimitUse(kind, name, gauge.limit, gauge.used, share, learned))
+            found.append(LimitUse(kind, name, gauge.limit, gauge.used, gauge.share, learned))
     return found
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from agent_magic.schedule.pacer_bucket import Bucket
 
 BIN_S: Final = 5.0
 BINS: Final = 12
@@ -18,16 +21,27 @@ class Gauge:
         limit: Per minute; `None` while unknown.
         used: Per minute, by us, over the last minute or since the first request.
         others: Per minute, by others with the same key, as far as it shows.
+        share: What was used of what could pass in that time; `None` while the limit is unknown. That is its part of the
+            limit, and what was saved up before: a burst that fits is no excess.
     """
 
     limit: float | None
     used: float
     others: float
+    share: float | None
 
-    @property
-    def percent(self) -> float | None:
-        """How much of the limit we use; `None` while it is unknown."""
-        return 100 * self.used / self.limit if self.limit else None
+
+def gauge(bucket: Bucket, used: float, passed_s: float) -> Gauge:
+    """Say how much of a limit is used.
+
+    Args:
+        bucket: What is known of the limit.
+        used: What was used.
+        passed_s: In how many seconds.
+    """
+    could = min(bucket.limit, bucket.low + bucket.rate * passed_s)
+    share = used / could if could else None
+    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.foreign * 60, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +92,11 @@ class Meter:
         bin_[1] += taken
         bin_[2] += made
 
-    def per_minute(self, now: float) -> tuple[float, float, float]:
-        """Return requests, input tokens and output tokens per minute."""
+    def lately(self, now: float) -> tuple[list[float], float]:
+        """Return requests, input tokens and output tokens of the last minute, and how many seconds that was."""
         self.add(now, 0.0, 0.0, 0.0)
         passed_s = min(max(now - self._first_s, 1.0), (BINS - 1) * BIN_S + now % BIN_S)
-        requests, taken, made = (max(0.0, sum(column)) * 60 / passed_s for column in zip(*self._bins, strict=True))
-        return requests, taken, made
+        return [max(0.0, sum(column)) for column in zip(*self._bins, strict=True)], passed_s
 
     def _turn(self, place: int, now: float) -> None:
         """Clear the bins that a minute has passed over."""

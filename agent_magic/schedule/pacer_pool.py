@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from agent_magic.record.terms import Ceiling, Learned
 from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
-from agent_magic.schedule.pacer_health import Gauge, Meter, PoolHealth
+from agent_magic.schedule.pacer_health import Meter, PoolHealth, gauge
 from agent_magic.schedule.pacer_output import Output
 
 if TYPE_CHECKING:
@@ -254,11 +254,8 @@ class Pool:
 
     def health(self, name: str, now: float) -> PoolHealth:
         """Say how much of the limits was used of late."""
-        used = self._meter.per_minute(now)
-        gauges = [
-            Gauge(bucket.limit or None, each, bucket.foreign * 60)
-            for bucket, each in zip(self._buckets, used, strict=True)
-        ]
+        used, passed_s = self._meter.lately(now)
+        gauges = [gauge(bucket, each, passed_s) for bucket, each in zip(self._buckets, used, strict=True)]
         return PoolHealth(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
 
     def ceilings(self) -> dict[str, Ceiling]:

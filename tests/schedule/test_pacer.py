@@ -295,8 +295,16 @@ def test_a_ramp_refusal_slows_the_growth():
     assert window("ramp") < window(None)
 
 
+def test_a_burst_that_fits_is_no_excess():
+    """Ten requests in the first second of a limit of 600 a minute, where ten may pass at once: half of what could."""
+    pacer = Pacer({MODEL: Limits(600)})
+    for number in range(10):
+        pacer.ask(MODEL, 100, 50, number / 10)
+    assert 10 / (10 + 10) == pacer.health(1.0)["claude-opus-4"].requests.share
+
+
 def test_health_says_how_much_was_used():
-    """Ten requests in ten seconds of a limit of 600 a minute are 10 %; the rest fades after a minute."""
+    """Ten requests in ten seconds in which 110 could pass; the rest fades after a minute."""
     pacer = Pacer({MODEL: Limits(600)})
     for second in range(10):
         ticket = pacer.ask(MODEL, 100, 50, float(second))
@@ -304,9 +312,9 @@ def test_health_says_how_much_was_used():
         pacer.finished(ticket, 100, 50, second + 0.5)
     health = pacer.health(10.0)["claude-opus-4"]
     assert 60.0 == health.requests.used
-    assert 10.0 == health.requests.percent
+    assert 10 / (10 * 10 + 10) == health.requests.share
     assert 3_000.0 == health.output.used
-    assert health.input.percent is None
+    assert health.input.share is None
     assert 0.0 == pacer.health(200.0)["claude-opus-4"].requests.used
 
 
