@@ -131,11 +131,13 @@ class BurnBreaker:
         self._most_usd = most_usd
         self._spent: deque[tuple[float, float]] = deque()
         self._aside: dict[int, float] = {}
+        self._holds = False
 
     def hold(self, worst: Worst, now: float) -> Hold | None:
         """Say until when the rate is used up; `None` lets one go."""
         spent_usd = self._within_a_minute(now)
         over_usd = spent_usd + sum(self._aside.values()) + (worst.usd or 0.0) - self._most_usd
+        self._holds = over_usd > 0
         if over_usd <= 0:
             return None
         for at_s, usd in self._spent:
@@ -163,9 +165,9 @@ class BurnBreaker:
             self._spent.append((now, aside if usd is None else usd))
 
     def words(self, now: float) -> str:
-        """Say what it does; an empty string while there is room."""
+        """Say what it does; an empty string while there is room, for whoever asked last."""
         spent_usd = self._within_a_minute(now) + sum(self._aside.values())
-        if spent_usd < 0.9 * self._most_usd:
+        if spent_usd < 0.9 * self._most_usd and not (self._holds and spent_usd):
             return ""
         return f"spending: ${spent_usd:.4f} of ${self._most_usd:.4f} allowed a minute"
 

@@ -106,7 +106,8 @@ class Health:
         if self.latency_s is not None:
             trend = "" if self.latency_trend_s is None else f" ({self.latency_trend_s:+.1f} s)"
             parts.append(f"first token {self.latency_s:.1f} s{trend}")
-        parts += [f"429s {self.refusals}", f"retries {self.retries}", *self.breakers]
+        said = [one for one in self.breakers if one not in self.reason]
+        parts += [f"429s {self.refusals}", f"retries {self.retries}", *said]
         return " · ".join(parts)
 
 

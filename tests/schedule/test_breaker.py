@@ -123,12 +123,14 @@ def test_dollars_within_a_minute_are_never_more_than_allowed():
     assert Hold("breaker", float("inf")) == breaker.hold(usd(0.6), 0.0)
     breaker.ended(1, 0.5, 10.0)
     assert breaker.hold(usd(0.5), 10.0) is None
-    assert Hold("breaker", 70.0) == breaker.hold(usd(0.6), 10.0)
     assert "" == breaker.words(10.0)
+    assert Hold("breaker", 70.0) == breaker.hold(usd(0.6), 10.0)
+    assert "spending: $0.5000 of $1.0000 allowed a minute" == breaker.words(10.0), "it holds somebody"
     breaker.left(2, usd(0.45))
     assert "spending: $0.9500 of $1.0000 allowed a minute" == breaker.words(10.0)
     breaker.ended(2, 0.0, 11.0)
     assert breaker.hold(usd(0.6), 70.0) is None
+    assert "" == breaker.words(70.0)
 
 
 def test_an_unknown_cost_counts_as_the_worst():
