@@ -11,6 +11,7 @@ from agent_magic.notebook.completion import attach
 from agent_magic.notebook.first_line import FirstLine
 from agent_magic.notebook.looks import show_values
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.show.charts.chart import Chart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ def load(shell: InteractiveShell) -> None:
     _rewriter(held, line).install()
     first = FirstLine(held, frozenset({cell, context}))
     first.install()
-    magics.take_back += [first.uninstall, show_values(held, _run_bundle(magics)), attach(magics)]
+    magics.take_back += [first.uninstall, show_values(held, _run_bundle(magics), _chart_bundle(magics)), attach(magics)]
     held.events.register("post_run_cell", magics.forget_shown)
 
 
@@ -77,6 +78,16 @@ def _free_name(shell: Any, kind: str, name: str, otherwise: str) -> str:
     who = getattr(holder, "__module__", None) or "another extension"
     print(f"{mark}{name} is held by {who}; here it is {mark}{otherwise}.")  # noqa: T201 - the user has to know
     return otherwise
+
+
+def _chart_bundle(magics: AgentMagics) -> Callable[..., Any]:
+    """Show a chart in the colours of the page."""
+
+    def bundle(chart: Chart, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        del include, exclude
+        return chart.bundle(dark=magics.session.dark)
+
+    return bundle
 
 
 def _run_bundle(magics: AgentMagics) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Run
 from agent_magic.record.results import AgentResult
+from agent_magic.show.charts.chart import Chart
 from agent_magic.show.values import result_bundle, texts_html
 
 if TYPE_CHECKING:
@@ -15,18 +16,19 @@ _SERIES = (("pandas", "Series"), ("pandas.core.series", "Series"))
 """Where a series says it is from: pandas 3, and pandas 2. By name, for pandas is loaded when first needed."""
 
 
-def show_values(shell: Any, run_bundle: Callable[..., Any]) -> Callable[[], None]:
+def show_values(shell: Any, run_bundle: Callable[..., Any], chart_bundle: Callable[..., Any]) -> Callable[[], None]:
     """Register the representations. Returns what takes them back."""
     bundles = shell.display_formatter.mimebundle_formatter
     html = shell.display_formatter.formatters["text/html"]
     bundles.for_type(Run, run_bundle)
+    bundles.for_type(Chart, chart_bundle)
     bundles.for_type(AgentResult, _result)
     others = {name: html.for_type_by_name(*name) for name in _SERIES}
     for name, other in others.items():
         html.for_type_by_name(*name, _answers(other))
 
     def take_back() -> None:
-        for kind in (Run, AgentResult):
+        for kind in (Run, AgentResult, Chart):
             bundles.pop(kind, None)
         for name, other in others.items():
             _restore(html, name, other)

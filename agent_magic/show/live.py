@@ -65,6 +65,7 @@ class LiveView:
         theme: The colours of the still picture: of the page that showed the view, where they are not the system's.
         watched: Whether a page has said that it shows the view. A page that is loaded again while the cell runs is not
             told of the still picture, and asks the widget for its state when the kernel has time.
+        dark: Whether that page is dark.
         mute: Called at the end: nothing that is pressed is heard from then on.
     """
 
@@ -74,7 +75,7 @@ class LiveView:
         self._handle: Any = None
         self._stepped_s = float("-inf")
         self.theme: Theme = "auto"
-        self.watched = False
+        self.watched = self.dark = False
         self.mute: Callable[[], object] = bool
 
     def show(self) -> None:
@@ -167,7 +168,7 @@ def make_live_view(
         match content:
             case {"cmd": "page", "dark": bool(dark), "system": bool(system)}:
                 view.theme = "auto" if dark == system else "dark" if dark else "light"
-                view.watched = True
+                view.watched, view.dark = True, dark
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
             case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):

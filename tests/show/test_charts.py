@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -21,6 +22,7 @@ from agent_magic.show.charts.of_run import tradeoff
 from agent_magic.show.charts.timeline import FAILED, PHASES, binned
 from agent_magic.show.charts.tradeoff import pareto, points_of
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
+from agent_magic.show.theme import INKS
 from tests.show.story import business_run, finished_run, layered_plan
 from tests.show.test_pictures import HOSTILE
 
@@ -58,6 +60,21 @@ def all_charts(run: Run) -> dict[str, Any]:
         "limits": run.limits_chart({"requests": 5, "requests under way": 3}),
         "tradeoff": run.tradeoff(frame()),
     }
+
+
+@pytest.mark.parametrize("agents", [9, 100])
+def test_on_a_dark_page_a_chart_is_dark(agents: int) -> None:
+    """Of `auto` alone: other colours, and nothing else; a theme that was chosen stays."""
+    run = Run(business_run() if agents == 9 else finished_run(layered_plan(agents, 20)))
+    for name, chart in all_charts(run).items():
+        light, dark = (json.dumps(chart.bundle(dark=dark)[MIME]) for dark in (False, True))
+        assert chart.spec == chart._repr_mimebundle_()[MIME] == json.loads(light), name
+        colour = r"#[0-9a-f]{6}"
+        assert re.sub(colour, "", light) == re.sub(colour, "", dark), name
+        assert not (set(re.findall(colour, dark)) & set(INKS["light"].values())), name
+        assert INKS["dark"]["ground"] == json.loads(dark)["background"], name
+    chosen = run.timeline(theme="light")
+    assert chosen.spec == chosen.bundle(dark=True)[MIME]
 
 
 @given(SIZES)

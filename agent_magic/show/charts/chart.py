@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from agent_magic.show.markup import element, escape, fit, number, width_px
 from agent_magic.show.theme import dark_where, inks_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_magic.show.theme import Theme
 
 MIME = "application/vnd.vegalite.v5+json"
@@ -29,15 +32,26 @@ class Chart:
         svg: The picture.
         spec: The same as a Vega-Lite v5 specification, its data inside.
         text: The same in words.
+        dark: Makes the specification in dark colours, of a chart whose colours are to be those of its page.
     """
 
     title: str
     svg: str = field(repr=False)
     spec: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
+    dark: Callable[[], dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    def bundle(self, *, dark: bool = False) -> dict[str, Any]:
+        """Return what a notebook shows, by MIME type. A picture asks its page for its colours, Vega-Lite cannot.
+
+        Args:
+            dark: Whether the page is dark.
+        """
+        spec = self.dark() if dark and self.dark is not None else self.spec
+        return {MIME: spec, "image/svg+xml": self.svg, "text/plain": self.text}
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {MIME: self.spec, "image/svg+xml": self.svg, "text/plain": self.text}
+        return self.bundle()
 
 
 class Paper:
@@ -183,7 +197,7 @@ def spec_of(title: str, line: str, body: dict[str, Any], *, theme: Theme = "auto
         "titleFontWeight": "normal",
         "labelFontSize": 11,
         "titleFontSize": 11,
-        "labelLimit": 200,
+        "labelLimit": 260,
     }
     return {
         "$schema": SCHEMA,
@@ -205,6 +219,11 @@ def spec_of(title: str, line: str, body: dict[str, Any], *, theme: Theme = "auto
             },
         },
     }
+
+
+def in_both(theme: Theme, make: Callable[[Theme], dict[str, Any]]) -> dict[str, Any]:
+    """Return the specifications of a chart as its fields: that of a theme, and the dark one where that is `auto`."""
+    return {"spec": make(theme), "dark": functools.partial(make, "dark") if theme == "auto" else None}
 
 
 def provenance(*, simulated: bool, forecast: str = "") -> str:

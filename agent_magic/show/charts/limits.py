@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.show.charts.chart import MARGIN, Chart, Paper, spec_of, ticks
+from agent_magic.show.charts.chart import MARGIN, Chart, Paper, in_both, spec_of, ticks
 from agent_magic.show.markup import number
 from agent_magic.show.timeline import axis_for, tick_label
 
@@ -107,8 +108,8 @@ def limits_chart(
     caption = " · ".join(filter(None, [refused, caption]))
     paper.caption(top - GAP + 42, caption)
     text = [title, line, *(_said(curve) for curve in curves), *([caption] if caption else [])]
-    spec = _spec(curves, until_s, refused_s, (title, line, caption), theme)
-    return Chart(title, paper.svg(top - GAP + 56, f"{title}: {line}"), spec, "\n".join(text))
+    both = in_both(theme, functools.partial(_spec, curves, until_s, refused_s, (title, line, caption)))
+    return Chart(title, paper.svg(top - GAP + 56, f"{title}: {line}"), text="\n".join(text), **both)
 
 
 def _panel(paper: Paper, curve: Curve, frame: tuple[float, float, float, float], until_s: float) -> None:

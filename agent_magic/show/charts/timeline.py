@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.show.charts.chart import MARGIN, Chart, Paper, mixed, spec_of, ticks
+from agent_magic.show.charts.chart import MARGIN, Chart, Paper, in_both, mixed, spec_of, ticks
 from agent_magic.show.markup import fit, number, single_line
 from agent_magic.show.timeline import axis_for, tick_label
 from agent_magic.show.units import plural, seconds
@@ -70,7 +71,8 @@ def timeline_chart(
     names = {name: single_line(name) for name in order}
     svg = _rows_svg(spans, names, on_path, title=title, line=line, caption=caption, theme=theme, until_s=until_s)
     text = _rows_text(spans, names, on_path, title=title, line=line, caption=caption)
-    return Chart(title, svg, _rows_spec(spans, names, on_path, (title, line, caption), theme), text)
+    both = in_both(theme, functools.partial(_rows_spec, spans, names, on_path, (title, line, caption)))
+    return Chart(title, svg, text=text, **both)
 
 
 def _look(span: Span) -> Look:
@@ -270,10 +272,11 @@ def _crowd(spans: Sequence[Span], *, title: str, line: str, caption: str, theme:
     agents = len({span.agent for span in spans})
     note = f"{plural(agents, 'agent')} counted together: how many did what at once"
     svg = _crowd_svg(bins, title, line, " · ".join(filter(None, [note, caption])), theme)
-    spec = _crowd_spec(bins, title, line, " · ".join(filter(None, [note, caption])), theme)
+    both = in_both(theme, functools.partial(_crowd_spec, bins, title, line, " · ".join(filter(None, [note, caption]))))
     sums = {phase: sum(one.counts[phase] * (one.to_s - one.from_s) for one in bins) for phase in _STACK}
     parts = [f"  {PHASES[phase].word}: {seconds(total)} in all" for phase, total in sums.items()]
-    return Chart(title, svg, spec, "\n".join([title, line, note, *parts, *([caption] if caption else [])]))
+    text = "\n".join([title, line, note, *parts, *([caption] if caption else [])])
+    return Chart(title, svg, text=text, **both)
 
 
 def _crowd_svg(bins: Sequence[Bin], title: str, line: str, caption: str, theme: Theme) -> str:

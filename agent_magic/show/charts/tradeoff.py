@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agent_magic.errors import DeclarationError
-from agent_magic.show.charts.chart import MARGIN, WIDTH, Chart, Paper, spec_of, ticks
+from agent_magic.show.charts.chart import MARGIN, WIDTH, Chart, Paper, in_both, spec_of, ticks
 from agent_magic.show.markup import fit, number, single_line, width_px
 from agent_magic.show.units import dollars, plural, seconds
 
@@ -135,7 +136,8 @@ def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "",
     caption = " · ".join(filter(None, [caption, f"↑ {off} above the scale" if off else ""]))
     svg = _svg(shown, front, marks, (title, line, caption), theme)
     text = _text(front, marks, (title, line, caption))
-    return Chart(title, svg, _spec(shown, front, marks, (title, line, caption), theme), text)
+    both = in_both(theme, functools.partial(_spec, shown, front, marks, (title, line, caption)))
+    return Chart(title, svg, text=text, **both)
 
 
 def _merged(marks: Sequence[Mark]) -> list[Mark]:

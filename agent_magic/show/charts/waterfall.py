@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.show.charts.chart import MARGIN, Chart, Paper, spec_of
+from agent_magic.show.charts.chart import MARGIN, Chart, Paper, in_both, spec_of
 from agent_magic.show.markup import fit, number, single_line
 from agent_magic.show.units import dollars, seconds
 
@@ -108,9 +109,9 @@ def waterfall_chart(
     paper.caption(y + 30, caption)
     text = [title, line, *_lines(seen, ("wall time", wall), seconds)]
     text += ["", *_lines(costs, (whole, total), dollars)] if costs else []
-    spec = _spec(seen, costs, (wall, total), (title, line, caption), theme)
+    both = in_both(theme, functools.partial(_spec, seen, costs, (wall, total), (title, line, caption)))
     svg = paper.svg(y + (44 if caption else 24), f"{title}: {line}")
-    return Chart(title, svg, spec, "\n".join([*text, *([caption] if caption else [])]))
+    return Chart(title, svg, text="\n".join([*text, *([caption] if caption else [])]), **both)
 
 
 def _panel(
