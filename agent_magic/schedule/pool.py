@@ -62,8 +62,8 @@ class Pool:
             seat.asked, self._offered = False, (seat, seat.taken)
             if not seat.wake():
                 later.append(seat)
-            elif not seat.asked:
-                self._waiting.remove(seat)  # it wants none any more
+            elif not seat.asked and seat in self._waiting:  # it wants none any more; it may even be over
+                self._waiting.remove(seat)
 
     def forget(self, seat: Seat) -> None:
         """Take in that a run is over."""

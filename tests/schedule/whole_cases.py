@@ -86,6 +86,15 @@ THREE_SLOTS_FOR_TWO = Scene(
 )
 """Each of two runs took one slot, and the third was idle while both waited for one."""
 
+HASTY = Scene(
+    ((), (), (0, 1)),
+    (Asked(), Asked(), Asked(0.5, fates=("500 after 2", "ok"), timeout_s=3.0)),
+    Policy(1, max_attempts=2, seed=1),
+)
+
+OVER_WHEN_ITS_SLOT_CAME = replace(HASTY, others=((4.0, HASTY),))
+"""A run was offered a slot when its last agent's deadline had passed, and was over by that: the offer failed."""
+
 CASES = {
     "two lines of one class": TWO_LINES_OF_ONE_CLASS,
     "behind the first window": BEHIND_THE_FIRST_WINDOW,
@@ -94,4 +103,5 @@ CASES = {
     "alarms that bring forth alarms": ALARMS,
     "one slot for three runs": ONE_SLOT_FOR_THREE,
     "three slots for two runs": THREE_SLOTS_FOR_TWO,
+    "over when its slot came": OVER_WHEN_ITS_SLOT_CAME,
 }
