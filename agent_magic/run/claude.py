@@ -120,7 +120,7 @@ class Claude:
             yield
             return
         loop = asyncio.get_running_loop()
-        if "anthropic" not in sys.modules:  # takes seconds, in which the loop should hear a stop
+        if not _is_loaded("anthropic"):  # takes seconds, in which the loop should hear a stop
             await asyncio.to_thread(importlib.import_module, "anthropic")
         held = self._open.get(loop)
         if held is None:
@@ -185,6 +185,11 @@ class Claude:
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected
         return sdk
+
+
+def _is_loaded(name: str) -> bool:
+    """Tell whether a module is there and whole: who imports one that another thread is importing waits for that."""
+    return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
 
 
 def _secrets_of(sdk: AsyncAnthropic) -> tuple[str | None, ...]:

@@ -720,6 +720,26 @@ def test_the_environment_s_key_is_used(nobody, monkeypatch, name):
     assert "key-of-the-environment" in str(asyncio.run(work()).heads[0])
 
 
+def test_an_sdk_that_another_thread_is_importing_is_waited_for_beside_the_loop(monkeypatch):
+    """A notebook warms it up while the user writes: a stop must be heard meanwhile."""
+    import sys
+    import threading
+
+    where = []
+    monkeypatch.setattr("importlib.import_module", lambda _: where.append(threading.current_thread()))
+    monkeypatch.setattr(sys.modules["anthropic"].__spec__, "_initializing", True)
+
+    async def work():
+        async with Claude(base_url="http://127.0.0.1:9", credential=KEY).open():
+            assert 1 == len(where)
+        monkeypatch.setattr(sys.modules["anthropic"].__spec__, "_initializing", False)
+        async with Claude(base_url="http://127.0.0.1:9", credential=KEY).open():
+            assert 1 == len(where)
+
+    within(work())
+    assert threading.main_thread() is not where[0]
+
+
 def test_a_proxy_does_not_stand_between_us_and_the_stand_in(monkeypatch):
     """A server on this machine is reached directly, whatever proxy the environment names."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
