@@ -76,6 +76,20 @@ def test_a_cut_answer_is_passed_on_and_that_is_said(caplog):
     assert "failed" == asyncio.run(plan.run(am.Policy(on_max_tokens="fail"), client=client))["a"].status
 
 
+def test_a_part_of_an_answer_can_be_used(stand_in):
+    """Its second line, say: estimated, run, forecast and done by one agent, and a failure where there is none."""
+    plan = am.Plan([am.Agent("a", "[[echo]] one\ntwo"), am.Agent("b", "[[echo]] <{{ a.splitlines()[1] }}>")])
+    assert 2 == len(plan.estimate().agents)
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    assert "<two>" in run["b"].text
+    assert "splitlines" in plan.baseline().prompt("baseline", {})
+    short = am.Plan([am.Agent("a", "[[echo]] one"), *plan.agents[1:]])
+    run = asyncio.run(short.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    assert ["succeeded", "failed"] == list(run.agents["status"])
+    assert "list object has no element 1" in str(run["b"].error)
+    assert 2 == len(run.whatif(concurrency=[1, 2]))
+
+
 def test_the_stand_in_is_asked_as_the_plan_says(stand_in):
     """`[[echo]]` sends a prompt back: each child's prompt holds its parents' answers, in the real SDK too."""
     plan = am.Plan([am.Agent("a", "[[echo]] one 😀 {x}"), am.Agent("b", "[[echo]] <{{ a }}>")])

@@ -72,7 +72,7 @@ def _tasks(plan: Plan, contexts: list[str]) -> str:
 
 def _task(plan: Plan, number: int) -> str:
     agent = plan.agents[number]
-    prompt = plan.prompt_of(number, {name: f"(your answer to {name})" for name in plan.inputs[number]})
+    prompt = plan.prompt_ahead(number, {name: f"(your answer to {name})" for name in plan.inputs[number]})
     uses = f"\nMaterial: {agent.context}" if agent.context is not None else ""
     system = f"\n{agent.system_text}" if agent.system_text else ""
     return f"## {agent.name}{uses}{system}\n{prompt}"

@@ -237,6 +237,23 @@ class Plan:
             name = self.agents[number].name
             raise DeclarationError(f"Agent {name!r}: {error}", agent=name) from None
 
+    def prompt_ahead(self, number: int, answers: Mapping[str, str]) -> str:
+        """Write a prompt with stand-ins for answers that are not there yet.
+
+        Where it takes an answer apart, as `{{ name.splitlines()[1] }}` does, a stand-in may lack the part. That says
+        nothing of the answer that will come, so it is the template then, as it was declared.
+
+        Raises:
+            DeclarationError: It cannot be filled in, whatever the answers will be.
+        """
+        try:
+            return self.prompt_of(number, answers)
+        except DeclarationError:
+            agent = self.agents[number]
+            if agent.template.takes_apart({*self.inputs[number], *self.groups}):
+                return agent.prompt
+            raise
+
     def _meant(self, number: int, name: str, answers: Mapping[str, str]) -> Any:
         """Return what a name in an agent's prompt means: the item it is for, an answer, those of a group, a value."""
         agent, own = self.agents[number], self.inputs[number]
@@ -258,14 +275,14 @@ class Plan:
         """Fill every prompt in with a stand-in for each answer, so that what cannot work fails before any spend.
 
         Raises:
-            DeclarationError: A prompt's expressions fail.
+            DeclarationError: A prompt's expressions fail, whatever the answers will be.
         """
         for value in self.values.values():
             if not isinstance(value, str | int | float):
                 as_text(value)
         for number, agent in enumerate(self.agents):
             if not agent.template.simple:
-                self.prompt_of(number, dict.fromkeys(self.inputs[number], "(answer)"))
+                self.prompt_ahead(number, dict.fromkeys(self.inputs[number], "(answer)"))
 
     def _names(self, numbers: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from jinja2 import Environment
     from jinja2.nodes import Node
@@ -88,6 +88,18 @@ class Template:
         if plain and not _WORDS.intersection(names):
             return cls(text, names, simple=True, pieces=tuple(_SIMPLE.split(text)))
         return cls(text, _jinja_names(text, agent, title or f"The prompt of {agent!r}"), simple=False)
+
+    def takes_apart(self, names: Collection[str]) -> bool:
+        """Tell whether it does more with one of these names than write it whole, or ask whether it is there."""
+        if self.simple:
+            return False
+        from jinja2 import nodes
+
+        tree = _environment().parse(_literal_tags(self.text))
+        whole = [child for node in tree.find_all(nodes.Output) for child in node.nodes]
+        whole += [node.test for node in tree.find_all(nodes.If)]
+        of_them = [node for node in tree.find_all(nodes.Name) if node.name in names]
+        return any(not any(node is one for one in whole) for node in of_them)
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Fill the template in.

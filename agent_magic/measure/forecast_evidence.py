@@ -183,7 +183,7 @@ def _text(record: RunRecord, number: int) -> str:
         return request.prompt + (request.system or "") + (request.context or "")
     answers = {name: record[name].text for name in plan.inputs[number]}
     agent = plan.agents[number]
-    return plan.prompt_of(number, answers) + (agent.system_text or "") + (plan.context_of(number) or "")
+    return plan.prompt_ahead(number, answers) + (agent.system_text or "") + (plan.context_of(number) or "")
 
 
 def _tries(result: AgentResult) -> Iterator[Tried]:

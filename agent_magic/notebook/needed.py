@@ -8,12 +8,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import AgentMagicError
+from agent_magic.record.cassette import ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-ENDING = ".cassette.jsonl"
 LEFT = (".git", ".ipynb_checkpoints", ".venv", "node_modules", "__pycache__")
 """What is not copied: it is no part of what a notebook reads."""
 MOST_BYTES = 1 << 30

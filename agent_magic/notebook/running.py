@@ -11,7 +11,7 @@ from agent_magic.api import Run, start
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
 from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
 from agent_magic.notebook.watching import Watch
-from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette import ENDING, read_cassette
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
 from agent_magic.run.playing import Player, lay
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from agent_magic.run.driver import Driver
     from agent_magic.schedule.policy import Policy
 
-ENDING = ".cassette.jsonl"
 MOST_FILES = 20
 TICK_S = 0.1
 """The picture changes at most ten times a second."""

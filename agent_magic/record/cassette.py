@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FORMAT = 1
+ENDING = ".cassette.jsonl"
+"""How the names of cassettes end that are found by themselves."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
 MOST_BYTES = 4 << 30

@@ -20,7 +20,15 @@ def model_of(agent: Agent) -> str:
     return agent.model or DEFAULT_MODEL
 
 
-def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *, ttl: Ttl | None = None) -> Request:
+def ask(
+    plan: Plan,
+    number: int,
+    answers: Mapping[str, str],
+    timeout_s: float,
+    *,
+    ttl: Ttl | None = None,
+    ahead: bool = False,
+) -> Request:
     """Write the request of the agent with this number.
 
     Args:
@@ -29,6 +37,7 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *
         answers: The texts of its parents.
         timeout_s: The deadline if it names none.
         ttl: For how long its context is to be cached; `None` does not ask for it.
+        ahead: Whether answers are missing, stand-ins in their place; see `Plan.prompt_ahead`.
 
     Raises:
         DeclarationError: Its prompt cannot be filled in.
@@ -36,7 +45,7 @@ def ask(plan: Plan, number: int, answers: Mapping[str, str], timeout_s: float, *
     agent = plan.agents[number]
     return Request(  # by position: names would double its cost
         agent.model or DEFAULT_MODEL,
-        plan.prompt_of(number, answers),
+        plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers),
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         agent.system_text,
         None if agent.context is None else plan.context_of(number),

@@ -58,8 +58,8 @@ def foresee(
     for agent in plan.dag.order:
         parents = {name: held[plan.index[name]] for name in plan.inputs[agent]}
         answers = {name: answer.text if answer else "" for name, answer in parents.items()}
-        request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S)
         whole = None not in parents.values()
+        request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole)
         held[agent] = known.find(agent, request) if known is not None and whole else None
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)

@@ -39,7 +39,7 @@ def unbought(
             continue
         answer = None
         if all(one in texts for one in plan.inputs[agent]):
-            answer = known.find(agent, ask(plan, agent, texts, timeout_s))
+            answer = known.find(agent, ask(plan, agent, texts, timeout_s, ahead=True))
         if answer is None:
             found.append(agent)
         else:

@@ -241,6 +241,28 @@ def test_prompts_are_checked_before_any_spend():
     Plan((Agent("a", "x"), Agent("b", "{{ a|upper }}{% if a %}{% endif %}"))).check_prompts()
     with pytest.raises(DeclarationError):
         Plan((Agent("b", "{{ v.nope.nope }}"),), {"v": 1}).check_prompts()
+    with pytest.raises(DeclarationError):
+        Plan((Agent("a", "x"), Agent("b", "{% if a %}{{ a }}{% endif %}{{ v.nope.nope }}")), {"v": 1}).check_prompts()
+
+
+TAKES_APART = [
+    "{{ a.splitlines()[1] }}",
+    "{{ a.split('|')[2] | upper }}",
+    "{% for line in a.splitlines() %}{{ line.split(':')[1] }}{% endfor %}",
+    "{{ prices[a] }}",
+    "{% set parts = a.split(',') %}{{ parts[3] }}",
+    "{{ 10 // (a | int) }}",
+]
+
+
+@pytest.mark.parametrize("text", TAKES_APART)
+def test_what_an_answer_lacks_is_known_when_it_is_there(text):
+    """A prompt that takes an answer apart is not refused because a stand-in has no such part."""
+    plan = Plan((Agent("a", "x"), Agent("b", text)), {"prices": {"cheap": 1}})
+    plan.check_prompts()
+    assert text == plan.prompt_ahead(1, {"a": "(answer)"})
+    with pytest.raises(DeclarationError):
+        plan.prompt_of(1, {"a": "(answer)"})
 
 
 def test_a_plan_is_frozen():
