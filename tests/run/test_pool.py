@@ -44,3 +44,34 @@ def test_runs_share_their_slots():
     assert 1 + 24 == len(log["requests"])
     assert log["peak_overlap"] <= 3
     assert all(at_s < 5.0 for at_s in first_s)
+
+
+def test_a_run_that_is_paused_or_stopped_leaves_its_slots_to_the_other():
+    """The other goes on alone with all of them; afterwards nothing is counted as under way."""
+    with simulator(latency="none", unlimited=True) as server:
+        client = Claude(base_url=server.url, credential="any")
+
+        async def scene() -> tuple[list[str], list[str], int]:
+            await Plan([Agent("first", "shows that the key is good [[tokens:1]]")]).run(client=client)
+            pool, pacer = Pool(), Pacer()
+            plans = [Plan([Agent(f"{name}{one}", f"{name} {one} [[ttft:0.2]]") for one in range(9)]) for name in "abc"]
+            paused, stopped, other = (start(plan, Policy(3), client=client, pacer=pacer, pool=pool) for plan in plans)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one.drive()) for one in (paused, stopped, other)]
+                while len(stopped.record.attempts) < 2:  # noqa: ASYNC110 - the requests of a task are no event
+                    await asyncio.sleep(0.01)
+                paused.pause()
+                stopped.stop()
+                await tasks[2]
+                statuses = [[result.status for result in one.record.results] for one in (paused, other)]
+                paused.stop()
+            under_way = sum(one.under_way for one in pacer.health(0.0).values())
+            return statuses[0], statuses[1], under_way
+
+        held, done, under_way = asyncio.run(scene())
+        with urllib.request.urlopen(f"{server.url}/simulator/log") as reply:
+            log = json.load(reply)
+    assert "pending" in held or "queued" in held
+    assert ["succeeded"] * 9 == done
+    assert 0 == under_way
+    assert log["peak_overlap"] <= 3
