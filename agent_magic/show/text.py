@@ -81,7 +81,7 @@ def facts(numbers: Numbers, source: str = "") -> list[str]:
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
         found.append(f"{ratio(numbers.mean_concurrency)} at once of {ratio(numbers.bound)} possible")
     found.append(f"{count(known(numbers.tokens))} tokens")
-    found.append(numbers.cost_mark + dollars(numbers.cost_usd))
+    found.append(("" if known(numbers.cost_usd) is None else numbers.cost_mark) + dollars(numbers.cost_usd))
     source = source or numbers.source or ""
     return [*found, source] if source else found
 

@@ -65,6 +65,10 @@ def test_the_honest_line() -> None:
     numbers.failed, numbers.skipped, numbers.source = 1, 2, None
     assert "5 agents in 3 layers · 1 failed · 2 skipped · 5.1 s" in one_line(numbers)
     assert one_line(numbers).endswith("$0.0114")
+    numbers.cost_mark = "≥"
+    assert one_line(numbers).endswith("≥$0.0114")
+    numbers.cost_usd = None  # nothing to be more than
+    assert one_line(numbers).endswith(" · $–")
 
 
 def test_plan_text() -> None:
