@@ -27,6 +27,10 @@ SLACK: Final = 1.05
 """The capacity is a little more than the most that was ever seen."""
 DATE_S: Final = 2.0
 """Two dates in whole seconds, one rounded up and one down, are off by less than this together."""
+FITTING: Final = 0.97
+"""What is believed of the capacity above what was seen shrinks by this with every request that needed all of it."""
+DOUBTED: Final = 2.0
+"""How many times its standard deviation what is under way may be off: usage will tell, so a response need not."""
 LATEST: Final = 0.05
 """The weight of the latest answer in how far beliefs are off."""
 
@@ -135,7 +139,7 @@ class Bucket:
         self.spent += amount
         if not self.rate:
             return 0.0
-        self._advance(now, self.low if amount <= self.low else self._capacity())
+        self._advance(now, self.low)
         self.level -= amount
         return self.level - self.shift
 
@@ -208,8 +212,8 @@ class Bucket:
         least, most = (level, before) if level < before else (before, level)
         if believed is not None:
             least = most = believed
-        missing = least - reading.remaining - self.grain
-        surplus = reading.remaining - self.grain - most
+        off = self.grain + DOUBTED * math.sqrt(self._doubt)
+        missing, surplus = least - reading.remaining - off, reading.remaining - off - most
         if missing > 0:
             self._lose(missing, now, was_full=least >= self.low - self.grain)
         elif surplus > 0 and reading.remaining > 0 and not self._own():  # a debt is shown as 0
@@ -267,6 +271,8 @@ class Bucket:
         """
         if reading.remaining is not None and reading.remaining + own > self._announced:
             self._announced = reading.remaining + own
+        if own > self.low and self.rate:  # what was let in may have waited for too much: a refusal will tell
+            self._size = self.low + (self._capacity() - self.low) * FITTING
 
     @property
     def holds(self) -> float:
