@@ -17,6 +17,7 @@ from functools import partial
 from random import Random
 from typing import Literal, Protocol
 
+from agent_magic.schedule.key import Key
 from agent_magic.schedule.pacer import Hold, Pacer, Ticket
 from agent_magic.simulator.bucket import Bucket
 from agent_magic.simulator.quota import Limit, Limits, Pool
@@ -24,6 +25,7 @@ from agent_magic.simulator.quota import Limit, Limits, Pool
 EPOCH_S = 1_790_000_000.37
 MODEL = "claude-sonnet-5-5"
 UNLIMITED = 1e9
+OK, REFUSED = 200, 429
 STEPS = 10
 """In how many parts a streamed answer is counted."""
 Kind = Literal["requests", "input", "output"]
@@ -216,12 +218,16 @@ class World:
 
 
 class Paced:
-    """Sends its jobs in order through a pacer, as the conductor does: the first of the queue is asked for, no other."""
+    """Sends its jobs in order through a pacer, as a session's first run does.
+
+    The first of the queue is asked for, no other. The very first request goes ahead alone until its reply begins.
+    """
 
     def __init__(self, world: World, jobs: list[Job], pacer: Pacer, *, attempts: int = 3, queue: int = 0) -> None:
         self.world, self.pacer, self.attempts, self.queue = world, pacer, attempts, queue
         self.result = Result(left=len(jobs))
         self._jobs = deque(jobs)
+        self._key = Key()
         self._tickets: dict[int, Ticket] = {}
         self._tries: dict[int, int] = {}
         self._alarm_s = math.inf
@@ -233,20 +239,28 @@ class Paced:
             self._alarm_s = math.inf
         while self._jobs:
             job = self._jobs[0]
+            if not self._key.accepted and (until_s := self._key.wait_until_s(now)) is not None:
+                self._wake(until_s)
+                return
             got = self.pacer.ask(MODEL, job.believed_input, job.believed_output, now, queue=self.queue)
             if isinstance(got, Hold):
-                if got.until_s < self._alarm_s:
-                    self._alarm_s = max(got.until_s, now + 1e-4)
-                    self.world.later(self._alarm_s, self._pump)
+                self._wake(got.until_s)
                 return
+            self._key.left(now)
             self._jobs.popleft()
             self._tickets[job.number] = got
             self._tries[job.number] = self._tries.get(job.number, 0) + 1
             self.world.request(job, self)
 
+    def _wake(self, until_s: float) -> None:
+        if until_s < self._alarm_s:
+            self._alarm_s = max(until_s, self.world.now + 1e-4)
+            self.world.later(self._alarm_s, self._pump)
+
     def heard(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in that the response begins."""
         self.result.first_s = min(self.result.first_s, self.world.now)
+        self._key.replied(OK)
         if job.number in self._tickets:  # a slow wire may deliver the end first
             self.pacer.heard(self._tickets[job.number], headers, self.world.now)
             self._pump()
@@ -260,6 +274,7 @@ class Paced:
     def refused(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in a 429."""
         self.result.refused.append(self.world.now)
+        self._key.replied(REFUSED)
         ticket = self._tickets.pop(job.number)
         self.pacer.refused(ticket, float(headers["retry-after"]), None, self.world.now, headers)
         if self._tries[job.number] >= self.attempts:

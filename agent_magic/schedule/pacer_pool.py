@@ -10,6 +10,7 @@ from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
 from agent_magic.schedule.pacer_health import Meter, PoolHealth, gauge
 from agent_magic.schedule.pacer_output import Output
+from agent_magic.schedule.pacer_ratio import Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ limits (`slot`)."""
 
 FIRST_WINDOW: Final = 8
 """Requests under way before the first answer."""
+FIRST_GROWTH: Final = 1.5
+"""How many more go with every reply until the first refusal; then one."""
 KNEE: Final = 0.85
 """After a refusal the window grows back fast to this share of what was refused, then slowly."""
 FIRST_PACE: Final = 2.0
@@ -56,8 +59,6 @@ JITTER_S: Final = 0.1
 ROUNDED: Final = 500.0
 """Token counts in headers are rounded to thousands."""
 KINDS: Final = 1000
-RECENT: Final = 0.97
-"""What an answer's weight is multiplied with at every later answer, in what is learned from answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,30 +102,6 @@ class Ticket:
         self.then = output.bucket.level
         self.spent = requests.spent, inputs.spent, output.bucket.spent
         self.fulls, self.doubt = inputs.fulls, inputs.doubt(taken)
-
-
-class Ratio:
-    """How much more is used than is expected, learned from answers."""
-
-    __slots__ = ("_expected", "_used", "value")
-
-    def __init__(self, weight: float, value: float = 1.0) -> None:
-        self._expected, self._used, self.value = weight, weight * value, value
-
-    @property
-    def sums(self) -> tuple[float, float]:
-        """What was expected and what was used, older answers counting less."""
-        return self._expected, self._used
-
-    def recall(self, expected: float, used: float) -> None:
-        """Go on from what was learned earlier."""
-        self._expected, self._used, self.value = expected, used, used / expected
-
-    def add(self, expected: float, used: float) -> None:
-        """Take in one answer."""
-        self._expected = self._expected * RECENT + expected
-        self._used = self._used * RECENT + used
-        self.value = self._used / self._expected
 
 
 class Pool:
@@ -192,6 +169,7 @@ class Pool:
             return
         if ticket.open and ticket.begun is None:
             ticket.begun = now, self.output.heard(now)
+            self._widen()
         requests, taken, made = read_headers(headers)
         marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s
         if requests is not None:
@@ -222,7 +200,9 @@ class Pool:
         if output_tokens is not None:
             self._learn_output(ticket, output_tokens)
             self._meter.add(now, 0.0, 0.0, output_tokens)
-            self._grow()
+            if ticket.begun is None:
+                self._widen()
+            self._quicken()
 
     def refused(
         self, ticket: Ticket, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
@@ -357,11 +337,15 @@ class Pool:
             if ratio is not None:
                 ratio.add(ticket.asked[1], used)
 
-    def _grow(self) -> None:
-        """Allow more after an answer, if what is allowed was used up."""
+    def _widen(self) -> None:
+        """Allow more under way after a reply, if what is allowed was used up."""
         if self._pressed and not self._known:
-            self._window += self._growth if self._window < self._knee else self._growth / self._window
+            growth = self._growth if self._episodes else FIRST_GROWTH
+            self._window += growth if self._window < self._knee else growth / self._window
             self._pressed = self._open + 1 >= self._window
+
+    def _quicken(self) -> None:
+        """Allow a faster pace after an answer, if it held requests."""
         if self._paced:
             self._paced = False
             step = self._growth / max(1, self._open)

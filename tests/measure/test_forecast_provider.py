@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
@@ -66,8 +67,14 @@ def test_a_long_answer_leaves_no_debt_where_the_bucket_kept_up():
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_being_told_how_long_to_wait_uses_up_no_attempt(most):
-    """As in a run: only where a single attempt is allowed does a 429 end an agent."""
+def test_being_told_how_long_to_wait_uses_up_no_attempt(most, monkeypatch):
+    """As in a run: only where a single attempt is allowed does a 429 end an agent. Sixteen are refused in a row."""
+    take, calls = Provider.take, itertools.count()
+
+    def in_a_row(provider, *args, **options):
+        return Refusal(1.0, "input") if 8 <= next(calls) < 24 else take(provider, *args, **options)
+
+    monkeypatch.setattr(Provider, "take", in_a_row)
     lot = random.Random(2)
     plan = Plan([Agent(f"a{i}", f"x{i} " + "y" * (40 * lot.randrange(1, 60))) for i in range(24)])
     policy = Policy(12, max_attempts=most, seed=3)

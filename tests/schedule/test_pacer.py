@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_magic.schedule.limits import PREFIX, Limits
 from agent_magic.schedule.pacer import Hold, Pacer, Ticket
-from agent_magic.schedule.pacer_pool import FIRST_WINDOW, SPREAD_S
+from agent_magic.schedule.pacer_pool import FIRST_GROWTH, FIRST_WINDOW, SPREAD_S
 from agent_magic.simulator.bucket import Bucket
 
 MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
@@ -46,14 +46,14 @@ def test_with_nothing_known_a_few_go():
     assert got.until_s > 0
 
 
-def test_without_headers_the_window_doubles_while_it_is_used_up():
-    """Every answer makes room for two."""
+def test_without_headers_the_window_more_than_doubles_while_it_is_used_up():
+    """Every two replies make room for five; a refusal ends that."""
     pacer = Pacer()
     tickets = all_that_go(pacer, 0.0)
     for ticket in tickets:
         pacer.finished(ticket, 100, 100, 1.0)
         all_that_go(pacer, 1.0)
-    assert 2 * FIRST_WINDOW == pacer.health(1.0)["claude-opus-4"].under_way
+    assert FIRST_WINDOW + FIRST_WINDOW * FIRST_GROWTH == pacer.health(1.0)["claude-opus-4"].under_way
 
 
 def test_the_window_does_not_grow_unused():
