@@ -16,7 +16,7 @@ from agent_magic.measure.frames import agents_frame, attempts_frame, layers_fram
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.outlook import Outlook
 from agent_magic.measure.path import find_path, savings_frame
-from agent_magic.measure.slo import slo_frame
+from agent_magic.measure.slo import slo_of
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
 from agent_magic.record.cassette_writing import only_hash, write_cassette
@@ -149,7 +149,7 @@ class Run:
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
         """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
-        return slo_frame(self.record, **targets)
+        return slo_of(self.record, targets)
 
     def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
         self,

@@ -34,7 +34,7 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
     wrong = f"{other.plan.name!r} is no measure:"
     if summary.succeeded < summary.agents or summary.wall_s is None:
         raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.agents} agents succeeded. Run it again.")
-    if any(result.source == "ledger" for result in other.results):
+    if any(result.is_served for result in other.results):
         raise AgentMagicError(f"{wrong} its answers were bought before and took no time. Run it with fresh=True.")
     record.measured(kind, Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated))
     return kind
@@ -60,11 +60,11 @@ def against_row(record: RunRecord) -> dict[str, Any]:
 
     `speedup` is the wall time of the sequential run over this one's, or of the single agent where no sequential run
     was made: `speedup_over` says which. `cost_multiple` is this run's dollars over the single agent's. Each is unknown
-    until it was measured, and where this run's own answers came from the ledger.
+    until it was measured, and where this run's own answers were bought before.
     """
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
     slow = sequence or alone
-    if slow is None or any(result.source == "ledger" for result in record.results):
+    if slow is None or any(result.is_served for result in record.results):
         return {}
     summary = summarize(record)
     paid = alone.cost_usd if alone is not None else None

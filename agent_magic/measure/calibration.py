@@ -155,7 +155,8 @@ def _left_out(record: RunRecord) -> str | None:
     """Say why a run measures nothing; `None` where it does."""
     if record.cut:
         return "it was cut"
-    served = [one.source for one in record.results if one.source not in {*OWN, None}]
+    others = [one for one in record.results if one.is_served or one.source not in {*OWN, None}]
+    served = ["run before" if one.source in OWN else one.source for one in others]
     return f"{len(served)} of {len(record.results)} answers from the {served[0]}" if served else None
 
 

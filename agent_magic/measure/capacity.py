@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from agent_magic.errors import AgentMagicError
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import AgentMagicError, DeclarationError
 from agent_magic.measure.table import make_frame
 from agent_magic.schedule.limits import Limits
 
@@ -58,7 +59,7 @@ class Capacity:
 
 
 def capacity(
-    limits: Limits | None = None,
+    limits: Limits | float | None = None,
     *,
     concurrent_requests: float | None = None,
     requests: float = 1.0,
@@ -76,7 +77,8 @@ def capacity(
     Source: Little, "A Proof for the Queuing Formula L = lambda W", 1961.
 
     Args:
-        limits: Per minute: requests, input tokens that were not read from the cache, output tokens.
+        limits: Per minute: requests, input tokens that were not read from the cache, output tokens; a number is
+            requests.
         concurrent_requests: How many requests may be under way at once.
         requests: Requests of one job.
         input_tokens: Input tokens of one job.
@@ -89,7 +91,7 @@ def capacity(
         AgentMagicError: A number is below 0, or jobs use nothing of what is limited.
     """
     _check_numbers({name: value for name, value in locals().items() if name != "limits"})
-    limits = limits or Limits()
+    limits = _read(limits)
     slots = None if concurrent_requests is None or not latency_s else concurrent_requests * MINUTE_S / latency_s
     given = [
         ("requests", limits.requests, requests),
@@ -110,6 +112,20 @@ def capacity(
         usd_per_hour=None if paid is None or usd_per_job is None else paid * HOUR_S * usd_per_job,
         rows=tuple(_limit_row(name, limit, used, wanted_jobs_per_s) for name, limit, used in binding),
     )
+
+
+def _read(limits: object) -> Limits:
+    """Read limits.
+
+    Raises:
+        DeclarationError: They are none.
+    """
+    if limits is None or isinstance(limits, Limits):
+        return limits or Limits()
+    if is_number(limits):
+        return Limits(cast("float", limits))
+    hint = "Give requests per minute, or Limits(requests, input_tokens, output_tokens=...)."
+    raise DeclarationError(f"limits={limits!r} cannot work.", hint=hint)
 
 
 def _check_numbers(given: Mapping[str, float | None]) -> None:

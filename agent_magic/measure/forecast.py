@@ -104,6 +104,16 @@ class Forecast:
     wall_range_s: tuple[float, float]
     cost_range_usd: tuple[float, float] | None
 
+    def __repr__(self) -> str:
+        low, high = self.wall_range_s
+        parts = [f"{self.wall_s:.1f} s ({low:.1f} to {high:.1f})"]
+        parts += [] if self.cost_usd is None else [f"${self.cost_usd:.4f}"]
+        parts += [] if self.totals.mean_concurrency is None else [f"{self.totals.mean_concurrency:.3g} at once"]
+        parts += [f"limited by {self.totals.limited_by}"] if self.totals.limited_by else []
+        parts += [f"{self.totals.n_429} refused"] if self.totals.n_429 else []
+        parts += [f"basis {self.basis}", *(["simulated"] if self.simulated else [])]
+        return f"Forecast: {', '.join(parts)}{'. ' if self.assumed else ''}{self.assumed}"
+
     @property
     def wall_s(self) -> float:
         """First ready to last finished."""

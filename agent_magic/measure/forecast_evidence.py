@@ -116,6 +116,11 @@ def seen_of(record: RunRecord) -> list[Seen]:
     ]
 
 
+def _is_timed(attempt: Attempt) -> bool:
+    """Tell whether the seconds of an attempt are those of a model at work."""
+    return attempt.source in TIMED and not attempt.is_served
+
+
 def _wrote(step: Tried) -> bool:
     return bool(step.usage and step.usage.cache_write_tokens)
 
@@ -124,7 +129,7 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers of a run whose seconds count, replayed ones too."""
     for attempt in record.attempts:
         usage = attempt.answer.usage if attempt.answer and attempt.error is None else None
-        if usage is not None and attempt.source in TIMED and attempt.api_s is not None:
+        if usage is not None and _is_timed(attempt) and attempt.api_s is not None:
             yield Past(
                 attempt.agent,
                 attempt.model,
@@ -154,7 +159,7 @@ def _seen(record: RunRecord, number: int) -> Seen:
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         tuple(_tries(result)),
         answered=answer is not None,
-        timed=answer is not None and asked is not None and asked.source in TIMED,
+        timed=answer is not None and asked is not None and _is_timed(asked),
         output_tokens=usage.output_tokens if usage else None,
         input_tokens=total,
         characters=len(text),

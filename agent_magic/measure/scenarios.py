@@ -132,7 +132,11 @@ class _Reader:
             "batch": _flag,
             "prices": _prices,
         }
-        return readers[name](value) if name in readers else value
+        if name in readers:
+            return readers[name](value)
+        if not isinstance(value, str | int | float):
+            raise DeclarationError(f"{name}={value!r} cannot work.", hint="Give one value for all agents, or a list.")
+        return value
 
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
         """Put one combination together."""
@@ -157,7 +161,8 @@ class _Reader:
             if not isinstance(model, str):
                 raise DeclarationError(f"model={model!r} cannot work.", hint="Give the name of a model.")
             if model not in self.known and not has_list_price(model):
-                near = did_you_mean(model, [*self.known, *listed_models()])
+                listed = [*self.known, *listed_models()]
+                near = did_you_mean(model, [one for one in listed if one.startswith(model)] or listed)
                 hint = f"Nothing is known of it, not even a price: give one with prices=.{near}"
                 raise DeclarationError(f"model={model!r} is not known.", hint=hint)
         seen = self.forecaster.evidence.seen
@@ -184,8 +189,13 @@ class _Reader:
         return dict.fromkeys(range(len(self.plan)), value)
 
     def _dropped(self, value: object) -> frozenset[int]:
-        names = [value] if isinstance(value, str) else list(cast("Sequence[str]", value))
-        found = frozenset(self.plan.numbers(names))
+        names: list[object] = [value] if isinstance(value, str) else []
+        if isinstance(value, tuple | list | set | frozenset):
+            names = list(cast("Sequence[object]", value))
+        known = [name for name in names if isinstance(name, str)]
+        if not names or len(known) < len(names):
+            raise DeclarationError(f"drop={value!r} cannot work.", hint="Give an agent's name, or a tuple of them.")
+        found = frozenset(self.plan.numbers(known))
         if len(found) == len(self.plan):
             raise DeclarationError("drop leaves no agent.", hint="Keep one at least.")
         return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ENOUGH, overlap, percentile, sent_spans
 from agent_magic.measure.table import make_frame
@@ -26,6 +28,23 @@ SLO: Mapping[str, str] = {
     "why": "string",
 }
 P95 = 95
+TARGETS = ("concurrent", "jobs_per_s", "p95_s", "succeeded", "errors", "usd_per_job")
+"""What can be asked."""
+
+
+def slo_of(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
+    """Hold a run against targets by name; see `slo_frame`.
+
+    Raises:
+        DeclarationError: A target is not known, or is no number.
+    """
+    for name, value in targets.items():
+        if name not in TARGETS:
+            hint = f"It takes {', '.join(TARGETS)}.{did_you_mean(name, TARGETS)}"
+            raise DeclarationError(f"slo has no target {name!r}.", hint=hint)
+        if value is not None and not is_number(value):
+            raise DeclarationError(f"{name}={value!r} cannot work.", hint="Give a number, or None to leave it out.")
+    return slo_frame(record, **targets)
 
 
 def slo_frame(
@@ -76,7 +95,7 @@ class _Facts:
     def __init__(self, record: RunRecord) -> None:
         self._results = record.results
         self._summary = summarize(record)
-        self._timed = self._summary.source != "ledger" and not any(one.source == "ledger" for one in record.results)
+        self._timed = not record.served
         done = [one.total_s for one in record.results if one.attempts]
         self._totals = [one for one in done if one is not None] if self._timed else []
 
@@ -126,7 +145,7 @@ class _Facts:
         return _unknown(row, self._why()) if mean_s is None else row | {"met": row["measured"] <= room}
 
     def _why(self) -> str:
-        return "nothing finished" if self._timed else "answers from the ledger took no time"
+        return "nothing finished" if self._timed else "answers from the ledger or the run before took no time"
 
 
 def _share(target: str, wanted: float, count: int, n: int, *, least: bool) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     P95 is `NaN` below 20 values, P99 below 100.
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
-    agents = [one for one in agents if one.source != "ledger"]
+    agents = [one for one in agents if not one.is_served]
     attempts = [one for agent in agents for one in agent.attempts if one.status == "succeeded"]
     of_agents: dict[str, Callable[[AgentResult], float | None]] = {
         "total_s": lambda one: one.total_s,
@@ -143,7 +143,7 @@ def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots
 
 def sent_spans(results: Iterable[AgentResult]) -> list[tuple[float, float]]:
     """Return when each request was under way."""
-    attempts = [one for result in results for one in result.attempts if one.source != "ledger"]
+    attempts = [one for result in results for one in result.attempts if not one.is_served]
     return [(one.started_s, one.ended_s) for one in attempts if one.ended_s is not None]
 
 

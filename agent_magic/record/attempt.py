@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent_magic.record.answer import PAID_BEFORE
+
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Usage
     from agent_magic.record.events import AttemptEnded, AttemptStarted
@@ -103,6 +105,12 @@ class Attempt:
     def source(self) -> Source | None:
         """Where its answer came from; `None` where nobody answered."""
         return None if self.ended is None else self.ended.source
+
+    @property
+    def is_served(self) -> bool:
+        """Whether nothing was sent: its answer was bought before, and came from the ledger or the run before."""
+        ended = self.ended
+        return ended is not None and (ended.source == "ledger" or ended.price == PAID_BEFORE)
 
     @property
     def status_code(self) -> int | None:

@@ -115,6 +115,11 @@ class AgentResult:
         return next((one.source for one in reversed(self.attempts) if one.source), None)
 
     @property
+    def is_served(self) -> bool:
+        """Whether its answer was bought before, so that it took no time now."""
+        return bool(self.attempts) and self.attempts[-1].is_served
+
+    @property
     def usage(self) -> Usage:
         """Tokens of all attempts whose usage is known. All `None` where none is."""
         known = [one.usage for one in self.attempts if one.usage is not None]
@@ -244,8 +249,8 @@ class RunRecord:
 
     @property
     def served(self) -> bool:
-        """Whether answers came from the ledger, in a replayed run when it was recorded. Those took no time."""
-        return "ledger" in self.replayed.values() or any(result.source == "ledger" for result in self.results)
+        """Whether answers were bought before, in a replayed run when it was recorded. Those took no time."""
+        return "ledger" in self.replayed.values() or any(result.is_served for result in self.results)
 
     @property
     def capped(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ positive = st.floats(0.01, 1e6)
 
 def test_fifty_requests_a_minute_carry_less_than_one_a_second():
     """0.83 a second; five to ten jobs a second need 300 to 600 a minute."""
-    assert 50 / 60 == am.capacity(am.Limits(50)).jobs_per_s
+    assert 50 / 60 == am.capacity(am.Limits(50)).jobs_per_s == am.capacity(50).jobs_per_s
     for wanted, needed in ((5, 300), (10, 600)):
         row = am.capacity(am.Limits(50), wanted_jobs_per_s=wanted).frame.iloc[0]
         assert (needed, False) == (row.needed_per_minute, row.enough)
@@ -105,6 +105,7 @@ def test_every_run_lies_between_the_bounds(graph, slots):
     [
         lambda: am.capacity(requests=-1),
         lambda: am.capacity(latency_s=math.nan),
+        lambda: am.capacity("50"),
         lambda: am.monthly(0),
         lambda: am.monthly(5, -1),
         lambda: am.speedup_bounds(5.0, 6.0, 1),

@@ -17,7 +17,9 @@ from agent_magic.declare.plan import Plan
 from agent_magic.errors import DeclarationError, Overloaded, UnknownAgent
 from agent_magic.measure.forecast import forecast
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.history import History, answers_of
 from agent_magic.record.prices import TokenPrice
+from agent_magic.run.earlier import Earlier
 from agent_magic.schedule.key import PATIENCE_S, Key
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.policy import Policy
@@ -181,6 +183,11 @@ def test_a_key_that_was_untried_holds_the_forecast_as_it_held_the_run(takes_s):
         ({"model": []}, DeclarationError, "Leave it out"),
         ({"prices": {"x": 2}}, DeclarationError, "TokenPrice"),
         ({"drop": tuple(PLAN.names)}, DeclarationError, "no agent"),
+        ({"drop": 3}, DeclarationError, "a tuple"),
+        ({"drop": ("a1", 3)}, DeclarationError, "a tuple"),
+        ({"concurrency": {"a1": 2}}, DeclarationError, "one value"),
+        ({"cache_ttl": ("5m", "1h")}, DeclarationError, "a list"),
+        ({"model": "claude-haiku"}, DeclarationError, "'claude-haiku-"),
     ],
     ids=str,
 )
@@ -200,3 +207,20 @@ def test_requests_per_minute_hold_a_run(record):
     for place in range(len(admitted)):
         window = [at for at in admitted if admitted[place] <= at < admitted[place] + 60.0]
         assert len(window) <= 11
+
+
+def test_answers_that_were_bought_before_are_forecast_as_if_bought_now(record):
+    """A run that took everything over took no time and no dollars: a what-if of it says what asking again would."""
+    plan = Plan([Agent("a", "x"), Agent("b", "y {{ a }}")])
+    first = drive(
+        plan, lambda *_: Reply(4.0, first_s=1.0, tokens=(100, 300, 0, 0), source="simulated"), Policy(2, seed=7)
+    )[0]
+    earlier = Earlier(first, "scripted", plan=plan)
+    again = drive(plan, lambda *_: Reply(4.0), Policy(2, seed=7), earlier=earlier)[0]
+    assert again.served
+    assert 0.0 == summarize(again).cost_usd
+    found = Run(again, history=History([*answers_of(first)])).forecast()
+    assert summarize(first).wall_s == pytest.approx(found.wall_s, rel=0.01)
+    assert summarize(first).cost_usd == pytest.approx(found.cost_usd)
+    assert "ledger" == found.basis
+    assert repr(found).startswith("Forecast: 8.0 s (4.0 to 16.0), $")

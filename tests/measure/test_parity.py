@@ -110,7 +110,8 @@ def test_a_forecast_is_what_a_run_then_takes(name, case):
     """Seconds, dollars, tokens from the cache and refusals."""
     asked, limits = CASES[case]
     found, run = recorded(name).forecast(**asked), real(name, asked, limits)
-    close = CLOSE_REFUSED if refusals(run) else CLOSE  # who is refused when is a matter of milliseconds
+    # Who is refused when is a matter of milliseconds, and the stand-in counts output piece by piece.
+    close = CLOSE_REFUSED if refusals(run) or "otpm" in limits else CLOSE
     assert run.totals.wall_s == pytest.approx(found.wall_s, rel=close)
     assert run.totals.cost_usd == pytest.approx(found.cost_usd)
     for word in ("cache_read_tokens", "cache_write_tokens"):

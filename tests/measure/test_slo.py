@@ -13,7 +13,7 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.errors import Rejected
+from agent_magic.errors import DeclarationError, Rejected
 from agent_magic.measure.slo import SLO
 from agent_magic.record.ledger import MemoryLedger
 from agent_magic.record.prices import Prices, TokenPrice
@@ -92,3 +92,12 @@ def test_an_unknown_price_is_unknown():
 def test_a_run_without_agents_is_unknown_throughout():
     """No rows of work, no verdicts."""
     assert [None] * 7 == met(Run(run_of([], [])).slo())
+
+
+@pytest.mark.parametrize(
+    ("targets", "meant"), [({"wall_s": 1}, "p95_s"), ({"p95": 3}, "'p95_s'"), ({"p95_s": "3"}, "number")]
+)
+def test_a_wrong_target_says_what_there_is(targets, meant):
+    """The error names the target, and those that are known."""
+    with pytest.raises(DeclarationError, match=meant):
+        judged(1, **targets)

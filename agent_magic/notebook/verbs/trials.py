@@ -51,8 +51,20 @@ async def _baseline(desk: Desk, given: Namespace) -> Run:
     if before is not None and before.plan == plan:
         before.against(run)
         session.last = before
-        print("The last run is measured against it: see speedup and cost_multiple in run.summary.")  # noqa: T201
+        print(_measured_words(before))  # noqa: T201
     return run
+
+
+def _measured_words(run: Run) -> str:
+    """Say what a run is against the one agent that did its job."""
+    if run.record.served:
+        return (
+            "The last run had answers that were bought before and took no time: %agents run --fresh, then this again."
+        )
+    alone, wall_s, cost_usd = run.record.bases["one agent"], run.totals.wall_s, run.totals.cost_usd
+    times = f"{wall_s / alone.wall_s:.2f} times its seconds" if wall_s and alone.wall_s else "unknown seconds"
+    costs = f"{cost_usd / alone.cost_usd:.2f} times its dollars" if cost_usd and alone.cost_usd else "unknown dollars"
+    return f"Against it the last run took {times} and {costs}: %agents last has both in its summary."
 
 
 async def _sweep(desk: Desk, given: Namespace) -> Sweep[Run] | None:

@@ -58,7 +58,7 @@ def curves_of(record: RunRecord, limits: Mapping[str, float | None]) -> list[Cur
         record: The run.
         limits: What is known of the limits, by the names above.
     """
-    sent = [one for one in record.attempts if one.source != "ledger"]
+    sent = [one for one in record.attempts if not one.is_served]
     under_way = [(one.started_s, 1.0) for one in sent]
     under_way += [(one.ended_s, -1.0) for one in sent if one.ended_s is not None]
     sums = {
