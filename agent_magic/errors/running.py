@@ -97,7 +97,15 @@ class Unreadable(CallError):
 
 
 class Unreachable(CallError):
-    """No connection, or it broke."""
+    """No connection, or it broke.
+
+    Attributes:
+        sent: Whether anything of the request can have arrived. Where not even a connection was made, it used nothing.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True, partial: str = "") -> None:
+        super().__init__(message, partial=partial)
+        self.sent = sent
 
 
 class Late(CallError):

@@ -141,9 +141,10 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
         case anthropic.APIResponseValidationError():
             return Unreadable("The reply is not the API's.")
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
-            return Unreachable("The connection went silent.")
+            return Unreachable("The connection went silent.", sent=_was_sent(error))
         case anthropic.APIConnectionError():
-            return Unreachable(f"No connection: {_root(error, secrets)}. Check the network, and ANTHROPIC_BASE_URL.")
+            words = f"No connection: {_root(error, secrets)}. Check the network, and ANTHROPIC_BASE_URL."
+            return Unreachable(words, sent=_was_sent(error))
         case httpx2.DecodingError() | ValueError() | RecursionError():
             return Unreadable(f"The reply cannot be read: {excerpt(error, secrets)}.")
         case _:
@@ -244,6 +245,25 @@ def _message(error: APIStatusError) -> str:
     message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
     text = str(message or cast("object", body) or error)
     return "a web page came in place of an answer" if text.lstrip()[:1] == "<" else text
+
+
+def _was_sent(error: BaseException | None) -> bool:
+    """Tell whether anything of a request can have arrived: not where no connection was made.
+
+    The SDK's transport calls a connection that breaks while it is written to a `ConnectError`, too; what aiohttp says
+    beneath it is exact.
+    """
+    import aiohttp
+    import httpx2
+
+    outer = inner = False
+    while error is not None:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            return False
+        inner = inner or isinstance(error, aiohttp.ClientError)
+        outer = outer or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+        error = error.__cause__
+    return inner or not outer
 
 
 def _root(error: BaseException, secrets: tuple[str, ...]) -> str:

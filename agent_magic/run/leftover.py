@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import LedgerError, NotConnected
+from agent_magic.errors import LedgerError, NotConnected, Unreachable
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED
 
 if TYPE_CHECKING:
@@ -23,13 +23,15 @@ def one_line(error: BaseException) -> str:
 def usage_of(stream: Stream, error: Exception | None) -> Usage | None:
     """Say what an attempt without a complete reply has used: nothing, an estimate, or `None` for unknown.
 
-    The API bills nothing for a request that it turned away with an error status. It bills what a stream had produced
-    before it was cut, but its count comes last: so that is estimated from the text.
+    The API bills nothing for a request that it turned away with an error status, and nobody does for one that never
+    left. It bills what a stream had produced before it was cut, but its count comes last: so that is estimated from
+    the text.
     """
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return NOTHING_USED
     if stream.usage is None:
-        return NOTHING_USED if isinstance(error, NotConnected | LedgerError) else None
+        unsent = isinstance(error, NotConnected | LedgerError) or (isinstance(error, Unreachable) and not error.sent)
+        return NOTHING_USED if unsent else None
     produced = max(stream.usage.output_tokens or 0, -(-len(stream.text) // CHARS_PER_TOKEN))
     return replace(stream.usage, output_tokens=produced, estimated=True)
 

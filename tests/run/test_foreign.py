@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 
 import pytest
+from anthropic import AsyncAnthropic
 
 from agent_magic.errors import Unreadable
 from agent_magic.record.request import Request
 from agent_magic.run import reading
 from agent_magic.run.claude import Claude
+from agent_magic.run.driver import Driver
 from agent_magic.run.faults import LONGEST_WAIT_S, retry_after_s
 from agent_magic.schedule.policy import Policy
-from tests.run.test_claude import KEY, meet, one, quick  # noqa: F401 - a fixture is used by its name
+from tests.run.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.run.wire import BEGIN, CLOSE, MESSAGE, OPEN, REASON, STOP, TEXT, WHOLE, delta, event, problem, reply, serving
 
 BEYOND_ASCII = "héllo 🎉 wörld ☃"
@@ -175,6 +178,50 @@ def test_what_is_none_is_named(answer, calls, error):
     assert ("failed", calls, calls) == (result.status, server.calls, len(result.attempts))
     assert result.error.startswith(error)
     assert len(result.error) < 300
+
+
+def refused():
+    """An address at which nobody listens."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{door.getsockname()[1]}"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("transport", [None, "the SDK's default"])
+@pytest.mark.parametrize("address", [refused, lambda: "http://no-such-host.invalid"], ids=["refused", "no name"])
+def test_what_never_left_has_used_nothing(address, transport):
+    """Its attempts cost $0 and take nothing of a budget: an agent is tried as often as without one."""
+
+    async def work():
+        given = AsyncAnthropic(api_key=KEY, base_url=address())
+        client = Claude(given) if transport else Claude(base_url=address(), credential=KEY)
+        driver = Driver(one(max_tokens=1000), Policy(max_attempts=3, budget_usd=0.001), client)
+        await driver.drive()
+        await given.close()
+        return driver.record
+
+    result = within(work())["a"]
+    assert ["Unreachable"] * 3 == [attempt.kind for attempt in result.attempts]
+    assert (0, 0, 0.0) == (result.usage.input_tokens, result.usage.output_tokens, result.cost_usd)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("transport", [None, "the SDK's default"])
+def test_what_may_have_arrived_has_an_unknown_cost(transport):
+    """The connection was made, and broke before an answer: the request may be billed."""
+
+    async def work():
+        async with serving(b"") as server:
+            given = AsyncAnthropic(api_key=KEY, base_url=server.url)
+            client = Claude(given) if transport else Claude(base_url=server.url, credential=KEY)
+            driver = Driver(one(), Policy(max_attempts=1), client)
+            await driver.drive()
+            await given.close()
+            return driver.record
+
+    result = within(work())["a"]
+    assert ("Unreachable", None) == (result.attempts[0].kind, result.cost_usd)
 
 
 def test_no_error_recolours_a_terminal():
