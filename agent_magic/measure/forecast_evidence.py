@@ -127,6 +127,7 @@ def _wrote(step: Tried) -> bool:
 
 def rows_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers of a run whose seconds count, replayed ones too."""
+    simulated = record.simulated  # looks at every result
     for attempt in record.attempts:
         usage = attempt.answer.usage if attempt.answer and attempt.error is None else None
         if usage is not None and _is_timed(attempt) and attempt.api_s is not None:
@@ -138,7 +139,7 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
                 usage.output_tokens,
                 attempt.ttft_s,
                 attempt.api_s,
-                simulated=record.simulated,
+                simulated=simulated,
             )
 
 

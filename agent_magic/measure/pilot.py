@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.errors import DeclarationError
@@ -62,12 +63,12 @@ def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
     Raises:
         DeclarationError: The number cannot work.
     """
-    if count < 1:
+    if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"A pilot of {count!r} agents cannot work.", hint="Give a whole number from 1.")
     kinds = [agent.part.group if agent.part is not None else f" {agent.model}" for agent in plan.agents]
     left = [agent for agent in range(len(plan)) if not held[agent]]
-    size = {kind: sum(kinds[agent] == kind for agent in left) for kind in kinds}
-    chosen: list[int] = []
+    size = Counter(kinds[agent] for agent in left)
+    chosen: set[int] = set()
     while len(chosen) < count:
         ready = [
             agent
@@ -76,8 +77,8 @@ def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
         ]
         if not ready:
             break
-        taken = {kind: sum(kinds[agent] == kind for agent in chosen) for kind in kinds}
+        taken = Counter(kinds[agent] for agent in chosen)
         kind = max((kinds[agent] for agent in ready), key=lambda one: size[one] / (1 + taken[one]))
         same = [agent for agent in ready if kinds[agent] == kind]
-        chosen.append(same[len(same) * (taken[kind] % count) // count])
+        chosen.add(same[len(same) * (taken[kind] % count) // count])
     return [plan.agents[agent].name for agent in sorted(chosen)]

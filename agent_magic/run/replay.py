@@ -48,6 +48,7 @@ class Match:
         self.misses: dict[int, ReplayMiss] = {}
         self.unknown: set[int] = set()
         self.texts: dict[str, str] = {}
+        self._recorded_places = {agent.name: place for place, agent in enumerate(run.agents)}
         self._places: dict[int, int] = {}
         shelf = Shelf(run, plan)
         for agent in plan.dag.order:
@@ -138,7 +139,7 @@ class Match:
 
     def _take(self, agent: int, found: RecordedAgent) -> None:
         """Fold what was recorded of an agent, and keep the text that its children use."""
-        self._places[agent] = self.run.agents.index(found)
+        self._places[agent] = self._recorded_places[found.name]
         for event in _events(agent, found):
             self.record.add(event)
         for call in found.calls:

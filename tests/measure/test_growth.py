@@ -1,0 +1,52 @@
+"""What is asked of a run of many agents is looked up once, not once for each agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_magic.api import Agent, Plan, Run
+from agent_magic.errors import DeclarationError
+from agent_magic.measure.forecast_evidence import rows_of
+from agent_magic.measure.pilot import pilot_agents
+from agent_magic.record.cassette import RecordedAgent
+from agent_magic.record.results import RunRecord
+from tests.run.virtual import Reply, drive
+
+
+def run_of(count: int) -> Run:
+    """A run of so many agents side by side, answered by nobody's stand-in."""
+    plan = Plan([Agent(f"a{number}", f"question {number}") for number in range(count)])
+    return Run(drive(plan, lambda *_: Reply(2.0))[0])
+
+
+def looks(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Count how often it is asked whether a run's answers are made up, which looks at every result."""
+    run, seen = run_of(count), list[RunRecord]()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunRecord, "simulated", property(lambda record: bool(seen.append(record))))
+        assert count == len(list(rows_of(run.record)))
+        run.whatif(concurrency=[1, 2])
+    return len(seen)
+
+
+def test_a_forecast_asks_once_who_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many agents there are: of ten thousand, each looking at all, the answer would take minutes."""
+    assert looks(10, monkeypatch) == looks(100, monkeypatch)
+
+
+def test_a_replay_compares_no_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found by their names; to compare each with all others, calls and answers included, takes minutes."""
+    plan = Plan([Agent(f"a{number}", f"question {number}") for number in range(10)])
+    run = Run(drive(plan, lambda *_: Reply(2.0))[0])
+    run.save(tmp_path / "run.cassette.jsonl")
+    monkeypatch.setattr(RecordedAgent, "__eq__", lambda *_: pytest.fail("compared"))
+    assert plan.replay(tmp_path / "run.cassette.jsonl").ok
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, "3", None])
+def test_a_pilot_is_a_number_of_agents(count: object) -> None:
+    """Anything else is refused with a word on what to give."""
+    with pytest.raises(DeclarationError, match="Give a whole number from 1"):
+        pilot_agents(run_of(2).plan, [False, False], count)  # pyright: ignore[reportArgumentType]
