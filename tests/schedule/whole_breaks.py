@@ -279,6 +279,7 @@ BREAKS: dict[str, Break] = {
     "the pacer counts what was stopped": (Gate, "settle", keeps_its_turn),
     "a budget counts what was stopped": (Budget, "settle", keeps_what_was_stopped),
     "runs take no turns": (Pool, "_ahead", always(None)),
+    "who cannot go keeps its turn": (Gate, "_forgo", always(None)),
     "rounding errors are waited for": (pacer_pool, "INSTANT_S", lambda _: 0.0),
 }
 

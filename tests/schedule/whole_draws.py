@@ -192,13 +192,23 @@ colleagues = st.builds(
 )
 """Runs that share slots, and the server's limits."""
 brief = st.lists(st.builds(Asked, st.integers(1, 12).map(lambda one: one / 16)), min_size=5, max_size=8)
+pauses = st.none() | st.integers(8, 128).map(lambda one: one / 16).map(lambda at_s: ((at_s, "pause", None), (at_s + 20.0, "resume", None)))
 queues = beside(
     st.builds(
-        lambda rows, told: Scene(((),) * len(rows), tuple(rows), Policy(4, seed=1), (60.0, 5e6, 5e6), told=told),
+        lambda rows, slots, told, burst_s, hands: Scene(
+            *(((),) * len(rows), tuple(rows), Policy(slots, seed=1), (60.0, 5e6, 5e6), burst_s, told), hands or ()
+        ),
         brief,
+        st.sampled_from([1, 2, 4]),
         st.booleans(),
+        st.sampled_from([1.0, 4.0]),
+        pauses,
     ),
-    st.builds(lambda rows: Scene(((),) * len(rows), tuple(rows), Policy(4, seed=1)), brief),
+    st.builds(
+        lambda rows, hands: Scene(((),) * len(rows), tuple(rows), Policy(4, seed=1), controls=hands or ()),
+        brief,
+        pauses,
+    ),
 )
 """Runs with slots enough that share a limit."""
 crushes = st.builds(
@@ -225,5 +235,5 @@ crushes = st.builds(
 anything = st.one_of(
     *(scenes() for _ in range(5)),
     *(storms, waves, stops, lulls, purses, crowds, crushes),
-    *(sessions, sessions, contests, colleagues, queues),
+    *(sessions, sessions, contests, colleagues, queues, queues),
 )

@@ -22,6 +22,8 @@ FIRST_WINDOW = 8
 UNSAID_S, JITTER_S = 1.0, 0.1
 """How long the pacer waits where the server does not say, and what it may add."""
 EXACT_S = 1e-6
+SPARE, LONG_S, PLENTY = 2.5, 1.5, 5e6
+"""Requests that could go, how long somebody has waited for one, and a limit that does not count."""
 LIMITS = frozenset({"requests", "input", "output"})
 
 
@@ -34,6 +36,7 @@ class Shared:
         self.first_s, self.taken = math.inf, False
         self.waits_for_slot: dict[Whole, int] = {}
         self.waits_for_limit: dict[tuple[Whole, str], int] = {}
+        self.held_s: dict[tuple[Whole, str], float] = {}
 
     @property
     def live(self) -> list[Whole]:
@@ -132,16 +135,29 @@ class Shared:
             return
         waits: dict[Whole, int] = {}
         held: dict[tuple[Whole, str], int] = {}
+        since: dict[tuple[Whole, str], float] = {}
         even = self.size // len(self.live) if self.live else 0
         for run in self.live:
             for name, why in self._holds(run):
+                if why == "requests":
+                    since[run, name] = self.held_s.get((run, name), self.world.now)
                 if why in LIMITS or (why == "slot" and self.is_window(name)):
                     if len(run.running) >= even:  # it has its share of the slots
                         continue
                     held[run, name] = self.waits_for_limit.get((run, name), 0)
                 elif why == "slot":
                     waits[run] = self.waits_for_slot.get(run, 0)
-        self.waits_for_slot, self.waits_for_limit = waits, held
+        self.waits_for_slot, self.waits_for_limit, self.held_s = waits, held, since
+        self._is_used(since)
+
+    def _is_used(self, since: dict[tuple[Whole, str], float]) -> None:
+        """What flows in goes to somebody, where the limit of requests is the only one that counts, and is known."""
+        scene = self.world.scene
+        if not scene.told or scene.limits is None or min(scene.limits[1:]) < PLENTY:
+            return
+        for (run, name), since_s in since.items():
+            idle = self.world.server.pool(name).requests.level(self.world.now) >= SPARE
+            assert not idle or self.world.now < since_s + LONG_S, f"{run.starts_s}: room that nobody has"
 
     def over(self) -> None:
         """All runs are over: nothing of theirs is left with anybody."""
