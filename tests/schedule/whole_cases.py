@@ -95,6 +95,13 @@ HASTY = Scene(
 OVER_WHEN_ITS_SLOT_CAME = replace(HASTY, others=((4.0, HASTY),))
 """A run was offered a slot when its last agent's deadline had passed, and was over by that: the offer failed."""
 
+LIMITED = Scene(((),) * 8, (Asked(0.25),) * 8, Policy(4, seed=1), (60.0, 5e6, 5e6), 4.0, told=True)
+
+PAUSED_IN_ITS_TURN = replace(
+    LIMITED, controls=((3.625, "pause", None), (23.625, "resume", None)), others=((0.0, LIMITED),)
+)
+"""What flowed in was saved for a run that somebody had paused, for two seconds."""
+
 CASES = {
     "two lines of one class": TWO_LINES_OF_ONE_CLASS,
     "behind the first window": BEHIND_THE_FIRST_WINDOW,
@@ -104,4 +111,5 @@ CASES = {
     "one slot for three runs": ONE_SLOT_FOR_THREE,
     "three slots for two runs": THREE_SLOTS_FOR_TWO,
     "over when its slot came": OVER_WHEN_ITS_SLOT_CAME,
+    "paused in its turn": PAUSED_IN_ITS_TURN,
 }

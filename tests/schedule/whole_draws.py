@@ -192,7 +192,9 @@ colleagues = st.builds(
 )
 """Runs that share slots, and the server's limits."""
 brief = st.lists(st.builds(Asked, st.integers(1, 12).map(lambda one: one / 16)), min_size=5, max_size=8)
-pauses = st.none() | st.integers(8, 128).map(lambda one: one / 16).map(lambda at_s: ((at_s, "pause", None), (at_s + 20.0, "resume", None)))
+pauses = st.none() | st.integers(8, 128).map(lambda one: one / 16).map(
+    lambda at_s: ((at_s, "pause", None), (at_s + 20.0, "resume", None))
+)
 queues = beside(
     st.builds(
         lambda rows, slots, told, burst_s, hands: Scene(

@@ -3,6 +3,9 @@
 Like `whole_book` it shares no code with what it checks.
 """
 
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import math
@@ -106,8 +109,14 @@ class Shared:
 
         A 429 that nothing explains, which a scene may ask for, leads to wrong beliefs of the limits: that is no error.
         """
-        misled = any(one.is_misled for run in self.world.runs for one in run.scene.asked)
-        assert not self.world.scene.told or misled or limit.startswith("output"), "a limit that was told is crossed"
+        assert not self.world.scene.told or self.is_misled or limit.startswith("output"), (
+            "a limit that was told is crossed"
+        )
+
+    @property
+    def is_misled(self) -> bool:
+        """Whether the server refuses somebody for no reason that its limits explain."""
+        return any(one.is_misled for run in self.world.runs for one in run.scene.asked)
 
     def wants_slot(self, run: Whole) -> bool:
         """Tell whether a run has an agent that waits for nothing but a slot of the session."""
@@ -153,7 +162,7 @@ class Shared:
     def _is_used(self, since: dict[tuple[Whole, str], float]) -> None:
         """What flows in goes to somebody, where the limit of requests is the only one that counts, and is known."""
         scene = self.world.scene
-        if not scene.told or scene.limits is None or min(scene.limits[1:]) < PLENTY:
+        if not scene.told or self.is_misled or scene.limits is None or min(scene.limits[1:]) < PLENTY:
             return
         for (run, name), since_s in since.items():
             idle = self.world.server.pool(name).requests.level(self.world.now) >= SPARE
