@@ -8,10 +8,14 @@ import pytest
 
 from agent_magic.api import Agent, Plan, Run
 from agent_magic.errors import DeclarationError
+from agent_magic.measure.estimate_agents import guess_all
 from agent_magic.measure.forecast_evidence import rows_of
 from agent_magic.measure.pilot import pilot_agents
 from agent_magic.record.cassette import RecordedAgent
+from agent_magic.record.history import History
 from agent_magic.record.results import RunRecord
+from agent_magic.run.foreseen import foresee
+from agent_magic.schedule.expected import expected_work_s
 from tests.run.virtual import Reply, drive
 
 
@@ -50,3 +54,25 @@ def test_a_pilot_is_a_number_of_agents(count: object) -> None:
     """Anything else is refused with a word on what to give."""
     with pytest.raises(DeclarationError, match="Give a whole number from 1"):
         pilot_agents(run_of(2).plan, [False, False], count)  # pyright: ignore[reportArgumentType]
+
+
+def looks_at_kin(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Count how often the answers of a group are looked through for those of it that have none."""
+
+    def grouped(many: int) -> Plan:
+        return Plan([Agent("label", "{{ item }}", each="rows", max_tokens=100)], {"rows": list(range(many))})
+
+    history, seen, real = History(), list[str](), History.of_kin
+    history.learn(drive(grouped(3), lambda *_: Reply(2.0))[0])
+    plan = grouped(count)
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "of_kin", lambda self, *given: seen.append(given[0]) or real(self, *given))
+        found = expected_work_s(plan.agents, ["claude-haiku-5-5"] * count, history)
+        guess_all(plan, foresee(plan)[0], [None] * count, [None] * count, list(history))
+    assert [2.0] * count == found
+    return len(seen)
+
+
+def test_a_group_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run begins, and is estimated, by the answers of a group that grew: each of its new agents stands on all."""
+    assert 2 == looks_at_kin(5, monkeypatch) == looks_at_kin(50, monkeypatch)
