@@ -115,3 +115,13 @@ def test_nothing_to_steer_says_so(kernel, line):
     done = kernel.do(f"%agents {line}")
     assert "error" == done.status
     assert "%agents start" in str(done)
+
+
+def test_the_first_run_in_the_background_can_be_stopped_by_the_next_cell():
+    """However long its libraries take to load: `start` gives the notebook back when there is something to steer."""
+    with Kernel() as fresh:
+        fresh.do("%load_ext agent_magic\n%agents connect simulator")
+        declare(fresh, a="[[ttft:60]] never comes")
+        assert "ok" == fresh.do("%agents start").status
+        assert "ok" == fresh.do("%agents stop").status
+        assert "cancelled" in fresh.do("run = %agents wait\nprint(set(run.agents.status))").text

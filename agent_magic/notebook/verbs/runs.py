@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from agent_magic.api import Run
 
 
+LOOK_S = 0.01
+"""How often to look whether a run in the background has begun: the first one imports the SDK."""
+
+
 def _plan_options(parser: Parser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="Only these agents and what they wait for.")
     add_plan(parser)
@@ -84,9 +88,16 @@ async def _start(desk: Desk, given: Namespace) -> None:
     resume = None if given.fresh else session.unfinished(plan)
     await confirm(desk, given, plan, resume)
     work = execute(session, plan, desk.policy(given), fresh=given.fresh, graphic=True, resume=resume)
-    session.background = asyncio.get_running_loop().create_task(work)
-    session.background.add_done_callback(_report)
-    await asyncio.sleep(0)
+    before, task = list(session.running), asyncio.get_running_loop().create_task(work)
+    session.background = task
+    task.add_done_callback(_report)
+    try:
+        # The next cell may steer it.
+        while not task.done() and session.running == before:  # noqa: ASYNC110 - a replay is over without having begun
+            await asyncio.sleep(LOOK_S)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
 
 
 async def _wait(desk: Desk, _: Namespace) -> Run | None:
