@@ -6,11 +6,11 @@ import argparse
 import json
 import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import AgentMagicError
+from agent_magic.record.cassette_writing import made_with
 from agent_magic.record.secret_scan import not_allowed, scan_file, secrets_of
 from agent_magic.simulator.program import main as simulate
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="agent-magic", description="Concurrent Claude agents in notebooks.")
-    parser.add_argument("--version", action="version", version=f"agent-magic {version('agent-magic')}")
+    parser.add_argument("--version", action="version", version=f"agent-magic {made_with()['agent-magic']}")
     commands = parser.add_subparsers(title="commands", required=True)
     commands.add_parser("simulate", help="serve the stand-in Messages API on 127.0.0.1", add_help=False)
     one = commands.add_parser(

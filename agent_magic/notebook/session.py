@@ -62,6 +62,8 @@ class Session:
         prices: The user's own prices by model, which count before the list.
         forecasts: What was forecast, and the runs that came after.
         last: The last run, one that was cut too; `None` before the first.
+        pilot: The last run of `%agents plan --pilot`, which the next run of its plan takes over.
+        just_shown: The run that this cell has shown already, so that it need not be shown as its value too.
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from tests.lab import PATIENCE_S, lab
+from tests.lab import PATIENCE_S, Lab, lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.slow]
 CELLS = (
@@ -22,16 +24,23 @@ CELLS = (
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 
+@contextlib.contextmanager
+def executed(cells: Iterable[str], folder: Path, chromium: str) -> Generator[Lab]:
+    """JupyterLab with a notebook of these cells, `explore.ipynb`, all of them running."""
+    book = new_notebook(cells=[new_code_cell(source) for source in cells], metadata=KERNEL)
+    nbformat.write(book, folder / "explore.ipynb")
+    with lab(folder, chromium) as jupyter:
+        jupyter.open("explore.ipynb")
+        jupyter.run_all()
+        yield jupyter
+
+
 def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
     """The line says other seconds, the picture is another one, and what is saved is the picture that was shown last.
 
     Opened again, with another kernel, the notebook has that picture and no broken controls.
     """
-    cells = [new_code_cell(source) for source in CELLS]
-    nbformat.write(new_notebook(cells=cells, metadata=KERNEL), tmp_path / "explore.ipynb")
-    with lab(tmp_path, chromium) as jupyter:
-        jupyter.open("explore.ipynb")
-        jupyter.run_all()
+    with executed(CELLS, tmp_path, chromium) as jupyter:
         page = jupyter.page
         line = page.locator(".am-explore-line")
         line.wait_for(timeout=PATIENCE_S * 1000)
@@ -103,11 +112,7 @@ def test_a_hundred_agents_are_answered_at_once(
     tmp_path: Path, chromium: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From a key on the slider to the other number and picture in the page. The time is printed, not held."""
-    cells = [new_code_cell(source) for source in HUNDRED]
-    nbformat.write(new_notebook(cells=cells, metadata=KERNEL), tmp_path / "hundred.ipynb")
-    with lab(tmp_path, chromium) as jupyter:
-        jupyter.open("hundred.ipynb")
-        jupyter.run_all()
+    with executed(HUNDRED, tmp_path, chromium) as jupyter:
         page = jupyter.page
         page.locator(".jp-OutputArea:has(.am-explore-line) img").wait_for(timeout=PATIENCE_S * 1000)
         tries: list[list[float]] = [page.evaluate(ANSWERS) for _ in range(12)]
