@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.measure.forecast_pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.record.history import History
+from agent_magic.record.history import History, kin_of
 from agent_magic.schedule.room import OVERHEAD_TOKENS
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def guess_all(
     """
     history, speeds = History(rows), Speeds(rows)
     tried = [row for row in rows if row.agent in pilot]
+    shared: dict[tuple[str, str, str | None], _Seen] = {}  # of agents without answers of their own, once a group
     found: dict[int, Guess] = {}
     for agent in plan.dag.order:
         request = requests[agent]
@@ -113,11 +114,17 @@ def guess_all(
         waits_for = [plan.index[name] for name in plan.inputs[agent]]
         parents = [(found[one], tokens_factor(requests[one].model, request.model)) for one in waits_for]
         name = plan.agents[agent].name
-        own = history.of_agent(name)
         before = [one for one in parents if not one[0].held]
-        kin = history.of_kin(name)
-        guess = _guess(request, before, counted[agent], own or kin, speeds, tried)
-        found[agent] = guess if own else _by_kin(guess, piloted=any(row.agent in pilot for row in kin))
+        if own := history.of_agent(name):
+            found[agent] = _guess(request, before, counted[agent], _seen(request, own, tried), speeds)
+            continue
+        key = (kin_of(name), request.model, request.effort)
+        if key not in shared:
+            kin = history.of_kin(name)
+            shared[key] = _seen(request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
+        found[agent] = _by_kin(
+            _guess(request, before, counted[agent], shared[key], speeds), piloted=shared[key].piloted
+        )
     return [found[agent] for agent in range(len(plan))]
 
 
@@ -130,13 +137,32 @@ def _held(request: Request) -> Guess:
     )  # fmt: skip
 
 
+class _Seen(NamedTuple):
+    """What earlier answers say of the next one.
+
+    Attributes:
+        length: How long it may be, what that stands on, and that in words.
+        timing: How long it may take and to the first token, and what that stands on in words; `None` where nobody was
+            asked like that.
+        tried: Whether a pilot has answers by its model and effort.
+        piloted: Whether the answers of its group are a pilot's, in part.
+    """
+
+    length: tuple[Span, Basis, str]
+    timing: tuple[Span, float, str] | None
+    tried: bool
+    piloted: bool = False
+
+
+def _seen(request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
+    """Look through the earlier answers of an agent or its group, and those of a pilot."""
+    same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
+    tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
+    return _Seen(_length(request, same, earlier, tried), _timing(same) if same else None, bool(tried))
+
+
 def _guess(
-    request: Request,
-    parents: Sequence[tuple[Guess, float]],
-    counted: int | None,
-    earlier: Sequence[Past],
-    speeds: Speeds,
-    pilot: Sequence[Past],
+    request: Request, parents: Sequence[tuple[Guess, float]], counted: int | None, seen: _Seen, speeds: Speeds
 ) -> Guess:
     cap = request.max_tokens
     texts = (request.prompt, request.system or "", request.context or "")
@@ -145,13 +171,9 @@ def _guess(
     most = round(sum(one.cap * by for one, by in parents))
     ends = (round(sum(one.output[end] * by for one, by in parents)) for end in range(3))
     size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS
-    same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
-    tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
-    output, output_basis, length_words = _length(request, same, earlier, tried)
+    output, output_basis, length_words = seen.length
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
-    seconds, first_s, seconds_basis, pace_words = _seconds(request, same, output, speeds)
-    if seconds_basis == "ledger" and not same and tried:
-        seconds_basis = "pilot"
+    seconds, first_s, seconds_basis, pace_words = _seconds(request, seen, output, speeds)
     return Guess(
         own,
         Span(*(float(own + tokens) for tokens in ends)),
@@ -191,16 +213,23 @@ def _length(
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
 
 
-def _seconds(request: Request, same: Sequence[Past], output: Span, speeds: Speeds) -> tuple[Span, float, Basis, str]:
+def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
+    """Return how long such answers took, the first token, and what that stands on in words."""
+    seconds = Span.of([row.api_s for row in same])
+    firsts = [row.ttft_s for row in same if row.ttft_s is not None]
+    first_s = Span.of(firsts).likely if firsts else seconds.likely
+    few = "" if len(same) >= ENOUGH else ", taken as half to twice"
+    return seconds, min(first_s, seconds.likely), f"seconds: {_answers(len(same))}{few}"
+
+
+def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tuple[Span, float, Basis, str]:
     """Return how long an agent's answer takes, the first token, what that stands on, and that in words."""
-    if same:
-        seconds = Span.of([row.api_s for row in same])
-        firsts = [row.ttft_s for row in same if row.ttft_s is not None]
-        first_s = Span.of(firsts).likely if firsts else seconds.likely
-        few = "" if len(same) >= ENOUGH else ", taken as half to twice"
-        return seconds, min(first_s, seconds.likely), "ledger", f"seconds: {_answers(len(same))}{few}"
+    if seen.timing is not None:
+        seconds, first_s, words = seen.timing
+        return seconds, first_s, "ledger", words
     timing, basis, words = speeds.of(request.model)
     likely, low, high = ((timing.ttft_s + output[end] / timing.pace) for end in (1, 0, 2))
+    basis = "pilot" if basis == "ledger" and seen.tried else basis
     return Span(low * timing.low, likely, high * timing.high), timing.ttft_s, basis, f"seconds: {words}"
 
 

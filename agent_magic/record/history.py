@@ -73,7 +73,7 @@ class History:
         self._rows.append(row)
         self._by_agent.setdefault(row.agent, []).append(row)
         self._by_model.setdefault(row.model, []).append(row)
-        if group := _group(row.agent):
+        if group := kin_of(row.agent):
             self._by_group.setdefault(group, []).append(row)
 
     def learn(self, record: RunRecord) -> None:
@@ -88,7 +88,7 @@ class History:
 
     def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
         """Return the answers of this agent's group, of one model or of all: of those named alike but for a number."""
-        rows = self._by_group.get(_group(agent), ())
+        rows = self._by_group.get(kin_of(agent), ())
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_model(self, model: str) -> tuple[Past, ...]:
@@ -96,7 +96,7 @@ class History:
         return tuple(self._by_model.get(model, ()))
 
 
-def _group(agent: str) -> str:
+def kin_of(agent: str) -> str:
     """Return what stands before `_` and a number at the end of a name: agents declared together are called so."""
     name, _, number = agent.rpartition("_")
     return name if number.isdecimal() else ""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from agent_magic.record.history import kin_of
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
     from agent_magic.record.history import History, Past
+
+_Key = tuple[str, str, str]
+"""Whose answers: an agent's name, or else its group's, and the model."""
 
 
 def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: History) -> list[float] | None:
@@ -33,27 +38,45 @@ def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: His
     if latest is None:
         return None
     made_up = latest.simulated
-    rows = [
-        _usable(history.of_agent(agent.name, model) or history.of_kin(agent.name, model), simulated=made_up)
-        for agent, model in zip(agents, models, strict=True)
-    ]
+    rows = _answers_of(agents, models, history, simulated=made_up)
+    middle_s = {key: median(row.api_s for row in some) for key, some in rows.items() if some}
     answers = {model: _usable(history.of_model(model), simulated=made_up) for model in set(models)}
     known = [row.api_s for some in answers.values() for row in some]
     if not known:
         return None
     paces = {model: _pace_s(some) for model, some in answers.items()}
-    share = _share_used(agents, rows)
+    keys = [_key(agent, model, rows) for agent, model in zip(agents, models, strict=True)]
+    share = _share_used(agents, keys, rows)
     usual = {model: median(row.api_s for row in some) if some else median(known) for model, some in answers.items()}
 
-    def seconds(agent: Agent, model: str, own: Sequence[Past]) -> float:
-        if own:
-            return median(row.api_s for row in own)
+    def seconds(agent: Agent, model: str, key: _Key) -> float:
+        if key in middle_s:
+            return middle_s[key]
         pace_s = paces[model]
         if agent.max_tokens is None or pace_s is None:
             return usual[model]
         return pace_s * agent.max_tokens * share
 
-    return [seconds(agent, model, own) for agent, model, own in zip(agents, models, rows, strict=True)]
+    return [seconds(*each) for each in zip(agents, models, keys, strict=True)]
+
+
+def _answers_of(
+    agents: Sequence[Agent], models: Sequence[str], history: History, *, simulated: bool
+) -> dict[_Key, list[Past]]:
+    """Return the answers that agents had by their models, and once for all those of their groups where one had none."""
+    found: dict[_Key, list[Past]] = {}
+    for agent, model in zip(agents, models, strict=True):
+        own, kin = (agent.name, "", model), ("", kin_of(agent.name), model)
+        if rows := history.of_agent(agent.name, model):
+            found[own] = _usable(rows, simulated=simulated)
+        elif kin not in found:
+            found[kin] = _usable(history.of_kin(agent.name, model), simulated=simulated)
+    return found
+
+
+def _key(agent: Agent, model: str, found: Mapping[_Key, list[Past]]) -> _Key:
+    own = (agent.name, "", model)
+    return own if own in found else ("", kin_of(agent.name), model)
 
 
 def _usable(rows: Sequence[Past], *, simulated: bool) -> list[Past]:
@@ -66,12 +89,8 @@ def _pace_s(rows: Sequence[Past]) -> float | None:
     return median(paces) if paces else None
 
 
-def _share_used(agents: Sequence[Agent], rows: Sequence[Sequence[Past]]) -> float:
+def _share_used(agents: Sequence[Agent], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
     """Return how much of its `max_tokens` an answer uses, by the agents of which both are known; 1 where none is."""
-    shares = [
-        row.output_tokens / agent.max_tokens
-        for agent, own in zip(agents, rows, strict=True)
-        for row in own
-        if agent.max_tokens and row.output_tokens
-    ]
+    capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
+    shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
     return median(shares) if shares else 1.0
