@@ -22,6 +22,7 @@ from agent_magic.errors import CallError, RateLimited
 from agent_magic.record.request import Request
 from agent_magic.run.claude import Claude
 from agent_magic.run.client import Stream
+from agent_magic.schedule.key import Key
 from agent_magic.schedule.pacer import Hold, Pacer
 from agent_magic.simulator import start
 from benchmarks.measuring import print_heading, print_table
@@ -89,11 +90,12 @@ async def fifty(url: str, requests: list[Request]) -> int:
 class _Heard:
     """Tells the pacer what the headers of a reply say."""
 
-    def __init__(self, pacer: Pacer, ticket: Any, changed: asyncio.Event) -> None:
-        self._pacer, self._ticket, self._changed = pacer, ticket, changed
+    def __init__(self, pacer: Pacer, key: Key, ticket: Any, changed: asyncio.Event) -> None:
+        self._pacer, self._key, self._ticket, self._changed = pacer, key, ticket, changed
 
     def replied(self, stream: Stream) -> None:
         """Take the headers in."""
+        self._key.replied(stream.status_code)
         self._pacer.heard(self._ticket, stream.headers, time.monotonic())
         self._changed.set()
 
@@ -105,10 +107,10 @@ class _Heard:
 
 
 class Driver:
-    """The least that drives a pacer: one line of requests, a task each."""
+    """The least that drives a pacer: one line of requests, a task each, the first alone until its reply begins."""
 
     def __init__(self, url: str, requests: list[Request]) -> None:
-        self._claude, self._pacer = Claude(base_url=url, credential="x"), Pacer()
+        self._claude, self._pacer, self._key = Claude(base_url=url, credential="x"), Pacer(), Key()
         self._waiting = list(reversed([(request, 1) for request in requests]))
         self._under_way = self.failed = 0
         self._changed = asyncio.Event()
@@ -131,16 +133,19 @@ class Driver:
         while self._waiting:
             request, number = self._waiting[-1]
             now = time.monotonic()
+            if not self._key.accepted and (until_s := self._key.wait_until_s(now)) is not None:
+                return until_s - now
             got = self._pacer.ask(MODEL, len(request.prompt) // CHARS_PER_TOKEN, 500, now)
             if isinstance(got, Hold):
                 return got.until_s - now
+            self._key.left(now)
             self._waiting.pop()
             self._under_way += 1
             group.create_task(self._one(request, number, got))
         return None
 
     async def _one(self, request: Request, number: int, ticket: Any) -> None:
-        stream = Stream(_Heard(self._pacer, ticket, self._changed))
+        stream = Stream(_Heard(self._pacer, self._key, ticket, self._changed))
         try:
             answer = await self._claude.call(request, stream)
             usage = answer.usage

@@ -25,6 +25,7 @@ from statistics import median
 from agent_magic.schedule.pacer import Pacer
 from benchmarks.measuring import print_heading, print_table
 from benchmarks.rate_http import over_http
+from benchmarks.rate_oracle import Oracle
 from benchmarks.rate_world import Job, Kind, Naive, Paced, Receiver, Result, Secret, Server, World, draw
 
 SEEDS = 10
@@ -67,17 +68,32 @@ SLOW = {"outputs": (1000, 0.6), "latency": (10, 0.5)}
 HUGE = {"inputs": (500, 0.5), "large": 0.1, "large_input": 70_000}
 
 
-def once(load: Load, server: Server, seed: int) -> Result:
+Make = Callable[[World, list[Job], int], Receiver]
+
+
+def pacer(world: World, jobs: list[Job], seed: int) -> Receiver:
+    """Let a pacer that knows nothing send them."""
+    return Paced(world, jobs, Pacer(seed=seed))
+
+
+def oracle(world: World, jobs: list[Job], seed: int) -> Receiver:
+    """Let somebody send them who sees the output bucket."""
+    return Oracle(world, jobs)
+
+
+def once(load: Load, server: Server, seed: int, make: Make = pacer) -> Result:
     """Run a load to its end."""
     world = World(server, seed)
-    client = Paced(world, load.draw(seed), Pacer(seed=seed))
+    client = make(world, load.draw(seed), seed)
     world.run()
     return client.result
 
 
-def row(name: str, load: Load, servers: list[Server], per_minute: float | None = None) -> tuple[object, ...]:
+def row(
+    name: str, load: Load, servers: list[Server], per_minute: float | None = None, make: Make = pacer
+) -> tuple[object, ...]:
     """Measure a load on some servers, all seeds."""
-    results = [once(load, server, seed) for server in servers for seed in range(SEEDS)]
+    results = [once(load, server, seed, make) for server in servers for seed in range(SEEDS)]
     shares = [result.share(load.kind, per_minute or load.per_minute) for result in results]
     refused = [100 * result.refused_share() for result in results]
     failed = sum(result.failed for result in results)
@@ -110,7 +126,7 @@ def conditions() -> None:
         "answers take 10 s, requests": Load("", "requests", 1_000, 1_000, {"latency": (10, 0.5)}),
         "answers take 10 s, output": Load("", "output", 6e5, 2_000, SLOW),
         "10 % larger than the bucket": Load("", "input", 2.4e6, 300, HUGE),
-        "believed output 4 times too low": Load("", "output", 6e5, 900, {"believed_output": 70}),
+        "believed output 4 times too low": BELIEVED,
     }
     rows = [row(name, load, told(load, 1)) for name, load in long.items()]
     rows.append(row("answers take 10 s, output, capacity 10 s", OUTPUT_SLOW, told(OUTPUT_SLOW, 10)))
@@ -127,6 +143,24 @@ def conditions() -> None:
 
 
 OUTPUT_SLOW = Load("", "output", 6e5, 2_000, SLOW)
+BELIEVED = Load("", "output", 6e5, 900, {"believed_output": 70})
+
+
+def oracles() -> None:
+    """Print what can be had of an output limit by whoever sees the bucket."""
+    note = "The oracle sees the bucket and knows all but how long each answer is."
+    print_heading("Output limits, and the best anybody could do", note)
+    loads = {
+        "answers of 1 s": OUTPUT,
+        "answers of 1 s, believed 4 times too low": BELIEVED,
+        "answers take 10 s": OUTPUT_SLOW,
+    }
+    rows: list[tuple[object, ...]] = []
+    for (name, load), streamed, make in product(loads.items(), (True, False), (pacer, oracle)):
+        servers = [load.server(headers=when, streamed=streamed) for when in ("response", "admission")]
+        counted = "as produced" if streamed else "at the end"
+        rows.append(row(f"{name}; {counted}; {make.__name__}", load, servers, make=make))
+    print_table(("condition", *COLUMNS), rows)
 
 
 def starvation() -> None:
@@ -209,5 +243,6 @@ if __name__ == "__main__":
     else:
         capacities()
         conditions()
+        oracles()
         starvation()
         colleagues()
