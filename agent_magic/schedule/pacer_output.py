@@ -19,6 +19,8 @@ TRIED_S: Final = 0.15
 FIRST_TOKENS: Final = 300.0
 FIRST_MADE_S: Final = 5.0
 """What one answer is taken to have, and how long to take from its beginning to its end, before answers tell."""
+MOST_PRODUCED: Final = 2.0
+"""Answers that have begun have not produced more than this many times what is expected of them, all taken together."""
 FORGET: Final = 0.005
 """The weight of one more answer in what is learned from answers, once there are many."""
 DATED: Final = 0.03
@@ -55,12 +57,14 @@ class Output:
         "_asked_s",
         "_at_s",
         "_begun",
+        "_coming",
         "_drained",
         "_early",
         "_empty",
         "_full_s",
         "_late",
         "_made",
+        "_produced",
         "_readings",
         "_refused_s",
         "_spilt",
@@ -75,6 +79,7 @@ class Output:
         self.under_way = 0.0
         self._at_s = self._drained = 0.0
         self._begun = self._answers = 0
+        self._coming = self._produced = 0.0
         self._made = FIRST_TOKENS, FIRST_MADE_S
         self._ahead = self._sums = 0.0, 0.0
         self._empty, self._tried_s, self._refused_s = False, 0.0, 0.0
@@ -122,10 +127,11 @@ class Output:
             self._empty, self._tried_s = False, now + TRIED_S
         return self.bucket.take(0.0, now)
 
-    def heard(self, now: float) -> float:
+    def heard(self, expected: float, now: float) -> float:
         """Take in that an answer begins. Return what an answer without end would have produced by now, for `end`."""
         self._drain(now)
         self._begun += 1
+        self._coming += expected
         return self._drained
 
     def read(self, reading: Reading, mark: float, spent: float, then: float, *, now: float, sent_s: float) -> None:
@@ -171,6 +177,8 @@ class Output:
         if begun is not None:
             self._begun -= 1
             counted = self._drained - begun[1]
+            self._coming -= expected
+            self._produced -= counted
         self.under_way -= expected
         if used is None:
             return
@@ -214,7 +222,11 @@ class Output:
         self._sums = self._sums[0] + past_s * self.under_way, self._sums[1]
         if self._begun:
             tokens, seconds = self._made
-            each = past_s * tokens / max(seconds, 1e-3)
+            left = (
+                max(0.0, MOST_PRODUCED * self._coming - self._produced) / self._begun
+            )  # those that hang produce no more
+            each = min(past_s * tokens / max(seconds, 1e-3), left)
             self._drained += each
+            self._produced += each * self._begun
             if self.bucket.rate:
                 self.bucket.take(each * self._begun, now)

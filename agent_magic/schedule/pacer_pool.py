@@ -168,7 +168,7 @@ class Pool:
         if "retry-after" in headers:
             return
         if ticket.open and ticket.begun is None:
-            ticket.begun = now, self.output.heard(now)
+            ticket.begun = now, self.output.heard(ticket.output, now)
             self._widen()
         requests, taken, made = read_headers(headers)
         marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s

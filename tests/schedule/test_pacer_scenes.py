@@ -192,6 +192,24 @@ def test_two_limits_that_bind_in_turn_are_both_kept_busy():
     assert client.result.refused_share() < 0.01
 
 
+class Hanging(Paced):
+    """Never hears the end of every tenth answer."""
+
+    def done(self, job):
+        """Take in an answer, unless it hangs."""
+        if job.number % 10:
+            super().done(job)
+        else:
+            self.result.left -= 1
+
+
+def test_answers_that_hang_do_not_hold_the_others():
+    """What is expected of them stays under way for ever; the bucket is full all the same, and so the others go."""
+    result = play(Server(otpm=OUTPUT), 1_500, client=Hanging)
+    assert result.share("output", OUTPUT) > 0.75
+    assert result.refused_share() < 0.05
+
+
 def test_a_hundred_at_once_without_any_limit_are_soon_all_under_way():
     """A proxy that tells nothing and refuses nothing: each reply makes room for more, not each answer."""
     result = play(Server(headers="none"), 100, latency=(5, 0.4))
