@@ -24,7 +24,6 @@ class Tries:
     def __init__(self, count: int, policy: Policy, seed: int | None) -> None:
         self._most = policy.max_attempts
         self._seed = seed if policy.seed is None else policy.seed
-        self._random: Random | None = None  # made when first needed: seeding takes as long as half an agent
         self._made = [0] * count
         self._free: dict[int, int] = {}
         self._turned: set[int] = set()
@@ -55,13 +54,16 @@ class Tries:
             self._free[agent] = self._free.get(agent, 0) + 1
         if self.left(agent, failure) <= 0:
             return failure.why
-        self._random = self._random or Random(self._seed)
-        until_s = now + backoff_s(failure, self._made[agent], self._random)
+        until_s = now + backoff_s(failure, self._made[agent], self._chance(agent))
         if deadline_s is not None and until_s >= deadline_s:
             return f"{failure.why} (the next try would come in {until_s - now:.0f} s, after the deadline)"
         self.until_s[agent] = until_s
         self._turned.discard(agent)
         return until_s
+
+    def _chance(self, agent: int) -> Random:
+        """Return what the jitter of this attempt is drawn from: the same whoever else fails, and in which order."""
+        return Random(None if self._seed is None else f"{self._seed} {agent} {self._made[agent]}")
 
     def left(self, agent: int, failure: Failure) -> int:
         """Return how many more attempts the agent has after such a failure."""
