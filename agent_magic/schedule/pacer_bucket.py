@@ -139,7 +139,10 @@ class Bucket:
         self.spent += amount
         if not self.rate:
             return 0.0
-        self._advance(now, self.low)
+        full = self.low
+        if amount > full:  # it waited for more than was ever seen, so that much is there; output is counted afterwards
+            full = max(full, min(amount, self._capacity()) if self._fair else self._capacity())
+        self._advance(now, full)
         self.level -= amount
         return self.level - self.shift
 
