@@ -21,7 +21,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.schedule.policy import Policy
 from tests.measure.standin import StandIn, run_on
 
-CLOSE, CLOSE_REFUSED, CLOSE_LEARNED = 0.001, 0.01, 0.02
+CLOSE, CLOSE_REFUSED, CLOSE_LEARNED, CLOSE_FAILING = 0.001, 0.01, 0.02, 0.05
 CONTEXT = "The service keeps accounts, moves money between them and reports on both. " * 200
 BASE = Policy(4, seed=1)
 SIMULATOR = {"latency": "x0.4", "seed": 3}
@@ -110,9 +110,10 @@ def test_a_forecast_is_what_a_run_then_takes(name, case):
     """Seconds, dollars, tokens from the cache and refusals."""
     asked, limits = CASES[case]
     found, run = recorded(name).forecast(**asked), real(name, asked, limits)
-    # Who is refused when is a matter of milliseconds, and the stand-in counts output piece by piece.
-    close = CLOSE_REFUSED if refusals(run) or "otpm" in limits else CLOSE
-    assert run.totals.wall_s == pytest.approx(found.wall_s, rel=close)
+    # Who is refused when is a matter of milliseconds, and the stand-in counts output piece by piece. Where agents fail
+    # at one time, who is first draws the first wait.
+    rough = CLOSE_FAILING if name == "failing" else CLOSE_REFUSED if refusals(run) or "otpm" in limits else CLOSE
+    assert run.totals.wall_s == pytest.approx(found.wall_s, rel=rough)
     assert run.totals.cost_usd == pytest.approx(found.cost_usd)
     for word in ("cache_read_tokens", "cache_write_tokens"):
         assert run.attempts[word].sum() == (getattr(found.totals, word) or 0)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent_magic.errors import DeclarationError
 from agent_magic.schedule.limits import DIMENSIONS, HEADER_OF, PREFIX, Limits, Reading, class_of, read_headers
+from agent_magic.schedule.pacer import Hold, Pacer
 
 DATE = "Sat, 21 Nov 2026 10:00:00 GMT"
 
@@ -109,3 +110,21 @@ def test_a_limit_that_cannot_work_is_refused_with_its_name(option, value):
 def test_there_are_three_limits():
     """Requests, uncached input, output."""
     assert ("requests", "input", "output") == DIMENSIONS
+
+
+def test_a_limit_of_which_little_is_ever_seen_is_used():
+    """A bucket below the grain of the headers always shows nothing: small requests leave at the rate all the same."""
+    pacer, now, left = Pacer(seed=1), 0.0, []
+    headers = {
+        "anthropic-ratelimit-input-tokens-limit": "6000",
+        "anthropic-ratelimit-input-tokens-remaining": "0",
+    }
+    while now < 20.0:
+        answer = pacer.ask("m", 25, 10, now)
+        if isinstance(answer, Hold):
+            now = answer.until_s
+            continue
+        left.append(now)
+        pacer.heard(answer, headers, now)
+        pacer.finished(answer, 25, 10, now)
+    assert len(left) * 25 > 0.8 * 20 * 100
