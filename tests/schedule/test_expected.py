@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
+from agent_magic.record.events import on_grid
 from agent_magic.record.history import History, Past
 from agent_magic.schedule.expected import expected_work_s
 
@@ -63,7 +64,7 @@ rows = st.lists(
     st.builds(
         past,
         st.sampled_from("abcd"),
-        st.floats(0, 1e4),
+        st.floats(0, 1e4).map(on_grid),
         st.sampled_from("mn"),
         st.none() | st.integers(0, 10**6),
         simulated=st.booleans(),
