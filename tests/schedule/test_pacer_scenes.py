@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
@@ -182,8 +183,7 @@ def test_two_limits_that_bind_in_turn_are_both_kept_busy():
     jobs = []
     for number in range(12):
         part = draw(100, random, inputs=(4_000, 0.3), outputs=(20, 0.3)) if number % 2 else draw(100, random)
-        jobs += [type(job)(len(jobs) + place, *tuple(getattr(job, name) for name in job.__slots__[1:]))
-                 for place, job in enumerate(part)]  # fmt: skip
+        jobs += [replace(job, number=place) for place, job in enumerate(part, len(jobs))]
     client = Paced(world, jobs, Pacer(seed=1))
     world.run()
     needed_s = sum(job.input_tokens for job in jobs) / 40_000 + sum(job.output_tokens for job in jobs) / 10_000
