@@ -222,9 +222,7 @@ class Output:
         self._sums = self._sums[0] + past_s * self.under_way, self._sums[1]
         if self._begun:
             tokens, seconds = self._made
-            left = (
-                max(0.0, MOST_PRODUCED * self._coming - self._produced) / self._begun
-            )  # those that hang produce no more
+            left = max(0.0, MOST_PRODUCED * self._coming - self._produced) / self._begun  # none of those that hang
             each = min(past_s * tokens / max(seconds, 1e-3), left)
             self._drained += each
             self._produced += each * self._begun
