@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import random
+import re
+from collections import Counter
 
 import pytest
 
@@ -87,9 +90,12 @@ def random_plan(chance):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_lost_in_chaos(seed):
     """Every agent ends, every request is one row, what succeeded is whole, times add up, no task is left."""
-    chance = random.Random(seed)
+    asked, bodies = Counter(), []
 
-    async def answer(writer, _):
+    async def answer(writer, number):
+        agent = re.search(r"\bp\d+", json.dumps(bodies[number - 1]["messages"]))[0]
+        asked[agent] += 1
+        chance = random.Random(f"{seed} {agent} {asked[agent]}")  # by agent and try: not by who happens to come first
         body = chance.choice(BROKEN if chance.random() < 0.15 else COMPLETE)
         await asyncio.sleep(chance.choice([0, 0, 0.02]))
         writer.write(body[: chance.randrange(len(body))] if chance.random() < 0.05 else body)
@@ -97,10 +103,10 @@ def test_nothing_is_lost_in_chaos(seed):
 
     async def main():
         async with serving(answer) as server:
+            server.bodies = bodies
             policy = Policy(40, max_attempts=3, timeout_s=10.0, breaker_share=None, seed=seed)
-            driver = start(
-                random_plan(chance), policy, client=Claude(base_url=server.url, credential="a-key-of-a-test")
-            )
+            client = Claude(base_url=server.url, credential="a-key-of-a-test")
+            driver = start(random_plan(random.Random(seed)), policy, client=client)
             await driver.drive()
             return Run(driver.record, driver), server.calls, tasks_left()
 
