@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,35 @@ os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
 # No test writes into the ledger of whoever runs it.
 os.environ.setdefault("AGENT_MAGIC_LEDGER", ":memory:")
 
+DRIVING = frozenset(
+    "browser kernel run simulator test_api.py test_cli.py test_playing_api.py test_privacy.py"
+    " test_cassette_together.py test_dying.py test_store_lease.py".split()
+)
+"""Folders and files whose tests drive kernels, browsers, processes, sockets or a real clock."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where CI is set, the summary shows what failed at first and passed when it ran once more."""
+    if os.environ.get("CI"):
+        config.option.rerun_show_tracebacks = True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where CI is set, what drives real things runs once more when it fails. Pure rooms and notebooks do not."""
+    here = Path(__file__).resolve().parent
+    for item in items if os.environ.get("CI") else ():
+        if item.path.is_relative_to(here) and DRIVING & {*item.path.relative_to(here).parts}:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin a second try with kernels, browsers and servers of its own: those of its module may be what broke."""
+    if getattr(item, "execution_count", 1) > 1 and isinstance(item, pytest.Function):
+        for made in chain(*item._fixtureinfo.name2fixturedefs.values()):
+            if made.scope in {"module", "class"}:
+                made.finish(item._request)  # pyright: ignore[reportArgumentType] - it takes any request
 
 
 @pytest.fixture(scope="session")
