@@ -55,10 +55,12 @@ class DiskLedger:
         held: Answers that could not be written, by key and ordinal: in memory only.
 
     Raises:
-        LedgerError: The file cannot be opened, or was written by a later version.
+        LedgerError: The file cannot be opened, or was written by a later version; or that is no path.
     """
 
     def __init__(self, path: str | Path = MEMORY, *, reuse_simulated: bool = False) -> None:
+        if not isinstance(path, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LedgerError(f"{path!r} is no path of a ledger. Give Ledger('FILE'), or Ledger() for one in memory.")
         self.path = None if str(path) == MEMORY else Path(path).expanduser().absolute()
         self.reuse_simulated = reuse_simulated
         self.owner = str(Owner.me())
@@ -200,6 +202,9 @@ class DiskLedger:
         Args:
             days: Those that are older than this; `None` is any age.
             simulated: Only those that the stand-in made up.
+
+        Raises:
+            LedgerError: Neither was said, or the days are no number from 0; nothing was forgotten.
         """
         return self.attempt(lambda: prune(self.file, days=days, simulated=simulated))
 
@@ -207,6 +212,7 @@ class DiskLedger:
         """Write every answer as a line of JSON. Returns how many.
 
         Raises:
+            LedgerError: There is a file of that name that no export wrote, and it is as before.
             OSError: The file cannot be written; an older one is as before.
         """
         return export(self.file, Path(path))

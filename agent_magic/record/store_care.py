@@ -11,8 +11,10 @@ import time
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import LedgerError
 from agent_magic.record.store_pages import answers_in
 from agent_magic.record.store_rows import answer_of
 from agent_magic.record.store_schema import ANSWER_COLUMNS, INSERT_ANSWER, SCHEMA
@@ -107,7 +109,14 @@ def prune(file: StoreFile, *, days: float | None = None, simulated: bool = False
         file: The file.
         days: Those that are older than this; `None` is any age.
         simulated: Only those that the stand-in made up.
+
+    Raises:
+        LedgerError: Neither was said, or the days are no number from 0; nothing was forgotten.
     """
+    if days is None and not simulated:
+        raise LedgerError("Nothing was forgotten. Say what for good: days=N, simulated=True or both; days=0 is all.")
+    if days is not None and not (is_number(days) and days >= 0):
+        raise LedgerError(f"Nothing was forgotten: days={days!r} cannot work. Give a number from 0; 0 is all.")
     before = time.time() - (days or 0.0) * DAY_S
     which = "('simulated')" if simulated else "('live', 'simulated')"
     with file.writing() as db:
@@ -139,8 +148,11 @@ def export(file: StoreFile, path: Path) -> int:
     """Write every answer as a line of JSON, whole or not at all. Returns how many.
 
     Raises:
+        LedgerError: There is a file of that name that no export wrote, and it is as before.
         OSError: The file cannot be written.
     """
+    if path.is_file() and path.stat().st_size and not _is_export(path):
+        raise LedgerError(f"{path.name!r} is there already and is no export of a ledger. Choose another name.")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     count = 0
     try:
@@ -157,6 +169,17 @@ def export(file: StoreFile, path: Path) -> int:
         Path(name).unlink(missing_ok=True)
         raise
     return count
+
+
+def _is_export(path: Path) -> bool:
+    """Tell whether a file begins with a line of an export: no other is written over, the ledger least of all."""
+    with path.open("rb") as file:
+        first = file.readline()
+    try:
+        line: Any = json.loads(first)
+    except ValueError:  # a text that is no UTF-8, too
+        return False
+    return isinstance(line, dict) and {"key", "ordinal", "bought_at"} <= {*cast("dict[str, Any]", line)}
 
 
 def _line(file: StoreFile, row: Row) -> str:

@@ -304,6 +304,8 @@ def _make_private(path: Path) -> None:
                 raise LedgerError(f"The ledger {path.name!r} belongs to another user. Choose a file of your own.")
             if status.st_mode & 0o077:
                 path.chmod(0o600)
+    except ValueError:  # a NUL in the name
+        raise LedgerError(f"{path.name!r} is no file name. Choose another.") from None
     except OSError as error:
         message = f"The ledger {path.name!r} cannot be opened for writing: {error.strerror}."
         raise LedgerError(message, unwritable=True) from None

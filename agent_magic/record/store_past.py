@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agent_magic.record.store_file import Row, StoreFile
 
 DAY_S = 86400.0
+MOST_RUN = 1 << 63
+"""SQLite has no larger whole numbers."""
 KILLED = "the kernel was killed while this was under way"
 NEVER = "the kernel was killed before this could run"
 UNDER_WAY = frozenset({"started", "unknown"})
@@ -170,7 +172,7 @@ def record_of(file: StoreFile, run: int) -> tuple[RunRecord, str]:
         LedgerError: There is none of this number.
     """
     sql = "SELECT began_at, plan, models, origin, state, owner, simulated, terms, bases, uid FROM runs WHERE id = ?"
-    rows = file.read(sql, run)
+    rows = file.read(sql, run) if type(run) is int and abs(run) < MOST_RUN else []
     if not rows:
         raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
     began, plan, models, origin, state, owner, simulated, terms, bases, uid = rows[0]

@@ -535,6 +535,57 @@ def test_export(ledger, tmp_path):
     assert ["out.jsonl"] == [one.name for one in tmp_path.iterdir() if one.is_file()]
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, "Say what for good"),
+        ({"days": -1}, "days=-1"),
+        ({"days": float("nan")}, "days=nan"),
+        ({"days": "7"}, "'7'"),
+    ],
+)
+def test_nothing_is_forgotten_by_mistake(ledger, said, told):
+    """Whoever does not say what to forget, or says it wrongly, loses nothing that was paid for."""
+    drive(plan_of(a="x"), always(), ledger=ledger)
+    with pytest.raises(LedgerError, match=told):
+        ledger.prune(**said)
+    assert 1 == ledger.size().answers
+
+
+def test_an_export_writes_over_exports_only(path, tmp_path):
+    """A notebook, a data file or the ledger itself is as it was; an earlier export is replaced."""
+    ledger = Ledger(path)
+    drive(plan_of(a="x"), always(), ledger=ledger)
+    for name, content in (("a.ipynb", '{"cells": []}'), ("b.csv", "a,b\n\xff"), ("c.json", "[1]")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(LedgerError, match="no export"):
+            ledger.export(tmp_path / name)
+        assert content == (tmp_path / name).read_text()
+    with pytest.raises(LedgerError, match="no export"):
+        ledger.export(path)
+    assert 1 == ledger.size().answers
+    for _ in range(2):
+        assert 1 == ledger.export(tmp_path / "out.jsonl")
+    ledger.close()
+
+
+@pytest.mark.parametrize("place", [None, 5, object(), "a\0b"])
+def test_what_is_no_path_makes_no_file(place, tmp_path, monkeypatch):
+    """`Ledger(None)` leaves no file called None behind."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LedgerError, match="is no"):
+        Ledger(place)
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("run", [9, -1, "1", [1], 1 << 70, True])
+def test_a_run_that_is_not_there(ledger, run):
+    """Whatever is asked for, the answer says where the numbers are."""
+    drive(plan_of(a="x"), always(), ledger=ledger)
+    with pytest.raises(LedgerError, match="%agents runs lists them"):
+        ledger.open(run)
+
+
 def test_no_key_and_no_address_in_the_file(path):
     """S03: the file holds what was asked and answered, no credentials and no address with a token in it."""
     ledger = Ledger(path)

@@ -105,7 +105,8 @@ def _export(ledger: Ledger, given: Namespace) -> str:
     if not given.file:
         raise UsageError("%agents ledger export needs the name of a file to write.")
     try:
-        return f"{plural(ledger.export(Path(given.file)), 'answer')} written to {given.file}, a line of JSON each."
+        answers = plural(ledger.export(Path(given.file).expanduser()), "answer")
+        return f"{answers} written to {given.file}, a line of JSON each."
     except OSError as error:
         raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
 
