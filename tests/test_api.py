@@ -167,17 +167,24 @@ def test_what_cannot_answer_is_refused():
 
 
 def test_failures_are_raised_when_asked_for():
-    """`RunFailed` names each agent that did not succeed, and why; at most ten lines of them."""
-    plan = am.Plan([*(am.Agent(f"a{one}", f"x{one}") for one in range(12)), am.Agent("good", "y")])
+    """`RunFailed` names the agents that did not succeed, and why; at most ten lines of them, one for each reason."""
+    plan = am.Plan([*(am.Agent(f"a{one}", f"x{one}") for one in range(18)), am.Agent("good", "y")])
+
+    def why(prompt):
+        return "gone" if int(prompt[1:]) < 6 else f"lost {prompt}"
+
     run = run_of(
-        plan, lambda prompt, _: Reply(error=None if prompt == "y" else Unreachable("gone")), am.Policy(max_attempts=1)
+        plan,
+        lambda prompt, _: Reply(error=None if prompt == "y" else Unreachable(why(prompt))),
+        am.Policy(max_attempts=1),
     )
     assert not run.ok
     with pytest.raises(RunFailed) as caught:
         run.raise_for_failures()
-    assert {f"a{one}": "Unreachable: gone" for one in range(12)} == caught.value.failures
+    assert {f"a{one}": f"Unreachable: {why(f'x{one}')}" for one in range(18)} == caught.value.failures
+    assert "  a0, a1, a2, a3 and 2 more: Unreachable: gone" in str(caught.value).splitlines()
     assert len(str(caught.value).splitlines()) <= 15
-    assert "and 2 more" in str(caught.value)
+    assert "  and 3 more" in str(caught.value).splitlines()
 
 
 def test_a_good_run_raises_nothing():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.errors.root import AgentMagicError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class NotConnected(AgentMagicError):
@@ -120,14 +120,26 @@ class Late(CallError):
         self.deadline_s = deadline_s
 
 
+_MOST_FAILURES = 10
+_MOST_NAMES = 4
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
 class RunFailed(AgentMagicError):
     """Some agents of a run did not succeed. Raised only when asked for."""
 
     def __init__(self, failures: Mapping[str, str]) -> None:
         self.failures = dict(failures)
-        lines = [f"  {name}: {why}" for name, why in list(self.failures.items())[:10]]
-        more = len(self.failures) - len(lines)
-        tail = [f"  and {more} more"] if more > 0 else []
+        of_same: dict[str, list[str]] = {}
+        for name, why in self.failures.items():
+            of_same.setdefault(why, []).append(name)
+        lines = [f"  {_some(names)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
+        more = sum(map(len, list(of_same.values())[_MOST_FAILURES:]))
+        tail = [f"  and {more} more"] if more else []
         head = (
             "1 agent did not succeed:" if len(self.failures) == 1 else f"{len(self.failures)} agents did not succeed:"
         )

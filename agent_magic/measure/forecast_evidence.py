@@ -6,8 +6,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED
+from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, PAUSED
 from agent_magic.record.history import Past
+from agent_magic.schedule.breaker import Fault
 from agent_magic.schedule.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.schedule.room import OVERHEAD_TOKENS
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
+    from agent_magic.schedule.breaker import Blame
 
 MANY: Final = 1_000_000
 """A failure that was repeated is worth as many attempts as the policy allows."""
@@ -44,7 +46,7 @@ class Tried(NamedTuple):
         late: Whether it was cut at its deadline.
         usage: Its tokens.
         price: What they cost.
-        bad: Whether it failed by the fault of the service or the network; `None` says nothing of them.
+        bad: What it says of the service and the network.
         status: The HTTP status of its reply; `None` where none came.
     """
 
@@ -56,7 +58,7 @@ class Tried(NamedTuple):
     late: bool
     usage: Usage | None
     price: Price | None
-    bad: bool | None
+    bad: Blame
     status: int | None
 
 
@@ -210,9 +212,17 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             attempt.kind == "Late",
             attempt.usage,
             attempt.price,
-            True if attempt.kind in FAULTS else None if attempt.status_code is None else False,
+            _blame_of(attempt),
             attempt.status_code,
         )
+
+
+def _blame_of(attempt: Attempt) -> Blame:
+    """Return what an attempt says of the service and the network, as the live run has it."""
+    if attempt.kind in FAULTS:
+        unsent = attempt.kind == "Unreachable" and attempt.status_code is None and attempt.usage == NOTHING_USED
+        return Fault(attempt.error or "", reached=not unsent)
+    return None if attempt.status_code is None else False
 
 
 def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:

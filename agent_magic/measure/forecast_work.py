@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.forecast_pace import Basis
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.results import RunRecord
+    from agent_magic.schedule.breaker import Blame
     from agent_magic.schedule.retry import Failure
 
 PRIOR_OUTPUT_TOKENS: Final = 500
@@ -50,7 +51,7 @@ class Try(NamedTuple):
         output_tokens: Its output; `None` is unknown.
         usage: What the same attempt used when it was recorded; `None` if something changed.
         price: What that cost.
-        bad: Whether it fails by the fault of the service or the network; `None` says nothing of them.
+        bad: What it says of the service and the network.
         status: The HTTP status of its reply; `None` where none comes.
     """
 
@@ -62,7 +63,7 @@ class Try(NamedTuple):
     output_tokens: int | None
     usage: Usage | None = None
     price: Price | None = None
-    bad: bool | None = False
+    bad: Blame = False
     status: int | None = OK
 
     @property

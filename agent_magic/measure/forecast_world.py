@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.forecast_provider import Provider
     from agent_magic.measure.forecast_work import Try, Work
     from agent_magic.schedule.actions import Action
+    from agent_magic.schedule.breaker import Blame
     from agent_magic.schedule.policy import Policy
     from agent_magic.schedule.room import Gate
 
@@ -310,7 +311,7 @@ class World:
             self._bar(agent, flight, now, "failed", why, usage, cost)
             self._take(self._conductor.failed(agent, Failure(why), now), now)
 
-    def _settle(self, agent: int, usage: Usage, cost: float | None, now: float, *, bad: bool | None) -> None:
+    def _settle(self, agent: int, usage: Usage, cost: float | None, now: float, *, bad: Blame) -> None:
         if self._gate is None:
             return
         given, total = usage.input_tokens, usage.total_input_tokens

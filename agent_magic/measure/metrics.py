@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +41,8 @@ class Summary:
             estimated, else empty.
         source: Where all results came from, `mixed`, or `None` where nobody answered; with ` + simulated` where made-up
             answers were served from the ledger, or replayed.
+        why: Why agents were given up together, or why all failed that were asked: the commonest error, in one line;
+            else empty.
     """
 
     plan: str
@@ -66,6 +69,7 @@ class Summary:
     running: int
     source: str | None
     cut: bool
+    why: str
 
 
 def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
@@ -112,7 +116,18 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         running=counts.get("running", 0),
         source=_source(record),
         cut=record.cut,
+        why=_why(results),
     )
+
+
+def _why(results: Sequence[AgentResult]) -> str:
+    """Name the error of agents that the breaker gave up, or the commonest one of a run in which none succeeded."""
+    errors = [result.error for result in results if result.error and result.status in {"failed", "cancelled"}]
+    given_up = [error for error in errors if error.startswith("Breaker: ")]
+    if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
+        return ""
+    failed = [result.error for result in results if result.error and result.status == "failed"]
+    return Counter(found).most_common(1)[0][0] if (found := given_up or failed) else ""
 
 
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:

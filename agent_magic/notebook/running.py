@@ -151,9 +151,10 @@ async def run_and_tell(
     graphic = is_kernel(desk.shell)
     run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
     desk.session.just_shown = run
-    if is_unwatched(desk.shell):
+    if unwatched := is_unwatched(desk.shell):
         print(one_line(run.totals))  # noqa: T201 - a log gets the first picture as a line, not the last one
     notes = [
+        run.totals.why if graphic and not unwatched else "",  # a line says it itself
         capped_note(run.record, policy),
         budget_note(run.record, policy),
         served_note(run.record),

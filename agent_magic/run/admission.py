@@ -8,7 +8,8 @@ from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Trunca
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.run.asking import ask, model_of
 from agent_magic.run.blocks import joined
-from agent_magic.schedule.breaker import Breakers
+from agent_magic.run.leftover import one_line
+from agent_magic.schedule.breaker import Breakers, Fault
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.prefix import shared_prefixes
 from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.run.client import Stream
     from agent_magic.run.known import Known
+    from agent_magic.schedule.breaker import Blame
     from agent_magic.schedule.key import Key
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
@@ -136,7 +138,7 @@ class Admission:
             read_tokens=known.cache_read_tokens,
             output_tokens=known.output_tokens,
             cost_usd=price.cost_usd,
-            bad=_is_bad(stream, error),
+            bad=_blame_of(stream, error),
             now=now,
         )
 
@@ -170,10 +172,10 @@ def _parts(request: Request) -> tuple[str, str, str, str]:
     return request.prompt, request.system or "", request.context or "", request.so_far
 
 
-def _is_bad(stream: Stream, error: BaseException | None) -> bool | None:
-    """Tell whether an attempt failed by the fault of the service or the network; `None` says nothing of them."""
+def _blame_of(stream: Stream, error: BaseException | None) -> Blame:
+    """Return what an attempt says of the service and the network."""
     if isinstance(error, FAULTS):
-        return True
+        return Fault(one_line(error), reached=not isinstance(error, Unreachable) or error.sent)
     return None if stream.status_code is None else False  # what turns a request away with reason is alive
 
 

@@ -11,6 +11,7 @@ import functools
 import math
 import os
 import re
+import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -19,9 +20,9 @@ from agent_magic.declare.template import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from anthropic import APIStatusError
+    from anthropic import APIConnectionError, APIStatusError
     from httpx2 import Response
 
     from agent_magic.run.client import Stream
@@ -35,6 +36,7 @@ HINTS = {
 }
 """What to do about a request that the API refuses."""
 REDIRECTED = "The API never does, so the key was kept from it: check ANTHROPIC_BASE_URL, and the proxy if there is one."
+CHECK = "Check the network, the proxy if there is one, and base_url (ANTHROPIC_BASE_URL)."
 SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -141,10 +143,11 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
         case anthropic.APIResponseValidationError():
             return Unreadable("The reply is not the API's.")
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
+            if isinstance(error, anthropic.APIConnectionError) and not _was_sent(error):
+                return _no_connection(error, secrets)
             return Unreachable("The connection went silent.", sent=_was_sent(error))
         case anthropic.APIConnectionError():
-            words = f"No connection: {_root(error, secrets)}. Check the network, and ANTHROPIC_BASE_URL."
-            return Unreachable(words, sent=_was_sent(error))
+            return _no_connection(error, secrets)
         case httpx2.DecodingError() | ValueError() | RecursionError():
             return Unreadable(f"The reply cannot be read: {excerpt(error, secrets)}.")
         case _:
@@ -243,12 +246,37 @@ def _message(error: APIStatusError) -> str:
     body: Any = error.body
     inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
     message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
-    text = str(message or cast("object", body) or error)
+    text = str(message or cast("object", body) or "The server gave no reason")
     return "a web page came in place of an answer" if text.lstrip()[:1] == "<" else text
 
 
-def _was_sent(error: BaseException | None) -> bool:
-    """Tell whether anything of a request can have arrived: not where no connection was made.
+def _no_connection(error: APIConnectionError, secrets: tuple[str, ...]) -> Unreachable:
+    """Say to whom there is no connection, why, and what to look at."""
+    import aiohttp
+    import anthropic
+
+    links = list(_links(error))
+    port = f":{error.request.url.port}" if error.request.url.port else ""
+    where = excerpt(f"{error.request.url.host}{port}", secrets)
+    why = "nobody answered" if isinstance(error, anthropic.APITimeoutError) else _root(error, secrets)
+    if any(isinstance(link, aiohttp.ClientProxyConnectionError) for link in links):
+        why = f"the proxy cannot be reached: {why}"
+    for link in links:
+        if isinstance(link, aiohttp.ClientHttpProxyError):
+            why = f"the proxy says {link.status} {why}"
+    sent = _was_sent(error)
+    return Unreachable(f"No {'reply from' if sent else 'connection to'} {where}: {why}. {CHECK}", sent=sent)
+
+
+def _links(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what caused it, the root last."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _was_sent(error: BaseException) -> bool:
+    """Tell whether anything of a request can have arrived: not where no connection was made, nor a proxy made one.
 
     The SDK's transport calls a connection that breaks while it is written to a `ConnectError`, too; what aiohttp says
     beneath it is exact.
@@ -257,18 +285,21 @@ def _was_sent(error: BaseException | None) -> bool:
     import httpx2
 
     outer = inner = False
-    while error is not None:
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+    for link in _links(error):
+        if isinstance(
+            link, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientHttpProxyError
+        ):
             return False
-        inner = inner or isinstance(error, aiohttp.ClientError)
-        outer = outer or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-        error = error.__cause__
+        inner = inner or isinstance(link, aiohttp.ClientError)
+        outer = outer or isinstance(link, httpx2.ConnectError | httpx2.ConnectTimeout)
     return inner or not outer
 
 
 def _root(error: BaseException, secrets: tuple[str, ...]) -> str:
     """Say what began an error."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    *_, error = _links(error)
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+        # the transport's own words repeat the address; numbers below 0 are those of a look-up of a name
+        return os.strerror(error.errno) if error.errno > 0 else excerpt(error.strerror)
     # `str` of the transport's own begins with a status that nobody has sent, 400
     return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__

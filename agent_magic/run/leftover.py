@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from agent_magic.run.client import Stream
 
 HTTP_ERROR = 400
+PASSED_ON = frozenset({502, 504, 520, 524})
+"""What a gateway says when it had passed the request on and got no answer back, or none in time. 503, and 521 to 523,
+say that it could not pass it on."""
 
 
 def one_line(error: BaseException) -> str:
@@ -25,10 +28,11 @@ def usage_of(stream: Stream, error: Exception | None) -> Usage | None:
 
     The API bills nothing for a request that it turned away with an error status, and nobody does for one that never
     left. It bills what a stream had produced before it was cut, but its count comes last: so that is estimated from
-    the text.
+    the text. Where a connection broke before the answer began, or a gateway lost the answer or waited too long for it,
+    the model may have worked: that may have been billed, and nobody can know.
     """
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
-        return NOTHING_USED
+        return None if stream.status_code in PASSED_ON else NOTHING_USED
     if stream.usage is None:
         unsent = isinstance(error, NotConnected | LedgerError) or (isinstance(error, Unreachable) and not error.sent)
         return NOTHING_USED if unsent else None

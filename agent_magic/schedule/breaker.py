@@ -10,13 +10,14 @@
 
 Open, nothing goes. Then one request at a time goes, until the service answers again; the more often it has opened, the
 more answers in a row it takes. So failed agents are tried again at full concurrency first, and at one when failures say
-so. What waits for longer than the patience is given up: a dead service costs a few calls, not three for each agent.
+so. What waits for longer than the patience is given up: a dead service costs a few calls, not three for each agent. An
+address that nobody has reached yet, for want of a network or of a server, is given up much sooner.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.schedule.pacer_pool import Hold
 
@@ -29,9 +30,29 @@ FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 30.0
 PATIENCE_S: Final = 60.0
 """How long it may stay open before what waits is given up."""
+UNREACHED_S: Final = 3.0
+"""The same where no request of the run has found a connection yet. It opens after so long, too, at the latest."""
+HANDFUL: Final = 5
+"""Of fewer attempts without a connection nothing is concluded."""
 MOST_IN_A_ROW: Final = 8
 MINUTE_S: Final = 60.0
 FOREVER: Final = float("inf")
+
+
+class Fault(NamedTuple):
+    """An attempt failed by the fault of the service or of the network.
+
+    Attributes:
+        why: Its error, in one line.
+        reached: Whether it had found a connection.
+    """
+
+    why: str = ""
+    reached: bool = True
+
+
+Blame = Fault | Literal[False] | None
+"""What an attempt says of the service and the network: a fault, `False` that they are alive, or `None` nothing."""
 
 
 class ErrorBreaker:
@@ -50,6 +71,10 @@ class ErrorBreaker:
         self._openings = 0
         self._probe: int | None = None
         self._in_a_row = 0
+        self._probes_lost = 0
+        self._first_s: float | None = None
+        self._reached = False
+        self._failed, self._why = 0, ""
 
     def hold(self, now: float) -> Hold | None:
         """Say until when nobody goes; `None` lets one go."""
@@ -61,29 +86,38 @@ class ErrorBreaker:
 
     def gives_up(self, now: float) -> str:
         """Say why waiting makes no sense any more; an empty string while it does."""
-        if self._is_closed or now - self._since_s < PATIENCE_S:
+        if self._is_closed or now - self._since_s < (PATIENCE_S if self._reached else UNREACHED_S):
             return ""
-        return (
-            f"the service has failed for {now - self._since_s:.0f} s, single requests too. "
-            "Run it again later: what succeeded is kept"
-        )
+        if self._reached:
+            return (
+                f"the service has failed for {now - self._since_s:.0f} s, single requests too. "
+                f"Run it again later: what succeeded is kept. Last: {self._why}"
+            )
+        enough = self._probes_lost and self._failed >= HANDFUL
+        return f"no connection in {self._failed} tries. Last: {self._why}" if enough else ""
 
-    def left(self, agent: int) -> None:
+    def left(self, agent: int, now: float) -> None:
         """Take in that a request left."""
+        if self._first_s is None:
+            self._first_s = now
         if not self._is_closed:
             self._probe = agent
 
-    def ended(self, agent: int, *, bad: bool | None, now: float) -> None:
+    def ended(self, agent: int, *, bad: Blame, now: float) -> None:
         """Take in how a request ended; `None` says nothing of the service, such as a cancelled one."""
+        if bad:
+            self._failed, self._why = self._failed + 1, bad.why
+        if bad is not None:
+            self._reached = self._reached or not bad or bad.reached
         if not self._is_closed:
             if agent == self._probe:
                 self._probe = None
                 if bad is not None:
-                    self._take_probe(now, bad=bad)
+                    self._take_probe(now, bad=bool(bad))
         elif bad is not None:
             last = self._last
-            last.append(bad)
-            if bad and sum(last) >= self._share * WINDOW:
+            last.append(bool(bad))
+            if bad and (sum(last) >= self._share * WINDOW or self._finds_nothing(now)):
                 self._open(now)
             elif len(last) == WINDOW and not any(last):
                 self._openings = 0
@@ -97,6 +131,10 @@ class ErrorBreaker:
             return f"{failed}; next try in {self._until_s - now:.0f} s"
         return f"{failed}; one request at a time"
 
+    def _finds_nothing(self, now: float) -> bool:
+        """Tell whether a handful of requests, over a few seconds, has found no connection, and none ever has."""
+        return not self._reached and self._failed >= HANDFUL and now - (self._first_s or 0.0) >= UNREACHED_S
+
     def _open(self, now: float) -> None:
         self._is_closed = False
         self._since_s = now
@@ -108,6 +146,7 @@ class ErrorBreaker:
     def _take_probe(self, now: float, *, bad: bool) -> None:
         if bad:
             self._in_a_row = 0
+            self._probes_lost += 1
             self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
             self._until_s = now + self._wait_s
             return
@@ -197,14 +236,14 @@ class Breakers:
             return self._burn.never(worst) or self._burn.hold(worst, now)
         return None
 
-    def left(self, agent: int, worst: Worst) -> None:
+    def left(self, agent: int, worst: Worst, now: float) -> None:
         """Take in that a request left."""
         if self._errors is not None:
-            self._errors.left(agent)
+            self._errors.left(agent, now)
         if self._burn is not None:
             self._burn.left(agent, worst)
 
-    def ended(self, agent: int, *, bad: bool | None, usd: float | None, now: float) -> None:
+    def ended(self, agent: int, *, bad: Blame, usd: float | None, now: float) -> None:
         """Take in how a request ended, and what it cost."""
         if self._errors is not None:
             self._errors.ended(agent, bad=bad, now=now)

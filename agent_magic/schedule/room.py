@@ -16,7 +16,7 @@ from agent_magic.schedule.pacer_pool import Hold
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agent_magic.schedule.breaker import Breakers
+    from agent_magic.schedule.breaker import Blame, Breakers
     from agent_magic.schedule.budget import Budget, Worst
     from agent_magic.schedule.health import LimitUse
     from agent_magic.schedule.key import Key
@@ -189,7 +189,7 @@ class Gate:
                 self._followers.add(agent)
             self._prefixes.left(agent, now)
         if self._breakers is not None:
-            self._breakers.left(agent, need.worst)
+            self._breakers.left(agent, need.worst, now)
         if self._key is not None:
             self._key.left(self.began_s + now)
 
@@ -203,7 +203,7 @@ class Gate:
         if self._breakers is None:
             return None
         stop = self._breakers.hold(need.worst, now)
-        return Never(f"Breaker: {stop}.") if isinstance(stop, str) and stop else stop or None
+        return Never(f"Breaker: {stop.rstrip('.')}.") if isinstance(stop, str) and stop else stop or None
 
     def replied(self, status: int | None) -> None:
         """Take in a reply, or that a request ended without one."""
@@ -254,7 +254,7 @@ class Gate:
         total_tokens: int | None,
         read_tokens: int | None,
         cost_usd: float | None,
-        bad: bool | None = None,
+        bad: Blame = None,
         now: float,
     ) -> None:
         """Take in what a request has used.
@@ -266,7 +266,7 @@ class Gate:
             read_tokens: Input that came from the cache.
             total_tokens: All of both, cached input too, which is what a budget counts.
             cost_usd: Dollars. `None` is unknown, in all of these.
-            bad: Whether it failed by the fault of the service or the network; `None` says nothing of them.
+            bad: What it says of the service and the network.
             now: The time.
         """
         ticket = self._tickets.pop(agent, None)

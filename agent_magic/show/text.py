@@ -47,16 +47,19 @@ class Numbers(Protocol):
     def capped(self) -> int: ...  # noqa: D102
     @property
     def source(self) -> str | None: ...  # noqa: D102
+    @property
+    def why(self) -> str: ...  # noqa: D102
 
 
 def one_line(numbers: Numbers) -> str:
     """Write the honest line under a graph.
 
     `5 agents in 3 layers · 5.1 s · 2.1 at once of 2.25 possible · 5,366 tokens · $0.0114 · simulated`, with what did
-    not succeed after the layers.
+    not succeed after the layers, and at the end why, where that was the same for all.
     """
     head = f"{plural(numbers.agents, 'agent')} in {plural(numbers.layers, 'layer')}"
-    return " · ".join([head, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers)])
+    why = [single_line(numbers.why)] if numbers.why else []
+    return " · ".join([head, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
 
 
 def troubles(numbers: Numbers) -> list[str]:

@@ -16,6 +16,7 @@ from hypothesis import given
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Rejected, Truncated, Unreachable
+from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import Usage
 from agent_magic.record.events import AgentEnded, AgentReopened, AttemptStarted, RunEnded
 from agent_magic.record.history import History
@@ -170,6 +171,23 @@ def test_a_request_turned_away_costs_nothing():
         record["a"].cost_usd,
         record.attempts[0].price.basis,
     )
+
+
+@pytest.mark.parametrize("status", [502, 504, 520, 524])
+def test_what_a_gateway_had_passed_on_may_have_been_billed(status):
+    """It lost the answer, or waited too long for it: what that cost is unknown, and the answer's sum a lower bound."""
+    script = {1: Reply(error=Overloaded("a page", status=status), status=status), 2: Reply()}
+    record, _ = drive(plan_of(a="x"), lambda _, number: script[number])
+    first, second = record.attempts
+    assert (None, None, True) == (first.usage, first.price.cost_usd, second.price.cost_usd > 0)
+    assert ("≥", record["a"].cost_usd) == (summarize(record).cost_mark, second.price.cost_usd)
+
+
+@pytest.mark.parametrize("status", [500, 503, 521, 522, 523, 529])
+def test_what_never_got_to_the_model_costs_nothing(status):
+    """The service says itself that it failed or is full, or a gateway that it reached nobody."""
+    record, _ = drive(plan_of(a="x"), always(error=Overloaded("no", status=status), status=status))
+    assert 0.0 == record["a"].cost_usd
 
 
 def test_a_deadline_ends_an_agent_on_time():

@@ -164,7 +164,7 @@ FAULTS = {
     "plain words": (reply(b"busy\n\n", kind="text/plain"), 2, "Unreadable: The reply is no event stream but 'text/pl"),
     "try no more": (problem(529, x_should_retry="false"), 1, "Rejected: the API's words (529)."),
     "try again": (problem(400, x_should_retry="true"), 3, "Overloaded: the API's words (400)"),
-    "no HTTP": (b"hello\r\n\r\n", 3, "Unreachable: No connection: Bad status line: "),
+    "no HTTP": (b"hello\r\n\r\n", 3, "Unreachable: No reply from 127.0.0.1:"),
     "a wait for ever": (problem(429, retry_after="1e308"), 1, "RateLimited: the API's words (429). Lower --concurr"),
 }
 

@@ -105,7 +105,7 @@ class Server:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             headers = dict(line.split(": ", 1) for line in head.lower().split("\r\n")[1:] if line)
             self.heads.append(headers)
-            self.bodies.append(json.loads(await reader.readexactly(int(headers["content-length"]))))
+            self.bodies.append(json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"null"))
             number = len(self.bodies)
             self.asked.set()
             if isinstance(self.answer, bytes):

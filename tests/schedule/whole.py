@@ -16,7 +16,7 @@ from agent_magic.declare.dag import build_dag
 from agent_magic.errors import Late, Overloaded, RateLimited, Truncated, Unreachable
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
-from agent_magic.schedule.breaker import Breakers
+from agent_magic.schedule.breaker import Breakers, Fault
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.conductor import Conductor
 from agent_magic.schedule.prefix import Prefixes
@@ -26,6 +26,7 @@ from tests.schedule.whole_book import USD, WIRE_S, Book
 from tests.schedule.whole_scene import ANSWERS, FAULTS, PRODUCES, Asked, Scene
 
 if TYPE_CHECKING:
+    from agent_magic.schedule.breaker import Blame
     from agent_magic.schedule.pool import Seat
     from tests.schedule.whole_world import World
 
@@ -181,7 +182,7 @@ class Whole:
                 case Cancel(agent, why):
                     self.cancel(agent, why)
                 case AgentEnded() | Skipped():
-                    self.book.ended(action.agent, action.status)
+                    self.book.ended(action.agent, action.status, getattr(action, "error", None) or "")
                 case Reopened(agent):
                     self.book.reopened(agent)
                 case WakeAt(at_s):
@@ -262,7 +263,9 @@ class Whole:
         if isinstance(error, RateLimited):
             self.world.book.refused(one, error.retry_after_s)
             self.gate.refused(agent, error.retry_after_s, error.limit, self.headers(agent), self.now)
-        bad = isinstance(error, (Overloaded, Unreachable, Truncated))
+        bad: Blame = False
+        if isinstance(error, (Overloaded, Unreachable, Truncated)):
+            bad = Fault(what, reached=what != "nowhere")
         if what == "reset":
             self.settle(agent, None, None, bad=bad)
         else:
@@ -294,7 +297,7 @@ class Whole:
         else:
             self.take(self.conductor.cancelled(agent, self.now))
 
-    def settle(self, agent: int, taken: int | None, made: int | None, *, bad: bool | None) -> None:
+    def settle(self, agent: int, taken: int | None, made: int | None, *, bad: Blame) -> None:
         """Tell the gate and the book what a request used."""
         total = None if taken is None or made is None else taken + made
         self.book.settled(agent, total, bad=bad)

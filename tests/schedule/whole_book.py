@@ -19,6 +19,7 @@ from tests.schedule.whole_shared import EXACT_S, KEY_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agent_magic.schedule.breaker import Blame
     from agent_magic.schedule.retry import Failure
     from tests.schedule.whole import Whole
     from tests.schedule.whole_scene import Asked
@@ -32,6 +33,8 @@ MINUTE_S = 60.0
 BREAKER_WINDOW = 20
 BREAKER_ROW = 8
 """So many good answers in a row close a breaker, however often it had opened."""
+PATIENCE_OPEN_S, UNREACHED_S, HANDFUL = 60.0, 3.0, 5
+"""How long an open breaker is waited for; the same where nothing was ever reached, by so many requests at least."""
 LATEST_TRIES, FEWEST_TRIES = 8, 3
 """So many attempts are looked at, and so many at least, before requests go one at a time."""
 
@@ -62,7 +65,8 @@ class Book:
         self.leading: dict[str, tuple[int, float]] = {}
         self.warm, self.useless = set[str](), set[str]()
         self.bads = self.bad_row = self.good_row = self.bad_at = 0
-        self.opened = math.inf
+        self.opened = self.opened_s = math.inf
+        self.reached, self.probes_lost, self.good_sent_s = False, 0, -math.inf
         self.width, self.last_tries, self.stopping = run.slots, set[int](), set[int]()
         self.latest = deque[bool](maxlen=LATEST_TRIES)
 
@@ -81,14 +85,23 @@ class Book:
         if self.policy.timeout_counts == "total":
             self.due_s[agent] = self.run.now + self.scene.asked[agent].timeout_s
 
-    def ended(self, agent: int, status: str) -> None:
-        """It has its last status."""
+    def ended(self, agent: int, status: str, why: str) -> None:
+        """It has its last status, for this reason."""
+        self._given_up(why)
         assert agent not in self.status, "ended twice"
         assert agent not in self.run.running, "ended while it runs"
         self.status[agent] = status
         self.due_s.pop(agent, None)
         self.last_tries.discard(agent)
         self.stopping.discard(agent)
+
+    def _given_up(self, why: str) -> None:
+        """A breaker gives up only what has not been answered for long."""
+        if why.startswith("Breaker: no connection"):
+            assert not self.reached, "given up at once, and something was reached"
+            assert self.bads >= HANDFUL, "given up after few tries"
+        elif why.startswith("Breaker: the service"):
+            assert self.run.now - self.good_sent_s >= PATIENCE_OPEN_S, "given up too soon"
 
     def reopened(self, agent: int) -> None:
         """It is to run once more."""
@@ -157,7 +170,7 @@ class Book:
         if group is not None:
             self.warm.add(group)
 
-    def settled(self, agent: int, total: int | None, *, bad: bool | None) -> None:
+    def settled(self, agent: int, total: int | None, *, bad: Blame) -> None:
         """It has used so much; `None` may have been all of it. `bad` as the breaker counts."""
         worst = self.scene.asked[agent].worst_tokens
         total = worst if total is None else total
@@ -166,17 +179,20 @@ class Book:
         self.paid.append((self.run.now, total * USD))
         if bad is None:
             return
-        self.bads += bad
+        self.bads += bool(bad)
+        self.reached = self.reached or not bad or bad.reached
         if bad:
+            self.probes_lost += self.sent[agent] > self.opened
             self.good_row, self.bad_row, self.bad_at = 0, self.bad_row + 1, len(self.run.launches)
         else:  # what had left before says little
+            self.good_sent_s = max(self.good_sent_s, self.sent_s[agent])
             self.good_row, self.bad_row = self.good_row + (self.sent[agent] > self.bad_at), 0
         if self.policy.breaker_share is None:
             return
         if not bad:
-            self.opened = math.inf  # it may have closed
+            self.opened = self.opened_s = math.inf  # it may have closed
         elif self.bad_row >= math.ceil(self.policy.breaker_share * BREAKER_WINDOW):
-            self.opened = min(self.opened, len(self.run.launches))
+            self.opened, self.opened_s = min((self.opened, self.opened_s), (len(self.run.launches), self.run.now))
 
     def failed(self, agent: int, failure: Failure) -> None:
         """An attempt failed; it counts unless the server said how long to wait.
@@ -269,3 +285,5 @@ class Book:
             row = min(BREAKER_ROW, 2 ** max(0, self.bads - 1))
             assert self.bads, "a breaker is open without an error"
             assert self.good_row < row, "a breaker has not closed"
+            hopeless = not self.reached and self.probes_lost and self.bads >= HANDFUL
+            assert not hopeless or self.run.now <= self.opened_s + UNREACHED_S + EXACT_S, "nothing was ever reached"

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.schedule import pacer_pool
+from agent_magic.schedule import breaker, pacer_pool
 from agent_magic.schedule.actions import WakeAt
 from agent_magic.schedule.barrier import Barrier
 from agent_magic.schedule.breaker import BurnBreaker, ErrorBreaker
@@ -129,6 +129,15 @@ def stays_open(whole):
             whole(self, now, bad=bad)
 
     return take_probe
+
+
+def gives_up_soon(whole):
+    """What was reached is given up as soon as what never was."""
+
+    def gives_up(self, now):
+        return whole(self, now + breaker.PATIENCE_S if self._reached else now)
+
+    return gives_up
 
 
 def ends_nobody(whole):
@@ -256,6 +265,9 @@ BREAKS: dict[str, Break] = {
     "the error breaker never opens": (ErrorBreaker, "_open", always(None)),
     "the error breaker never closes": (ErrorBreaker, "_take_probe", stays_open),
     "no probe goes alone": (ErrorBreaker, "left", always(None)),
+    "nobody is soon given up where nothing is reached": (breaker, "UNREACHED_S", lambda _: math.inf),
+    "who is reached is soon given up": (ErrorBreaker, "gives_up", gives_up_soon),
+    "few tries are enough to give up": (breaker, "HANDFUL", lambda _: 1),
     "dollars a minute are not counted": (BurnBreaker, "ended", always(None)),
     "dollars under way are not counted": (BurnBreaker, "left", always(None)),
     "nobody waits for the key": (Key, "left", always(None)),

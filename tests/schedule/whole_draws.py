@@ -234,8 +234,22 @@ crushes = st.builds(
     st.lists(st.tuples(seconds, st.sampled_from(["cancel", "skip", "retry"]), st.just((0, 1))), max_size=1),
 )
 """A service that bears no crowd: last tries go one at a time."""
+deserts = scenes(
+    asked=st.builds(Asked, seconds, fates=st.sampled_from([("nowhere",), ("nowhere",), ("nowhere", "nowhere", "ok")])),
+    limits=st.none(),
+    policies=st.builds(
+        Policy,
+        st.integers(2, 5),
+        max_attempts=st.just(4),
+        breaker_share=st.sampled_from([0.1, 0.2, 1.0]),
+        seed=st.just(1),
+    ),
+    hands=st.just([]),
+    capped=False,
+)
+"""No network: hardly anything finds a connection."""
 anything = st.one_of(
     *(scenes() for _ in range(5)),
-    *(storms, waves, stops, lulls, purses, crowds, crushes),
+    *(storms, waves, stops, lulls, purses, crowds, crushes, deserts),
     *(sessions, sessions, contests, colleagues, queues, queues),
 )

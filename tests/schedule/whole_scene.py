@@ -18,6 +18,7 @@ FAULTS: dict[str, Any] = {
     "529": Overloaded("full", status=529),
     "500 after 2": Overloaded("broken", status=500, retry_after_s=2.0),
     "reset": Unreachable("reset"),
+    "nowhere": Unreachable("no connection", sent=False),
     "cut": Truncated("cut"),
     "refusal": Refused("no"),
     "400": Rejected("wrong", status=400),
