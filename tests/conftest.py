@@ -8,9 +8,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("no_clock", deadline=None)  # a test never asserts a wall-clock time
+# A test never asserts a wall-clock time: a slow machine may also take its time to draw examples.
+settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no_clock")
 
 # Read when Jupyter's libraries are first imported: their new folders (the old ones warn), and the kernel of the

@@ -34,7 +34,8 @@ from tests.record.lateness import Timer
 
 AGENTS = 12
 LEASE_S = 2.0
-CLEANUP_S = 0.4
+CLEANUP_S = 5.0
+LINGER_S = 0.4
 ENOUGH_S = 0.5
 DAY_S = 86400.0
 CONCURRENCY = 6
@@ -193,8 +194,11 @@ def killed(url, path, trials, rng, longest_s):
 
 
 def interrupted(url, path, trials, rng, longest_s):
-    """Interrupt children at random instants; each lives on for a moment, in which nothing may be sent."""
-    generation = cut = late = 0
+    """Interrupt children at random instants; each lives on for a moment, in which nothing may be sent.
+
+    A machine may become busier or freer meanwhile: where many children came to their end first, more are tried.
+    """
+    generation = cut = late = tried = 0
     watch = Watch(url)
 
     async def work(shown, now):
@@ -208,7 +212,8 @@ def interrupted(url, path, trials, rng, longest_s):
             return 7
         return 0
 
-    for _ in range(trials):
+    while tried < trials or (cut <= trials // 4 and tried < 5 * trials):
+        tried += 1
         child = Child(lambda shown, now=generation: asyncio.run(work(shown, now)))
         time.sleep(rng.uniform(0.02, longest_s))
         os.kill(child.pid, signal.SIGINT)
@@ -223,8 +228,11 @@ def interrupted(url, path, trials, rng, longest_s):
 
 
 def interrupted_twice(url, path, trials, rng, longest_s):
-    """Interrupt children twice, half of them while something of theirs cleans up slowly."""
-    generation = slow = 0
+    """Interrupt children twice, half of them while something of theirs cleans up slowly.
+
+    More are tried where few were cut or caught cleaning up: a machine may become busier or freer meanwhile.
+    """
+    generation = slow = tried = 0
     waits_s, over = [], 0
     watch = Watch(url)
 
@@ -242,14 +250,16 @@ def interrupted_twice(url, path, trials, rng, longest_s):
                     asyncio.run(interruptible(work(now, shown, slowly=slowly)))
                 finally:
                     os.write(shown, f"ended {time.monotonic()}\n".encode())
-                    time.sleep(CLEANUP_S)  # in which the second one comes, if the first was quick
+                    time.sleep(LINGER_S)  # in which the second one comes, if the first was quick
             except KeyboardInterrupt:
                 return 7
             return 0
 
         return Child(begin)
 
-    for _ in range(trials):
+    few = trials // 4
+    while tried < trials or ((len(waits_s) <= few or slow <= few // 2) and tried < 5 * trials):
+        tried += 1
         slowly = rng.random() < 0.5
         child = child_of(generation, slowly=slowly)
         time.sleep(rng.uniform(0.02, longest_s))
@@ -268,7 +278,12 @@ def interrupted_twice(url, path, trials, rng, longest_s):
             over += waits_s[-1] - timer.late_s(ends[0]) > ENOUGH_S
         generation += status == 0 or watch.has_all(generation)
     finish(url, path, generation + 1)
-    waited = {"twice": len(waits_s), "slow": slow, "longest_s": max(waits_s), "generations": generation + 1}
+    waited = {
+        "twice": len(waits_s),
+        "slow": slow,
+        "longest_s": max(waits_s, default=0.0),
+        "generations": generation + 1,
+    }
     return {**waited, "over": over, "shown": len(watch), "again": watch.asked_again()}
 
 

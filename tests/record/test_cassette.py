@@ -55,7 +55,7 @@ def path(tmp_path):
     return tmp_path / "run.cassette.jsonl"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories())
 def test_a_replay_has_the_frames_of_the_run(path, history):
     """Failures, retries, stops, refusals, caps: every number comes out as it was, to the last byte."""
@@ -68,7 +68,7 @@ def test_a_replay_has_the_frames_of_the_run(path, history):
     assert {"replay"} >= {attempt.source for attempt in again.attempts}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories())
 def test_recording_a_replay_gives_the_same_file(path, history):
     """Nothing is lost or added on the way, whatever the number of copies."""

@@ -15,6 +15,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -621,22 +622,33 @@ def test_a_forked_child_has_a_connection_of_its_own(path):
 def test_waiting_for_the_disk_is_shared(path, monkeypatch):
     """Answers that come in together wait for the disk together, and each is on it before anybody sees it."""
     ledger = Ledger(path)
-    synced = []
-    real = ledger.file.sync
-    monkeypatch.setattr(ledger.file, "sync", lambda: (time.sleep(0.02), real(), synced.append(1)))
+    synced, all_asked, real = [], threading.Event(), ledger.file.sync
+
+    def sync():  # a disk so slow that meanwhile everybody has been answered
+        assert all_asked.wait(60)
+        real()
+        synced.append(1)
+
+    monkeypatch.setattr(ledger.file, "sync", sync)
     plan = plan_of(**{f"a{one}": f"question {one}" for one in range(30)})
 
     async def work():
         from agent_magic.run.driver import Driver
         from tests.run.virtual import Scripted
 
-        driver = Driver(plan, Policy(30), Scripted(always(takes_s=0.01)), ledger=ledger)
-        await driver.drive()
+        client = Scripted(always(takes_s=0.01))
+        driver = Driver(plan, Policy(30), client, ledger=ledger)
+        running = asyncio.create_task(driver.drive())
+        while len(client.asked) < 30 or client.running:  # noqa: ASYNC110 - requests have no event
+            await asyncio.sleep(0.001)
+        assert not any(one.status == "succeeded" for one in driver.record.results)
+        all_asked.set()
+        await running
         return driver.record
 
     record = asyncio.run(work())
     assert {"succeeded"} == {one.status for one in record.results}
-    assert 1 <= len(synced) < 10
+    assert 1 <= len(synced) <= 3
     ledger.close()
 
 

@@ -63,10 +63,10 @@ async def run_at(url, plan=None, policy=ONCE, **more):
 
 
 def within(work):
-    """Run something on a new loop, fifteen seconds at most."""
+    """Run something on a new loop, 45 seconds at most: what hangs is found, a slow machine is not."""
 
     async def limited():
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(45):
             return await work
 
     return asyncio.run(limited())
@@ -508,10 +508,10 @@ async def _linger(writer, _number):
 )
 def test_a_deadline_ends_what_hangs_stalls_or_drips(answer, text):
     """F10: `Late` at the deadline, one call, the text so far kept, and the server sees the client go."""
-    record, server = meet(answer, one(timeout_s=0.3), Policy())
+    record, server = meet(answer, one(timeout_s=2.0), Policy())  # what is sent at once has arrived by then
     result = record["a"]
     assert ("failed", "Late", 1) == (result.status, result.attempts[0].kind, server.calls)
-    assert result.total_s >= 0.3
+    assert result.total_s >= 2.0
     assert text is None or text == result.text
     assert (result.usage.estimated, result.usage.input_tokens) == ((True, 10) if answer is not _hang else (False, None))
 

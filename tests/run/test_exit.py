@@ -16,7 +16,8 @@ async def main(url):
     client = am.Claude(base_url=url, credential="a-key-of-a-test")
     faults = ["[[status:529]]", "[[status:400]]", "[[fault:clean_end]]", "[[fault:hang]]"]
     prompts = ["fine", *faults, "{{ a0 }}", "{{ a2 }}"]
-    agents = [am.Agent(f"a{number}", prompt, timeout_s=1.0) for number, prompt in enumerate(prompts)]
+    limits_s = [1.0 if "hang" in prompt else 60.0 for prompt in prompts]
+    agents = [am.Agent(f"a{n}", prompt, timeout_s=limits_s[n]) for n, prompt in enumerate(prompts)]
     run = await am.Plan(agents).run(am.Policy(8, max_attempts=2), client=client)
     print(sorted(set(run.agents["status"])))
     cut = asyncio.create_task(am.Plan([am.Agent("slow", "[[fault:hang]]")]).run(client=client))

@@ -96,8 +96,9 @@ def test_dollars_a_minute_are_kept():
     assert 120.0 <= record.ended_s <= 125.0
 
 
-def test_a_refusal_of_the_key_costs_one_call_whatever_the_concurrency():
+def test_a_refusal_of_the_key_costs_one_call_whatever_the_concurrency(monkeypatch):
     """F08: twenty agents leave at once, the key is wrong: one call, and all the others say why they were not sent."""
+    monkeypatch.setattr("agent_magic.schedule.key.PATIENCE_S", 60.0)  # a slow machine answers later than half a second
 
     async def work():
         async with serving(REFUSED) as server:

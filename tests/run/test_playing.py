@@ -52,7 +52,7 @@ def play(record, pace, stop_at=None):
     return run_virtually(work)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(history=histories(), pace=st.sampled_from([1.0, 4.0, 0.5]))
 def test_played_in_time_it_is_the_same_run(tmp_path, history, pace):
     """Whatever the pace: the events of the recording, after so many seconds."""

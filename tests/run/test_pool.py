@@ -17,7 +17,7 @@ def test_runs_share_their_slots():
     with simulator(latency="x0.05", unlimited=True) as server:
         client = Claude(base_url=server.url, credential="any")
 
-        async def scene() -> list[float]:
+        async def scene() -> None:
             await Plan([Agent("first", "shows that the key is good [[tokens:1]]")]).run(client=client)
             pool, pacer = Pool(), Pacer()
             drivers = [
@@ -36,14 +36,13 @@ def test_runs_share_their_slots():
             records = [driver.record for driver in drivers]
             assert {"succeeded"} == {one.status for record in records for one in record.results}
             assert any(one.held_by == "slot" for one in records[1].attempts)
-            return [record.attempts[0].started_s for record in records]
 
-        first_s = asyncio.run(scene())
+        asyncio.run(scene())
         with urllib.request.urlopen(f"{server.url}/simulator/log") as reply:
             log = json.load(reply)
     assert 1 + 24 == len(log["requests"])
     assert log["peak_overlap"] <= 3
-    assert all(at_s < 5.0 for at_s in first_s)
+    assert {"a", "b"} == {one["prompt"][0] for one in log["requests"][1:10]}
 
 
 def test_a_run_that_is_paused_or_stopped_leaves_its_slots_to_the_other():
@@ -74,4 +73,6 @@ def test_a_run_that_is_paused_or_stopped_leaves_its_slots_to_the_other():
     assert "pending" in held or "queued" in held
     assert ["succeeded"] * 9 == done
     assert 0 == under_way
-    assert log["peak_overlap"] <= 3
+    # Of a request that was stopped the server hears later than the client lets the next one go.
+    whole = [one for one in log["requests"] if one["finished_s"] is not None]
+    assert 3 >= max(sum(two["started_s"] <= one["started_s"] < two["finished_s"] for two in whole) for one in whole)

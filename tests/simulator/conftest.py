@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from agent_magic.simulator import Simulator, start
 
 MODEL = "claude-haiku-5-5"
+PATIENCE_S = 60.0
 HEADERS = {"x-api-key": "test", "anthropic-version": "2026-10-21"}
 
 
@@ -32,7 +34,7 @@ def request(url: str, method: str, path: str, *, body: Any = None, headers: dict
     """Send one request without the SDK; a body that is not bytes is sent as JSON."""
     where = urlsplit(url)
     assert where.hostname
-    link = http.client.HTTPConnection(where.hostname, where.port, timeout=10)
+    link = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE_S)
     try:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         link.request(method, where.path + path, data, HEADERS if headers is None else headers)
@@ -56,7 +58,9 @@ class Talk:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def sdk(self, do: Callable[[AsyncAnthropic], Awaitable[Any]], *, timeout_s: float = 10.0, **options: Any) -> Any:
+    def sdk(
+        self, do: Callable[[AsyncAnthropic], Awaitable[Any]], *, timeout_s: float = PATIENCE_S, **options: Any
+    ) -> Any:
         """Run something with a real client on a loop of its own."""
 
         async def run() -> Any:
@@ -69,11 +73,11 @@ class Talk:
 
         return asyncio.run(run())
 
-    def create(self, prompt: str, *, timeout_s: float = 10.0, **more: Any) -> Any:
+    def create(self, prompt: str, *, timeout_s: float = PATIENCE_S, **more: Any) -> Any:
         """Ask for a message, whole."""
         return self.sdk(lambda client: client.messages.create(**ask(prompt, **more)), timeout_s=timeout_s)
 
-    def stream(self, prompt: str, *, timeout_s: float = 10.0, **more: Any) -> Any:
+    def stream(self, prompt: str, *, timeout_s: float = PATIENCE_S, **more: Any) -> Any:
         """Ask for a message as a stream, and return it when it is complete."""
 
         async def do(client: AsyncAnthropic) -> Any:
@@ -110,6 +114,9 @@ def shared() -> Iterator[Simulator]:
 def talk(shared: Simulator) -> Talk:
     """The shared simulator, as if it had just started."""
     found = Talk(shared.url)
+    until_s = time.monotonic() + PATIENCE_S
+    while found.log()["in_flight"] and time.monotonic() < until_s:  # who has left an earlier test is noticed later
+        pass
     found.reset()
     return found
 

