@@ -11,9 +11,11 @@ from agent_magic.api.run import Run
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
+from agent_magic.errors import DeclarationError, PlanError, shown_value
 from agent_magic.measure.estimate import estimate
 from agent_magic.measure.estimate_value import Estimate
 from agent_magic.measure.pilot import pilot_agents
+from agent_magic.measure.recorded import record_of
 from agent_magic.measure.sweep import Sweep, make_sweep
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
@@ -26,7 +28,7 @@ from agent_magic.run.foreseen import foresee, terms_ahead
 from agent_magic.run.playing import lay
 from agent_magic.run.replay import Deck
 from agent_magic.schedule.pacer import Pacer
-from agent_magic.schedule.policy import Policy
+from agent_magic.schedule.policy import Policy, as_policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.dot import dot_source
 from agent_magic.show.notes import capped_note, filled_note, ledger_notes
@@ -78,6 +80,7 @@ class Plan(DeclaredPlan):
             NotConnected: There is no key; nothing was sent.
             DeclarationError: A prompt cannot be filled in; nothing was sent.
             UnknownAgent: `again` names one that is not in the plan.
+            PlanError: `again` without `resume`; nothing was sent.
         """
         options: Any = {"client": client, "fresh": fresh, "ledger": ledger, "prices": prices}
         return await _driven(start(self, policy, **options, resume=resume, again=again), ledger)
@@ -91,7 +94,7 @@ class Plan(DeclaredPlan):
             CassetteError: The file is no cassette.
             ReplayMiss: The plan asks for something that was not recorded.
         """
-        return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=(policy or Policy()).timeout_s))
+        return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=as_policy(policy).timeout_s))
 
     async def play(
         self,
@@ -118,7 +121,7 @@ class Plan(DeclaredPlan):
             CassetteError: The file is no cassette, or has no texts to go on from.
             ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
         """
-        policy, deck = policy or Policy(), Deck(read_cassette(Path(path)), fill=fill, pace=pace)
+        policy, deck = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace)
         playing = lay(deck, self, policy, lambda rest: start(rest, policy, ledger=ledger, **more))
         return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, ledger)
 
@@ -136,7 +139,8 @@ class Plan(DeclaredPlan):
         **more: Any,
     ) -> Estimate:
         """Say what a run may cost and take: nothing is sent. For `more` see `agent_magic.measure.estimate.estimate`."""
-        tried = None if pilot is None else pilot.record
+        tried = None if pilot is None else record_of(pilot, "pilot")
+        check_ledger(ledger)
         more.setdefault("ceilings", terms_ahead(client, None, 0.0))
         return estimate(self, *foresee(self, client, ledger, tried), policy, pilot=tried, **more)
 
@@ -157,7 +161,7 @@ class Plan(DeclaredPlan):
 
     async def sweep(self, concurrency: Iterable[int], policy: Policy | None = None, **more: Any) -> Sweep[Run]:
         """Really run at each concurrency, beside forecasts from the first; `more` is for `run`. See `measure.sweep`."""
-        return await make_sweep(lambda one: self.run(one, **more), concurrency, policy or Policy())
+        return await make_sweep(lambda one: self.run(one, **more), concurrency, as_policy(policy))
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
@@ -188,6 +192,12 @@ class Plan(DeclaredPlan):
         return static_bundle(self)
 
 
+def check_ledger(ledger: object) -> None:
+    """Raise `DeclarationError` for what is no ledger, such as the name of one."""
+    if ledger is not None and not hasattr(ledger, "begin"):
+        raise DeclarationError(f"ledger={shown_value(ledger)} is no Ledger.", hint="Give Ledger('FILE').")
+
+
 async def _driven(driver: Driver | Filling | Player, ledger: AnyLedger | None) -> Run:
     """Let it run, and say what its numbers do not."""
     await driver.drive()
@@ -216,13 +226,18 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     Without a pacer requests to the API get one of their own; runs with one pool share its slots. By a history the
     longest way to the end goes first.
     """
-    answering = as_client(client)
+    policy, answering = as_policy(policy), as_client(client)
+    check_ledger(ledger)
+    if again is not None and resume is None:
+        raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     if pacer is None and isinstance(answering, Claude):
         pacer = Pacer()
-    earlier = None if resume is None else Earlier(resume.record, answering.endpoint, plan=plan, again=again)
+    earlier = (
+        None if resume is None else Earlier(record_of(resume, "resume"), answering.endpoint, plan=plan, again=again)
+    )
     options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "pool": pool, "history": history}
     prices = prices if isinstance(prices, Prices) else Prices(prices)
-    driver = Driver(plan, policy or Policy(), answering, earlier=earlier, prices=prices, **options)
+    driver = Driver(plan, policy, answering, earlier=earlier, prices=prices, **options)
     if earlier is not None:
         driver.skip(earlier.left_out)
     return driver

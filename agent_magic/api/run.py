@@ -16,6 +16,7 @@ from agent_magic.measure.frames import agents_frame, attempts_frame, layers_fram
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.outlook import Outlook
 from agent_magic.measure.path import find_path, savings_frame
+from agent_magic.measure.recorded import record_of
 from agent_magic.measure.slo import slo_of
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
@@ -127,7 +128,7 @@ class Run:
 
     def against(self, other: Run) -> Run:
         """Measure it by a run of `plan.baseline()`, or a sequential one of the same plan; see `measure.against`."""
-        measure_against(self.record, other.record)
+        measure_against(self.record, record_of(other, "against"))
         return self
 
     def advise(self, by: str = "seconds") -> Advice:
@@ -145,7 +146,7 @@ class Run:
 
     def percentiles(self, *others: Run) -> pd.DataFrame:
         """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`."""
-        return percentiles_frame([self.record, *(other.record for other in others)])
+        return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
         """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
@@ -208,7 +209,13 @@ class Run:
         return run_waterfall(self.record, theme=theme)
 
     def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
-        """Draw what was asked of the provider over time; `limits` such as `{"requests": 50}` per minute."""
+        """Draw what was asked of the provider over time; `limits` such as `{"requests": 50}` per minute.
+
+        Limits can be given of `requests`, `input tokens`, `output tokens` and `requests under way`.
+
+        Raises:
+            DeclarationError: There is no such limit, or it is no number.
+        """
         return run_limits(self.record, limits, theme=theme)
 
     def tradeoff(self, frame: pd.DataFrame, *, chosen: Any = None, theme: Theme = "auto") -> Chart:

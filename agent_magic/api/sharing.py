@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.clean import fingerprints
 from agent_magic.api.run import Run
-from agent_magic.errors import AgentMagicError, SecretFound
+from agent_magic.errors import AgentMagicError, SecretFound, shown_value
 from agent_magic.measure.fingerprint import fingerprint
+from agent_magic.measure.recorded import record_of
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import lines_of, made_with, only_hash, write_cassette
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agent_magic.record.results import RunRecord
 
@@ -52,15 +54,17 @@ def share(
         AgentMagicError: What was written does not replay as it was.
         OSError: The file cannot be written.
     """
-    runs, cassette = [runs] if isinstance(runs, Run) else runs, Path(path)
+    chosen, cassette = [runs] if isinstance(runs, Run) else runs, Path(path)
     notebook, redact = None if notebook is None else Path(notebook), redact if texts else only_hash
-    if not runs:
+    if not isinstance(chosen, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AgentMagicError(f"{shown_value(runs)} cannot be shared. Give a run, or a list of them.")
+    records = [record_of(run, "share") for run in chosen]
+    if not records:
         raise AgentMagicError("Nothing has run yet. %agents run runs what is declared, and %agents share shares that.")
-    records = [run.record for run in runs]
     check_for_secrets(records, cassette.name, notebook=notebook, cells=cells, allow=allow, redact=redact)
     calls = write_cassette(records, cassette, redact=redact)
     same = redact is None
-    tried = fingerprints([run.plan for run in runs], cassette, timeout_s=LONGEST_S, texts=same)
+    tried = fingerprints([record.plan for record in records], cassette, timeout_s=LONGEST_S, texts=same)
     for number, (record, found) in enumerate(zip(records, tried, strict=True), 1):
         differs = [name for name, digest in fingerprint(record, texts=same).items() if digest != found[name]]
         if differs:

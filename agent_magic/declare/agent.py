@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from agent_magic.declare.template import Template
 from agent_magic.errors import DeclarationError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 DEFAULT_MODEL = "claude-haiku-5-5"
 """The model of an agent that names none: the cheapest current one. This is the only place that says it."""
@@ -99,7 +100,7 @@ class Agent:
 
 def _names(after: str | Iterable[str] | None) -> tuple[str, ...]:
     """Read `a,b` or a sequence of names; each name once, in order."""
-    parts = after.split(",") if isinstance(after, str) else after or ()
+    parts = after.split(",") if isinstance(after, str) else () if after is None else after
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
@@ -110,10 +111,12 @@ def _check_options(agent: Agent) -> None:
         raise _bad(agent, "max_tokens", tokens, "Give a whole number from 1.")
     if seconds is not None and not (is_number(seconds) and 0 < seconds < math.inf):
         raise _bad(agent, "timeout_s", seconds, "Give seconds above 0.")
-    for option in ("model", "system", "context", "each"):
+    for option in ("model", "system", "role", "context", "each"):
         if not isinstance(getattr(agent, option), str | None):
             raise _bad(agent, option, getattr(agent, option), "Give text.")
-    if agent.effort is not None and agent.effort not in EFFORTS:
+    if not isinstance(agent.after, Iterable | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _bad(agent, "after", agent.after, "Give names: 'a,b', or a list of them.")
+    if agent.effort is not None and not is_word(agent.effort, EFFORTS):
         raise _bad(agent, "effort", agent.effort, _one_of(agent.effort, EFFORTS))
     if agent.role is not None and agent.role not in ROLES:
         raise _bad(agent, "role", agent.role, _one_of(agent.role, ROLES))
@@ -124,6 +127,11 @@ def _check_options(agent: Agent) -> None:
 def is_number(value: object) -> bool:
     """Tell whether a value is a number; `True` and `False` are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_word(value: object, words: Iterable[str]) -> bool:
+    """Tell whether a value is one of these words; a frame is none, and cannot be asked."""
+    return isinstance(value, str) and value in words
 
 
 def _one_of(word: object, words: Iterable[str]) -> str:

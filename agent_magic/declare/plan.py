@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
-from agent_magic.declare.context import with_contexts
+from agent_magic.declare.agent import Agent, is_word
+from agent_magic.declare.context import Context, with_contexts
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
+from agent_magic.declare.given import check_given, each_of, listed
 from agent_magic.declare.links import Links
 from agent_magic.declare.template import as_text, sendable
 from agent_magic.errors import (
@@ -18,13 +21,12 @@ from agent_magic.errors import (
     PlanError,
     UnknownAgent,
     did_you_mean,
+    shown_value,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from agent_magic.declare.agent import Agent
-    from agent_magic.declare.context import Context
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
@@ -76,7 +78,7 @@ class Plan:
         UnknownAgent: `after` names an agent that is not in the plan.
         UndefinedVariable: A prompt names something that is neither an agent nor a value.
         Cycle: Agents wait for each other.
-        PlanError: A context uses an agent's answer, or has its name.
+        PlanError: A context uses an agent's answer, or has its name; or something is not of its kind.
     """
 
     agents: Sequence[Agent]
@@ -92,15 +94,16 @@ class Plan:
     inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self, contexts: Iterable[Context]) -> None:
-        values = dict(self.values or {})
-        self._put(agents=expand(tuple(self.agents), values))
+    def __post_init__(self, contexts: Iterable[Context] | None) -> None:
+        check_given(self)
+        shared, values = each_of("contexts", () if contexts is None else contexts, Context), dict(self.values or {})
+        self._put(agents=expand(each_of("agents", self.agents, Agent), values))
         _check_words(self)
         index: dict[str, int] = {}
         for number, agent in enumerate(self.agents):
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
-        values, groups = with_contexts(contexts, self.agents, values), groups_of(self.agents)
+        values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents)
         links = Links(self.agents, index, groups, values, drop=self.on_missing == "drop")
         self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(links.used))
         dag = build_dag(links.parents) or self._without_cycle(links)
@@ -154,15 +157,16 @@ class Plan:
         """
         try:
             return self.index[name]
-        except KeyError:
+        except (KeyError, TypeError):  # a list has no place among names
             raise UnknownAgent(name, known=self.index) from None
 
-    def numbers(self, names: Iterable[str]) -> list[int]:
-        """Return the numbers of these agents; the name of a group stands for all of it.
+    def numbers(self, names: str | Iterable[str]) -> list[int]:
+        """Return the numbers of these agents, or of one; the name of a group stands for all of it.
 
         Raises:
             UnknownAgent: There is no such agent.
         """
+        names = listed(names)
         found = (self.groups[name].values() if name in self.groups else (self.number(name),) for name in names)
         return list(dict.fromkeys(number for each in found for number in each))
 
@@ -194,14 +198,16 @@ class Plan:
         Raises:
             PlanError: `work_s` leaves an agent out.
         """
+        if not isinstance(work_s, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(f"work_s={shown_value(work_s)} gives no agent a number. Give {{'name': seconds, ...}}.")
         if work_s is not None and (left_out := [name for name in self.names if name not in work_s]):
             raise PlanError(f"work_s has no seconds for {left_out[0]!r}. Give every agent a number.")
         work = [1.0] * len(self) if work_s is None else [work_s[name] for name in self.names]
         path, length = self.dag.longest_path(work)
         return self._names(path), length
 
-    def select(self, names: Iterable[str]) -> Self:
-        """Return the plan of these agents and all their ancestors."""
+    def select(self, names: str | Iterable[str]) -> Self:
+        """Return the plan of these agents, or of one, and all their ancestors."""
         wanted = self.numbers(names)
         keep = self.dag.ancestors(wanted) | set(wanted)
         return type(self)(
@@ -219,8 +225,16 @@ class Plan:
         Args:
             name: The agent.
             answers: The text of each parent whose answer the prompt uses.
+
+        Raises:
+            PlanError: One of those is not there.
         """
-        return self.prompt_of(self.number(name), answers)
+        number = self.number(name)
+        known = isinstance(answers, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+        lacking = [one for one in self.inputs[number] if not known or one not in answers]
+        if lacking:
+            raise PlanError(f"The prompt of {name!r} uses the answer of {lacking[0]!r}: give its text in answers.")
+        return self.prompt_of(number, answers)
 
     def prompt_of(self, number: int, answers: Mapping[str, str]) -> str:
         """Write the prompt of the agent with this number; see `prompt`."""
@@ -292,5 +306,7 @@ def _check_words(plan: Plan) -> None:
     """Raise `PlanError` for an option that is not one of its words."""
     for option, words in PLAN_WORDS.items():
         word = getattr(plan, option)
-        if word not in words:
-            raise PlanError(f"{option}={word!r} is not one of {', '.join(words)}.{did_you_mean(str(word), words)}")
+        if not is_word(word, words):
+            raise PlanError(
+                f"{option}={shown_value(word)} is not one of {', '.join(words)}.{did_you_mean(word, words)}"
+            )

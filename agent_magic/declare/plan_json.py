@@ -18,6 +18,7 @@ with `{{ name }}` that agents share, by name; a plan that is written has them am
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,11 +26,9 @@ from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
 from agent_magic.declare.template import as_text
-from agent_magic.errors import PlanError
+from agent_magic.errors import PlanError, shown_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from agent_magic.declare.plan import Plan
 
 P = TypeVar("P", bound="Plan")
@@ -54,6 +53,8 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
     Raises:
         PlanError: The data is not a plan; the message names the place.
     """
+    if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"A plan is read from a mapping with 'agents' in it, not from {shown_value(data)}.")
     rows = data.get("agents")
     if not isinstance(rows, list) or not rows:
         raise PlanError("A plan needs a list 'agents' with at least one agent in it.")
@@ -78,9 +79,11 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
 
 def plan_from_json(text: str, kind: type[P]) -> P:
     """Read a plan from JSON text; see `plan_from_dict`."""
+    if not isinstance(text, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"A plan is read from JSON text, not from {shown_value(text)}. See Plan.from_dict for data.")
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise PlanError(f"This is not JSON: {error}.") from None
     if not isinstance(data, dict):
         raise PlanError("A plan is a JSON object with 'agents' in it.")

@@ -44,7 +44,7 @@ from agent_magic.errors.declared import (
     UnknownGroup,
 )
 from agent_magic.errors.kept import CassetteError, LedgerError, ReplayMiss, SecretFound
-from agent_magic.errors.root import AgentMagicError, did_you_mean, shown_message
+from agent_magic.errors.root import AgentMagicError, did_you_mean, shown_message, shown_value
 from agent_magic.errors.running import (
     CallError,
     CannotNest,
@@ -89,6 +89,7 @@ __all__ = [
     "Unreadable",
     "did_you_mean",
     "shown_message",
+    "shown_value",
 ]
 
 for _name in __all__:  # a traceback and a pickle name them as people import them, whichever page they stand on

@@ -34,7 +34,9 @@ class DuplicateAgent(PlanError):
 class UnknownAgent(PlanError):
     """An agent is named that nobody declared, or that a run did not have."""
 
-    def __init__(self, agent: str, *, known: Iterable[str], wanted_by: str | None = None, in_run: bool = False) -> None:
+    def __init__(
+        self, agent: object, *, known: Iterable[str], wanted_by: str | None = None, in_run: bool = False
+    ) -> None:
         self.agent = agent
         self.known = tuple(known)
         self.wanted_by = wanted_by
@@ -49,7 +51,7 @@ class UnknownAgent(PlanError):
 class UnknownGroup(PlanError):
     """An agent is named that the run did not ask for each item of a value."""
 
-    def __init__(self, group: str, *, known: Iterable[str]) -> None:
+    def __init__(self, group: object, *, known: Iterable[str]) -> None:
         self.group = group
         self.known = tuple(known)
         hint = did_you_mean(group, self.known) or _has(self.known) or " Declare one with --each, or each=."

@@ -13,15 +13,23 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string."""
-    near = difflib.get_close_matches(word, list(known), n=1)
+def did_you_mean(word: object, known: Iterable[object]) -> str:
+    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string. What is no text is near to none."""
+    words = [one for one in known if isinstance(one, str)]
+    near = difflib.get_close_matches(word, words, n=1) if isinstance(word, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def shown_value(value: object) -> str:
+    """Return a value as a message shows it: on one line, cut where it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 _MOST_LINES = 15
 """No error is longer on the screen."""
 _LONGEST_LINE = 500
+_LONGEST_VALUE = 80
 
 
 def shown_message(error: BaseException, most: int = _MOST_LINES) -> str:

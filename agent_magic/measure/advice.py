@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.declare.agent import is_word
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.advice_rules import RULES
 from agent_magic.measure.table import make_frame
 
@@ -130,8 +131,10 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
     Raises:
         DeclarationError: It is neither.
     """
-    if by not in BY:
-        raise DeclarationError(f"by={by!r} cannot work.", hint=f"One of {', '.join(BY)}.{did_you_mean(by, BY)}")
+    if not is_word(by, BY):
+        raise DeclarationError(
+            f"by={shown_value(by)} cannot work.", hint=f"One of {', '.join(BY)}.{did_you_mean(by, BY)}"
+        )
     worked = any(result.attempts for result in outlook.record.results)
     told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
     told.sort(key=_by_seconds if by == "seconds" else _by_dollars)

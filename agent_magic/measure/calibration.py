@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.recorded import check_runs
 from agent_magic.schedule.policy import policy_from
 
 if TYPE_CHECKING:
@@ -103,7 +104,11 @@ def calibration(*runs: Holder) -> pd.DataFrame:
 
     Args:
         *runs: The runs that forecasts were made from, and those that were run afterwards, in any order.
+
+    Raises:
+        DeclarationError: One of them is no run.
     """
+    check_runs(runs, "calibration")
     logs = list({id(run.forecasts): run.forecasts for run in runs}.values())
     records = list({id(run.record): run.record for run in runs}.values())
     rows: dict[tuple[int, int], dict[str, Any]] = {}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.agent import is_number
-from agent_magic.errors import AgentMagicError, DeclarationError
+from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.table import make_frame
 from agent_magic.schedule.limits import Limits
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+MOST = 1e100
+"""A number above this is a mistake."""
 MINUTE_S, HOUR_S = 60.0, 3600.0
 DAYS_A_MONTH = 30
 CAPACITY: Mapping[str, str] = {
@@ -88,9 +90,11 @@ def capacity(
         wanted_jobs_per_s: The rate that is wanted, to see what it needs. Dollars an hour are then those of this rate.
 
     Raises:
-        AgentMagicError: A number is below 0, or jobs use nothing of what is limited.
+        AgentMagicError: Something is no number from 0.
     """
-    _check_numbers({name: value for name, value in locals().items() if name != "limits"})
+    of_job = {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
+    more = {"concurrent_requests": concurrent_requests, "latency_s": latency_s, "usd_per_job": usd_per_job}
+    _check_numbers(of_job, optional={**more, "wanted_jobs_per_s": wanted_jobs_per_s})
     limits = _read(limits)
     slots = None if concurrent_requests is None or not latency_s else concurrent_requests * MINUTE_S / latency_s
     given = [
@@ -128,11 +132,12 @@ def _read(limits: object) -> Limits:
     raise DeclarationError(f"limits={limits!r} cannot work.", hint=hint)
 
 
-def _check_numbers(given: Mapping[str, float | None]) -> None:
-    """Raise `AgentMagicError` for the first number below 0."""
-    for name, value in given.items():
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise AgentMagicError(f"{name}={value!r} cannot work. Give a number from 0.")
+def _check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
+    """Raise `AgentMagicError` for the first that is no number from 0; what is optional may be `None`."""
+    said = {name: value for name, value in (optional or {}).items() if value is not None}
+    for name, value in {**given, **said}.items():
+        if not (is_number(value) and 0 <= value < MOST):
+            raise AgentMagicError(f"{name}={shown_value(value)} cannot work. Give a number from 0.")
 
 
 def _limit_row(name: str, per_minute: float, used: float, wanted: float | None) -> dict[str, object]:
@@ -190,11 +195,10 @@ def monthly(
     Raises:
         AgentMagicError: A run needs more than 0 tokens, the rest at least 0.
     """
-    if not tokens_per_run > 0 or min(budget_tokens, used_tokens, days_gone) < 0:
-        raise AgentMagicError(
-            f"tokens_per_run={tokens_per_run!r}, budget_tokens={budget_tokens!r}, used_tokens={used_tokens!r}, "
-            f"days_gone={days_gone!r} cannot work. Give tokens above 0 for a run, and nothing below 0."
-        )
+    needed = {"tokens_per_run": tokens_per_run, "budget_tokens": budget_tokens, "used_tokens": used_tokens}
+    _check_numbers({**needed, "days_gone": days_gone}, optional={"usd_per_run": usd_per_run})
+    if not tokens_per_run:
+        raise AgentMagicError("tokens_per_run=0 cannot work. Give the tokens of a run, such as run.totals.tokens.")
     runs, left = math.floor(budget_tokens / tokens_per_run), max(0.0, budget_tokens - used_tokens)
     pace = used_tokens / days_gone if days_gone else 0.0
     return Monthly(
@@ -241,6 +245,7 @@ def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
     Raises:
         AgentMagicError: The path is not between 0 and the work, or there is no slot.
     """
+    _check_numbers({"work_s": work_s, "path_s": path_s, "concurrency": concurrency})
     if not (0 < path_s <= work_s and concurrency >= 1):
         raise AgentMagicError(
             f"work_s={work_s!r}, path_s={path_s!r}, concurrency={concurrency!r} cannot work. "

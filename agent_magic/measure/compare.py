@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.recorded import check_runs
 from agent_magic.measure.spread import ALL
 from agent_magic.measure.table import make_frame
 
@@ -48,7 +49,11 @@ def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
     of an agent, `wall_s` of all; `tokens` are input, cached input too, and output. `prompt_changed` is of all that was
     asked: prompt, context, system prompt; `text_changed` of the answers; both are `NA` unless both runs have one. What
     one run lacks is `NA`.
+
+    Raises:
+        DeclarationError: One of them is no run.
     """
+    check_runs((a, b), "compare")
     first, second = ({one.name: one for one in run.record.results} for run in (a, b))
     rows = [_row(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
     one, other = summarize(a.record), summarize(b.record)

@@ -33,7 +33,7 @@ def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
     import pandas as pd
 
     plan = record.plan
-    if group not in plan.groups:
+    if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UnknownGroup(group, known=plan.groups)
     numbers = list(plan.groups[group].values())
     results = [record.results[number] for number in numbers]

@@ -20,7 +20,7 @@ from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
 from agent_magic.record.terms import Terms
 from agent_magic.schedule.expected import expected_work_s
-from agent_magic.schedule.policy import Policy
+from agent_magic.schedule.policy import as_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceilings
+    from agent_magic.schedule.policy import Policy
 
 NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
@@ -70,7 +71,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         simulated: Stand on answers that the stand-in API made up, and no others.
         pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by their answers.
     """
-    policy = policy or Policy()
+    policy = as_policy(policy)
     book = prices if isinstance(prices, Prices) else Prices(prices)
     tried = None if pilot is None else Pilot.of(pilot)
     simulated = simulated or (tried is not None and tried.simulated)
@@ -147,6 +148,8 @@ def _expect(
 
 
 def _weakest(expected: Sequence[Expected]) -> Basis:
+    if not expected:
+        return "measured"
     return max((basis for one in expected for basis in (one.output_basis, one.seconds_basis)), key=RANK.__getitem__)
 
 

@@ -216,9 +216,9 @@ class _Reader:
         hint = "Give requests per minute, Limits(...), a mapping of models to them, or 'off'."
         raise DeclarationError(f"limits={value!r} cannot work.", hint=hint)
 
-    def _class(self, name: str) -> str:
+    def _class(self, name: object) -> str:
         """Return the class of a model that limits are given for."""
-        if name in self.known or has_list_price(name):
+        if isinstance(name, str) and (name in self.known or has_list_price(name)):
             return class_of(name)
         near = did_you_mean(name, [*LIMIT_WORDS, *self.known, *listed_models()])
         hint = f"Limits have {', '.join(LIMIT_WORDS)}, or are given by model.{near}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.measure.table import make_frame
 
@@ -112,7 +114,12 @@ def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFra
     Args:
         record: The run.
         slots: Its concurrency cap, if that is to be judged.
+
+    Raises:
+        DeclarationError: The slots are no number above 0.
     """
+    if slots is not None and not (is_number(slots) and slots > 0):
+        raise DeclarationError(f"slots={shown_value(slots)} cannot work.", hint="Give the concurrency cap, from 1.")
     wall_s = summarize(record).wall_s
     models = dict.fromkeys(result.model for result in record.results)
     rows = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.scenarios import ARGUMENTS, scenarios_of
 from agent_magic.schedule.limits import Limits
+from agent_magic.schedule.policy import as_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping
     Raises:
         DeclarationError: An argument or a value is not known, or there are several.
     """
-    asked = scenarios_of(forecaster, changes, policy)
+    asked = scenarios_of(forecaster, changes, None if policy is None else as_policy(policy))
     if len(asked) > 1:
         raise DeclarationError("forecast takes one value of each argument.", hint="For several use whatif.")
     return forecaster.forecast(asked[0].scenario)

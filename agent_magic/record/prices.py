@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.errors import DeclarationError
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.record.answer import Price
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from agent_magic.record.answer import Usage
 
@@ -51,8 +53,9 @@ class TokenPrice:
     cache_write_1h: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for rate in self.rates:
-            if not 0 <= rate < math.inf:
+        of_cache = (self.cache_read, self.cache_write, self.cache_write_1h)
+        for rate in (self.input, self.output, *(one for one in of_cache if one is not None)):
+            if not (is_number(rate) and 0 <= rate < math.inf):
                 hint = "Give USD per million tokens, 0 or more."
                 raise DeclarationError(f"A price of {rate!r} cannot be.", hint=hint)
 
@@ -89,10 +92,13 @@ class Prices:
     Args:
         own: Prices by model that count before the list.
         tell: Told once per model without a price; a Python warning by default.
+
+    Raises:
+        DeclarationError: They are no prices.
     """
 
     def __init__(self, own: Mapping[str, TokenPrice] | None = None, tell: Callable[[str], None] | None = None) -> None:
-        self._own = dict(own or {})
+        self._own = _checked(own)
         self._tell = tell or _warn
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
@@ -135,6 +141,17 @@ class Prices:
             self._tell(f"No price is known for {model!r}: its costs are shown as unknown.")
         self._found[model] = found
         return found
+
+
+def _checked(own: object) -> dict[str, TokenPrice]:
+    """Look prices over before a run: one that cannot be reckoned with would show when its answers are paid for."""
+    if own is None:
+        return {}
+    table: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {"": own}
+    if not all(isinstance(one, TokenPrice) for one in table.values()):
+        hint = "Give a mapping of models to TokenPrice(input, output), in USD per million tokens."
+        raise DeclarationError(f"prices={shown_value(cast('object', own))} cannot work.", hint=hint)
+    return table
 
 
 def _warn(message: str) -> None:

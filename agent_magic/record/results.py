@@ -227,7 +227,7 @@ class RunRecord:
     def __getitem__(self, name: str) -> AgentResult:
         try:
             return self.results[self.plan.index[name]]
-        except KeyError:
+        except (KeyError, TypeError):
             raise UnknownAgent(name, known=self.plan.index, in_run=True) from None
 
     def measured(self, kind: Kind, base: Base) -> None:

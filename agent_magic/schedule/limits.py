@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Limits:
     def __post_init__(self) -> None:
         for option in ("requests", "input_tokens", "output_tokens", "burst_s"):
             value = getattr(self, option)
-            if value is not None and not 0 < value < MOST:
+            if value is not None and not (is_number(value) and 0 < value < MOST):
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
 
 

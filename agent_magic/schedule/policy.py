@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from agent_magic.declare.agent import is_number
-from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.declare.agent import is_number, is_word
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,13 +98,24 @@ class Policy:
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
         for option, words in POLICY_WORDS.items():
             value = getattr(self, option)
-            if value not in words:
-                hint = f"One of {', '.join(words)}.{did_you_mean(str(value), words)}"
-                raise DeclarationError(f"{option}={value!r} cannot work.", hint=hint)
+            if not is_word(value, words):
+                hint = f"One of {', '.join(words)}.{did_you_mean(value, words)}"
+                raise DeclarationError(f"{option}={shown_value(value)} cannot work.", hint=hint)
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data: its fields by name."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def as_policy(given: object) -> Policy:
+    """Return a policy as it was given; the usual one where it is `None`.
+
+    Raises:
+        DeclarationError: It is none.
+    """
+    if given is None or isinstance(given, Policy):
+        return given or Policy()
+    raise DeclarationError(f"policy={shown_value(given)} is no Policy.", hint="Give Policy(concurrency=8, ...).")
 
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:

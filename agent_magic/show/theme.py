@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from importlib import resources
-from typing import Literal
+from typing import Literal, get_args
+
+from agent_magic.declare.agent import is_word
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 
 Ground = Literal["light", "dark"]
 Theme = Literal["auto", "light", "dark"]
@@ -55,7 +58,15 @@ def built(name: str) -> str:
 
 
 def inks_of(theme: Theme) -> dict[str, str]:
-    """Return the colours of a picture as they are written out: those of `auto` are light."""
+    """Return the colours of a picture as they are written out: those of `auto` are light.
+
+    Raises:
+        DeclarationError: There is no such theme.
+    """
+    known = get_args(Theme)
+    if not is_word(theme, known):
+        hint = f"One of {', '.join(known)}.{did_you_mean(theme, known)}"
+        raise DeclarationError(f"theme={shown_value(theme)} cannot work.", hint=hint)
     return INKS["light" if theme == "auto" else theme]
 
 

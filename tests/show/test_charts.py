@@ -19,8 +19,8 @@ from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import MIME, ticks
 from agent_magic.show.charts.limits import REQUESTS, UNDER_WAY, WINDOW_S, curves_of, thinned, value_at
 from agent_magic.show.charts.of_run import tradeoff
+from agent_magic.show.charts.points import pareto, points_of
 from agent_magic.show.charts.timeline import FAILED, PHASES, binned
-from agent_magic.show.charts.tradeoff import pareto, points_of
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
 from agent_magic.show.theme import INKS
 from tests.show.story import business_run, finished_run, layered_plan

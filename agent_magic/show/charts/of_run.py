@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.errors import DeclarationError
+from agent_magic.declare.agent import is_number
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.metrics import critical_path, summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.limits import INPUT, OUTPUT, REQUESTS, UNDER_WAY, curves_of, limits_chart
+from agent_magic.show.charts.points import check_frame, is_known
 from agent_magic.show.charts.timeline import timeline_chart
 from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps, waterfall_chart
 from agent_magic.show.markup import single_line
 from agent_magic.show.text import one_line
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
+
+MOST = 1e12
+"""A limit above this is a mistake."""
 
 
 def run_timeline(record: RunRecord, *, theme: Theme = "auto") -> Chart:
@@ -60,7 +65,7 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
 def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
     """Draw what a run asked of the provider over time, beside the limits that are known or given."""
     return limits_chart(
-        curves_of(record, {**known_limits(record), **(limits or {})}),
+        curves_of(record, {**known_limits(record), **_given_limits(limits)}),
         until_s=max((event.at_s for event in record.events), default=0.0),
         refused_s=[one.ended_s or 0.0 for one in record.attempts if one.status_code == 429],
         title=f"{single_line(record.plan.name)}: limits over time",
@@ -68,6 +73,26 @@ def run_limits(record: RunRecord, limits: Mapping[str, float | None] | None = No
         caption=provenance(simulated=record.simulated),
         theme=theme,
     )
+
+
+def _given_limits(limits: object) -> dict[str, float | None]:
+    """Read the limits that a user gives.
+
+    Raises:
+        DeclarationError: There is no such limit, or it is no number.
+    """
+    known = (REQUESTS, INPUT, OUTPUT, UNDER_WAY)
+    if not isinstance(limits, Mapping | None):
+        hint = "Give a mapping such as {'requests': 50}, per minute."
+        raise DeclarationError(f"limits={shown_value(limits)} cannot work.", hint=hint)
+    given = cast("Mapping[object, Any]", limits or {})
+    for name, value in given.items():
+        if name not in known:
+            hint = f"One of {', '.join(known)}.{did_you_mean(name, known)}"
+            raise DeclarationError(f"There is no limit {shown_value(name)}.", hint=hint)
+        if value is not None and not (is_number(value) and 0 < value < MOST):
+            raise DeclarationError(f"{name}={shown_value(value)} cannot work.", hint="Give a number above 0.")
+    return cast("dict[str, float | None]", dict(given))
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
@@ -80,22 +105,42 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Th
         theme: Its colours.
 
     Raises:
-        DeclarationError: The frame has no such row.
+        DeclarationError: The frame has no such row, or its seconds or dollars are unknown.
     """
+    check_frame(frame)
     numbers = summarize(record)
     known = numbers.cost_usd is not None and numbers.wall_s is not None
     marks = [Mark("this run", numbers.cost_usd or 0.0, numbers.wall_s or 0.0)] if known else []
     if chosen is not None:
-        if chosen not in frame.index:
-            hint = f"It has {len(frame)} rows; give the label of one, such as {frame.index[0]!r}."
-            raise DeclarationError(f"chosen={chosen!r} is no row of the frame.", hint=hint)
-        row = frame.loc[chosen]
-        marks.append(Mark("chosen", float(row["cost_usd"]), float(row["wall_s"]), strong=True))
+        marks.append(_chosen(frame, chosen))
     return tradeoff_chart(frame, marks=marks, caption=frame_caption(frame), theme=theme)
 
 
+def _chosen(frame: Any, chosen: Any) -> Mark:
+    """Mark the row of a label, which has to be one that can be drawn."""
+    labels: list[Any] = frame.index.tolist()
+    places = [place for place, label in enumerate(labels) if isinstance(chosen, Hashable) and label == chosen]
+    if len(places) != 1:
+        what = f"the label of {len(places)} rows" if places else "no row"
+        such = f", such as {labels[0]!r}" if len(places) < len(labels) else ""
+        hint = (
+            f"It has {plural(len(labels), 'row')}; give the label of one{such}. frame.reset_index() tells them apart."
+        )
+        raise DeclarationError(f"chosen={shown_value(chosen)} is {what} of the frame.", hint=hint)
+    cost, wall_s = (frame[name].iloc[places[0]] for name in ("cost_usd", "wall_s"))
+    if not (is_known(cost) and is_known(wall_s)):
+        hint = "Choose one that has both: frame.dropna(subset=['cost_usd', 'wall_s'])."
+        raise DeclarationError(f"The seconds or dollars of row {shown_value(chosen)} are unknown.", hint=hint)
+    return Mark("chosen", float(cost), float(wall_s), strong=True)
+
+
 def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time."""
+    """Draw a frame of scenarios as cost against time: what `run.whatif(...)` returned.
+
+    Raises:
+        DeclarationError: It is none.
+    """
+    check_frame(frame)
     return tradeoff_chart(frame, caption=frame_caption(frame), theme=theme)
 
 

@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from agent_magic.errors import DeclarationError
 from agent_magic.show.charts.chart import MARGIN, WIDTH, Chart, Paper, in_both, spec_of, ticks
+from agent_magic.show.charts.points import Point, points_of
 from agent_magic.show.markup import fit, number, single_line, width_px
 from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from agent_magic.show.theme import Theme
 
 Box: TypeAlias = tuple[float, float, float, float]
 LARGE = 1500
 """More points than this are thinned out: the front and an even choice of the rest."""
-_FIRST_NUMBER = "wall_s"
 _PLOT_H = 340.0
 _PLOT_W = WIDTH - 2 * MARGIN - 68
 _ROOM = 4.0
 _MOST_SPARED = 150
-_NONE = frozenset({"<NA>", "None", "nan"})
 _OFF = 20.0
 """What takes so many times longer than the median of the rest, such as a batch, is drawn at the top edge."""
 _FAR = (-26.0, -42.0, -58.0, -74.0)
-
-
-class Point(NamedTuple):
-    """A scenario.
-
-    Attributes:
-        label: What sets it apart from the others, in words.
-        wall_s: How long it takes.
-        cost_usd: What it costs.
-        front: Whether no other is both cheaper and faster.
-        wall_range_s: The low and the high end, where they are known.
-        basis: What it stands on.
-    """
-
-    label: str
-    wall_s: float
-    cost_usd: float
-    front: bool = False
-    wall_range_s: tuple[float, float] | None = None
-    basis: str = ""
 
 
 class Mark(NamedTuple):
@@ -69,47 +46,6 @@ class Mark(NamedTuple):
     def words(self) -> str:
         """Its label with its numbers."""
         return f"{self.label}: {seconds(self.wall_s)}, {dollars(self.cost_usd)}"
-
-
-def points_of(frame: Any) -> list[Point]:
-    """Read the scenarios of a frame that have a time and a price. The columns before `wall_s` say what was asked.
-
-    Raises:
-        DeclarationError: The frame has no times or no prices.
-    """
-    columns = [str(name) for name in frame.columns]
-    for name in (_FIRST_NUMBER, "cost_usd"):
-        if name not in columns:
-            raise DeclarationError(
-                f"The frame has no column {name!r}: {columns!r}.", hint="Give what run.whatif(...) returned."
-            )
-    asked = columns[: columns.index(_FIRST_NUMBER)]
-    rows: list[dict[str, Any]] = frame.to_dict("records")
-    varied = [name for name in asked if len({str(row[name]) for row in rows}) > 1]
-    found = [
-        Point(
-            " · ".join(_word(name, row[name]) for name in varied if str(row[name]) not in _NONE) or "as it was",
-            float(row[_FIRST_NUMBER]),
-            float(row["cost_usd"]),
-            wall_range_s=_range(row),
-            basis=str(row.get("basis", "")),
-        )
-        for row in rows
-        if _is_known(row[_FIRST_NUMBER]) and _is_known(row["cost_usd"])
-    ]
-    front = pareto([(one.cost_usd, one.wall_s) for one in found])
-    return [one._replace(front=number_ in front) for number_, one in enumerate(found)]
-
-
-def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
-    """Return the places of the pairs that no other beats in both; of equal ones the first."""
-    order = sorted(range(len(pairs)), key=lambda place: (*pairs[place], place))
-    best, front = math.inf, set[int]()
-    for place in order:
-        if pairs[place][1] < best:
-            best = pairs[place][1]
-            front.add(place)
-    return front
 
 
 def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "", theme: Theme = "auto") -> Chart:
@@ -365,30 +301,6 @@ def _hint(one: Point) -> str:
     return f"{single_line(one.label)}: {seconds(one.wall_s)}, {dollars(one.cost_usd)}" + (
         f", {one.basis}" if one.basis else ""
     )
-
-
-def _word(name: str, value: object) -> str:
-    """Say one argument in few words."""
-    if name == "concurrency":
-        return f"{value} at once"
-    if name == "cache_ttl":
-        return f"cached {value}"
-    if name in {"cache", "batch"}:
-        text = {"True": "on", "False": "off"}.get(str(value), str(value))
-        return f"{name} {text}"
-    return str(value).replace("claude-", "")
-
-
-def _is_known(value: Any) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except (TypeError, ValueError):  # `None`, and pandas' `NA`
-        return False
-
-
-def _range(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    low, high = row.get("wall_low_s"), row.get("wall_high_s")
-    return (float(str(low)), float(str(high))) if _is_known(low) and _is_known(high) else None
 
 
 def _money(value: float) -> str:
