@@ -123,6 +123,8 @@ def conditions() -> None:
         "input, three minutes": Load("", "input", 2.4e6, 6_000, INPUT.jobs),
         "output, three minutes": Load("", "output", 6e5, 6_000),
         "60 requests a minute, one at a time": Load("", "requests", 60, 100),
+        "50 requests a minute, replies begin after 1 s": Load("", "requests", 50, 100, {"latency": (3.3, 0.5)}),
+        "50 requests a minute, replies begin after 3 s": Load("", "requests", 50, 100, {"latency": (10, 0.5)}),
         "answers take 10 s, requests": Load("", "requests", 1_000, 1_000, {"latency": (10, 0.5)}),
         "answers take 10 s, output": Load("", "output", 6e5, 2_000, SLOW),
         "10 % larger than the bucket": Load("", "input", 2.4e6, 300, HUGE),

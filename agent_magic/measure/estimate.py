@@ -193,7 +193,7 @@ def _binds(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequ
     if any(one.seconds.likely > late_s for one, late_s in zip(guesses, likely.timeouts_s, strict=True)):
         return "timeout"
     path, waited = found.critical_path, likely.totals.limited_by
-    if waited in {"", "dependencies", "key"}:  # half a second of the first run
+    if waited in {"", "dependencies", "key", "limits"}:  # until the first reply of the first run
         near = len(path) > 1 and likely.totals.wall_s <= path.length_s * NEARLY
         return "dependencies" if near or (waited and len(path) > 1) else "none known"
     return waited

@@ -11,6 +11,7 @@ from agent_magic.measure.forecast_terms import announced_to
 from agent_magic.measure.forecast_work import SAME, Try, Work
 from agent_magic.measure.forecast_world import World
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.record.terms import Ceiling
 from agent_magic.schedule.budget import Worst
 from agent_magic.schedule.key import Key
 from agent_magic.schedule.lifetime import with_lives
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from agent_magic.measure.estimate_agents import Guess
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Request, Ttl
-    from agent_magic.record.terms import Terms
+    from agent_magic.record.terms import Ceilings, Terms
     from agent_magic.schedule.policy import Policy
 
 PRIMED_S = 120.0
 """How long before the run the pacer is taken to have learned the limits it knows."""
+PLENTY = 1e9
+"""The limit of requests a class is taken to have of whose limits nothing is known, until its first reply says so."""
 HELD_POOL = ""
 """Of agents whose answers are there: they ask nobody, so no limit counts them."""
 
@@ -97,7 +100,7 @@ def turn(
         policy,
         [math.inf] * len(works),
         gate=_gate(works, None if groups is None else Prefixes(groups, lives), terms, guesses),
-        provider=Provider(terms.before, lives=lives),
+        provider=Provider(terms.before | _plenty(works, terms), lives=lives),
         entries=groups or [None] * len(works),
         price=_Pricing(prices),
         work_s=expected_s,
@@ -149,8 +152,18 @@ def _groups(plan: Plan, requests: Sequence[Request], works: Sequence[Work], poli
     return paying_groups([one.model for one in requests], contexts, tokens, always=policy.cache == "on")
 
 
+def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
+    """Return limits that hold nobody for classes whose first reply will tell them: those the session has not asked."""
+    if not terms.key_untried and not terms.before:
+        return {}
+    heard = {name for name, learned in terms.learned.items() if learned.answers}
+    new = {work.pool for work in works} - {HELD_POOL} - set(terms.before) - heard
+    return {name: {"requests": Ceiling(PLENTY, PLENTY)} for name in new}
+
+
 def _gate(works: Sequence[Work], prefixes: Prefixes | None, terms: Terms, guesses: Sequence[Guess]) -> Gate | None:
-    if not terms.before and prefixes is None and not terms.key_untried:
+    paced = bool(terms.before or _plenty(works, terms))
+    if not paced and prefixes is None and not terms.key_untried:
         return None
 
     def need(agent: int) -> Need:
@@ -158,7 +171,7 @@ def _gate(works: Sequence[Work], prefixes: Prefixes | None, terms: Terms, guesse
         held = guesses[agent].held
         return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=held, shared_tokens=work.shared)
 
-    pacer = Pacer(seed=0) if terms.before else None
+    pacer = Pacer(seed=0) if paced else None
     key = Key() if terms.key_untried else None
     gate = Gate([work.model for work in works], need, pacer=pacer, prefixes=prefixes, key=key)
     if pacer is not None:

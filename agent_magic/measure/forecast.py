@@ -13,12 +13,11 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.measure.forecast_changes import BATCH_S, Pricing, batched, paced, scaled
 from agent_magic.measure.forecast_provider import Provider
 from agent_magic.measure.forecast_room import gate_of, groups_of
-from agent_magic.measure.forecast_sum import Totals, add_up
+from agent_magic.measure.forecast_sum import Totals, add_up, first_wait_s
 from agent_magic.measure.forecast_terms import ceilings_for, policy_of
 from agent_magic.measure.forecast_work import SAME, Evidence, Works
 from agent_magic.measure.forecast_world import World
 from agent_magic.record.prices import Prices
-from agent_magic.schedule.key import PATIENCE_S
 from agent_magic.schedule.lifetime import with_lives
 from agent_magic.schedule.limits import class_of
 from agent_magic.schedule.prefix import Prefixes
@@ -163,7 +162,6 @@ class Forecaster:
     def __init__(self, record: RunRecord, history: History | None = None, prices: Prices | None = None) -> None:
         self.record, self.evidence = record, Evidence(record, history)
         self.policy, self._policy_words = policy_of(record)
-        self._key_untried = record.terms is not None and record.terms.key_untried
         self._prices = prices or Prices()
         self._costs: dict[tuple[object, ...], float | None] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
@@ -191,17 +189,17 @@ class Forecaster:
             basis = "assumed"
         else:
             words += limit_words
-            if self._key_untried:
-                words.append(f"as in the first run with a key; a later one may be up to {PATIENCE_S:g} s faster")
         words += works.words
         if not scenario.batch and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
         setting = _Setting(scenario, policy, ceilings, works)
         world, totals = self._play(setting, "likely")
+        if later_s := first_wait_s(world.bars):
+            words.append(f"waits for the first reply; a later run of a session may be up to {later_s:.1f} s faster")
         wall, cost = (totals.wall_s, totals.wall_s), _point(totals.cost_usd)
         peak = 0 if scenario.batch or policy.schedule == "sequential" else world.peak  # those ask for no slots
         if ranges:
-            wall, cost, ends_peak = self._ranges(setting, totals)
+            wall, cost, ends_peak = self._ranges(setting, totals, later_s)
             peak = max(peak, ends_peak)
         found = Forecast(
             scenario,
@@ -218,7 +216,7 @@ class Forecaster:
             self._known[key] = peak, found
         return found
 
-    def _ranges(self, setting: _Setting, likely: Totals) -> tuple[Range, Range | None, int]:
+    def _ranges(self, setting: _Setting, likely: Totals, later_s: float) -> tuple[Range, Range | None, int]:
         """Return the low and the high end of wall time and cost, and the most that was under way at once in them."""
         wall, cost, peak = likely.wall_s, likely.cost_usd, 0
         if setting.scenario.batch:
@@ -227,8 +225,7 @@ class Forecaster:
             wall_range = (min(sums.wall_s, wall), wall * BATCH_MOST_S / BATCH_S)
         else:
             off = REFUSED_RANGE if likely.n_429 else MEASURED_RANGE
-            later_s = max(0.0, wall - PATIENCE_S) if self._key_untried else wall
-            wall_range = (later_s * (1 - off), wall * (1 + off))
+            wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
         if all(work is None or (work.time == SAME and work.output == SAME) for work in setting.works.agents):
             return wall_range, _point(cost), peak
         (fast, low), (slow, high) = self._play(setting, "low"), self._play(setting, "high")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.measure.metrics import NEAR_BOUND, judge
+from agent_magic.schedule.limits import class_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.measure.forecast_work import Work
     from agent_magic.measure.forecast_world import Bar, World
+
+
+FIRST_REPLY: Final = frozenset({"key", "limits"})
+"""What holds requests until a first reply, in the first run of a session that asks a model class."""
 
 
 class Totals(NamedTuple):
@@ -38,6 +43,16 @@ class Totals(NamedTuple):
     limited_by: str
     n_429: int
     succeeded: int
+
+
+def first_wait_s(bars: Iterable[Bar]) -> float:
+    """Return the most seconds by which a later run of a session may be faster, which waits for no first reply."""
+    waits: dict[str, float] = {}
+    for bar in bars:
+        if bar.held_by in FIRST_REPLY:
+            pool, waited_s = class_of(bar.model), bar.granted_s - bar.free_s - bar.backoff_s
+            waits[pool] = max(waits.get(pool, 0.0), waited_s)
+    return sum(waits.values())
 
 
 def add_up(dag: Dag, works: Sequence[Work], world: World) -> Totals:

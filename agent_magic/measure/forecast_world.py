@@ -238,8 +238,8 @@ class World:
         if gate is None:
             return
         self._opened(agent, flight, now)
-        self._replied(flight)
         gate.heard(agent, dated(flight.headers, now), now)
+        self._replied(flight)
         gate.began(agent)
         self._take(self._conductor.room_changed(now), now)
 

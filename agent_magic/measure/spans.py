@@ -27,6 +27,7 @@ REASONS = {
     "leader": "the cache",
     "breaker": "the breaker to close",
     "key": "the first reply to an untried key",
+    "limits": "the first reply, which tells the limits",
     "backoff": "a slot",
     "paused": "the pause to end",
     "retry": "a retry",

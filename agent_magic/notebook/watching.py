@@ -26,6 +26,7 @@ HELD_BY = {
     "paused": "paused",
     "breaker": "breaker open",
     "key": "first request goes alone",
+    "limits": "first reply tells limits",
 }
 """What holds an agent, on its card."""
 MOST_SAID = 200

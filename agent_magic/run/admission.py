@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_magic.schedule.pacer import Pacer
     from agent_magic.schedule.policy import Policy
 
+REFUSED = 429
 FAULTS = (Overloaded, Truncated, Unreachable, Unreadable)
 
 
@@ -108,8 +109,9 @@ class Admission:
     def heard(self, agent: int, stream: Stream, now: float) -> None:
         """Take in that a reply has begun: its headers say how much room there is."""
         if self.gate is not None:
+            if stream.status_code != REFUSED:  # its headers come again when it is settled
+                self.gate.heard(agent, stream.headers, now)
             self.gate.replied(stream.status_code)
-            self.gate.heard(agent, stream.headers, now)
 
     def began(self, agent: int) -> bool:
         """Take in that an answer has begun: what it wrote to the cache can be read. Tell whether that makes room."""

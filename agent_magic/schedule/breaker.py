@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from agent_magic.schedule.pacer_pool import Hold
+from agent_magic.schedule.hold import Hold
 
 if TYPE_CHECKING:
     from agent_magic.schedule.budget import Worst

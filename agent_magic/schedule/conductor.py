@@ -21,8 +21,8 @@ from agent_magic.schedule.actions import Action, Backoff, Cancel, Finished, Laun
 from agent_magic.schedule.again import to_reopen
 from agent_magic.schedule.alarms import RUN, Alarms
 from agent_magic.schedule.barrier import Barrier
+from agent_magic.schedule.hold import Hold
 from agent_magic.schedule.lines import Lines, turns_of
-from agent_magic.schedule.pacer_pool import Hold
 from agent_magic.schedule.slots import Slots
 from agent_magic.schedule.tries import Tries
 

@@ -2,7 +2,8 @@
 
 A key that is refused is refused for every agent. So the first request of a client leaves alone, until its reply begins;
 agents that would have left with it would have been refused as well. It costs the first run of a session the time to the
-first reply's headers, at most `PATIENCE_S`, and later runs nothing.
+first reply's headers, at most `PATIENCE_S`, and later runs nothing. How many leave while no limit is known is another
+matter; see `agent_magic.schedule.pacer_window`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ ask --- Hold(reason, until_s): ask again then, and whenever an answer came
 
 How it works, per model class:
 
-1. Nothing known: eight requests go. As long as no header tells a limit, a window grows while it is used up and unhurt,
-   and is halved once per episode of refusals.
+1. Nothing known: one request goes, and until the first reply begins twice as many every 1.3 seconds. As long as no
+   header tells a limit, a window grows while it is used up and unhurt, and is halved once per episode of refusals.
 2. Response headers tell limits. From then on three buckets mirror the server's: requests and input are taken when a
    request goes, output when it is expected to be counted. `remaining` and usage correct them.
 3. The capacity is not told. The most that was ever seen in a bucket certainly fits; `reset` bounds it.
@@ -32,8 +32,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.schedule.hold import Hold
 from agent_magic.schedule.limits import Limits, class_of
-from agent_magic.schedule.pacer_pool import Hold, Pool, Ticket
+from agent_magic.schedule.pacer_pool import Pool, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

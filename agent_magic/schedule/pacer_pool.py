@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.record.terms import Ceiling, Learned
+from agent_magic.schedule.hold import Hold
 from agent_magic.schedule.limits import DIMENSIONS, Limits, read_headers
 from agent_magic.schedule.pacer_bucket import Bucket
 from agent_magic.schedule.pacer_health import Meter, PoolHealth, gauge
 from agent_magic.schedule.pacer_output import Output
 from agent_magic.schedule.pacer_ratio import Ratio
+from agent_magic.schedule.pacer_window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from agent_magic.schedule.hold import Reason
     from agent_magic.schedule.limits import Reading
 
 MOST_WAIT_S: Final = 3600.0
 """However long a refusal says to wait, after an hour somebody may ask again."""
-Reason = Literal["requests", "input", "output", "backoff", "slot", "leader", "budget", "breaker", "key"]
-"""What holds a request. The pacer's reasons are a limit, a refusal (`backoff`), or that nothing is known yet of the
-limits (`slot`)."""
-
-FIRST_WINDOW: Final = 8
-"""Requests under way before the first answer."""
-FIRST_GROWTH: Final = 1.5
-"""How many more go with every reply until the first refusal; then one."""
-KNEE: Final = 0.85
-"""After a refusal the window grows back fast to this share of what was refused, then slowly."""
 FIRST_PACE: Final = 2.0
 FIRST_OUTPUT: Final = 1_000.0
 """Before the first answer no request is expected to have more output than this: many know no better than `max_tokens`.
@@ -40,8 +32,6 @@ EXPLAINED_PACE: Final = 1.25
 """The pace does not sink below this if the limit that refused shows as used up: its bucket holds us back anyway."""
 PROBE: Final = 0.02
 """How much faster the pace becomes per round trip above the pace that was refused."""
-RAMP: Final = 0.25
-"""How much slower it all grows once the server has said that it grew too fast."""
 SPREAD_S: Final = 0.05
 """What a request that wakes up late has lost may be made up for within this time, no longer."""
 LONGEST_STEP_S: Final = 0.1
@@ -50,7 +40,6 @@ INSTANT_S: Final = 1e-6
 """A shorter wait is none: added to a large time it would be lost, and whoever asks again then would ask for ever."""
 OUTPUT_STEP_S: Final = 0.02
 """The shortest wait for output: what is under way drains meanwhile, so the time that is told comes again and again."""
-POLL_S: Final = 0.25
 GRACE_S: Final = 2.0
 """A queue that does not ask again loses its turn after this time."""
 GATE_S: Final = 1.0
@@ -59,19 +48,6 @@ JITTER_S: Final = 0.1
 ROUNDED: Final = 500.0
 """Token counts in headers are rounded to thousands."""
 KINDS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Not now.
-
-    Attributes:
-        reason: What holds the request.
-        until_s: When to ask again. Ask after every answer too: it may have brought more room than was expected.
-    """
-
-    reason: Reason
-    until_s: float
 
 
 class Ticket:
@@ -107,10 +83,9 @@ class Ticket:
 class Pool:
     """What is known of the limits of one model class, and what is under way.
 
-    While no limit is known a window bounds what is under way: it grows while it is used up and nothing is refused,
-    and is halved once per episode of refusals. Once limits are known the buckets decide. The pace says how much faster
-    than the limit saved up room may be spent. It is halved by refusals, below 1 only if the headers do not explain
-    them: then the true limit is lower, or counted over shorter times, than announced.
+    While no limit is known a window bounds what is under way. Once limits are known the buckets decide. The pace says
+    how much faster than the limit saved up room may be spent. It is halved by refusals, below 1 only if the headers do
+    not explain them: then the true limit is lower, or counted over shorter times, than announced.
     """
 
     def __init__(self, limits: Limits, random: Random) -> None:
@@ -121,9 +96,8 @@ class Pool:
         self._buckets = self.requests, self.input, self.output.bucket
         self._known = any(bucket.rate for bucket in self._buckets)
         self._open = 0
-        self._window, self._knee, self._pressed = float(FIRST_WINDOW), float("inf"), False
+        self._window = Window()
         self._pace, self._hurt, self._next_s, self._paced = FIRST_PACE, MOST_PACE, 0.0, False
-        self._growth = 1.0
         self._gate_s = self._cut_s = -1.0
         self._episodes = 0
         self._inputs, self._outputs = Ratio(ROUNDED), Ratio(300.0)
@@ -138,9 +112,8 @@ class Pool:
         turns = self._turns
         if turns and (ahead := self._ahead(queue, now)):
             return ahead
-        if not self._known and self._open >= self._window:
-            self._pressed = True
-            return self._hold(queue, "slot", now + POLL_S)
+        if not self._known and (hold := self._window.hold(self._open, now)):
+            return self._hold(queue, hold)
         taken = input_tokens * self._inputs.value
         made = output_tokens * (self._kinds.get(kind) or self._outputs).value
         if made > FIRST_OUTPUT and not self.output.ahead_s:
@@ -149,7 +122,7 @@ class Pool:
         if wait_s > INSTANT_S:
             if why == "output" and wait_s < OUTPUT_STEP_S:
                 wait_s = OUTPUT_STEP_S
-            return self._hold(queue, why or self._tightest(taken, made), now + wait_s)
+            return self._hold(queue, Hold(why or self._tightest(taken, made), now + wait_s))
         if turns:
             turns.pop(queue, None)
         ticket = Ticket(self, (input_tokens, output_tokens), kind, taken=taken, made=made, now=now)
@@ -163,13 +136,18 @@ class Pool:
         """Take in that a queue that waited cannot go for another reason now: it keeps nobody from going."""
         self._turns.pop(queue, None)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether requests wait for a first reply, which may tell the limits."""
+        return self._window.quiet and not self._known
+
     def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
         """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
         if "retry-after" in headers:
             return
         if ticket.open and ticket.begun is None:
             ticket.begun = now, self.output.heard(ticket.output, now)
-            self._widen()
+            self._replied()
         requests, taken, made = read_headers(headers)
         marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s
         if requests is not None:
@@ -201,7 +179,7 @@ class Pool:
             self._learn_output(ticket, output_tokens)
             self._meter.add(now, 0.0, 0.0, output_tokens)
             if ticket.begun is None:
-                self._widen()
+                self._replied()
             self._quicken()
 
     def refused(
@@ -253,7 +231,7 @@ class Pool:
             ahead,
             answers,
             produced,
-            self._window,
+            self._window.size,
             (self._pace, self._hurt),
             (requests.level_at(now), taken.level_at(now), made.level_at(now)),
             (requests.margin, taken.margin, made.margin),
@@ -266,7 +244,9 @@ class Pool:
         self._inputs.recall(*learned.inputs)
         self._outputs.recall(*learned.outputs)
         self.output.recall(learned.ahead, learned.answers, learned.produced)
-        self._window, (self._pace, self._hurt) = learned.window, learned.pace
+        self._pace, self._hurt = learned.pace
+        if learned.answers:
+            self._window.recall(learned.window)
         self.input.spread = learned.spread
         for place, bucket in enumerate(self._buckets):
             bucket.recall(
@@ -286,8 +266,8 @@ class Pool:
             self._paced = True
         return longest_s, why
 
-    def _hold(self, queue: int, reason: Reason, until_s: float) -> Hold:
-        hold = self._turns[queue] = Hold(reason, until_s)
+    def _hold(self, queue: int, hold: Hold) -> Hold:
+        self._turns[queue] = hold
         return hold
 
     def _ahead(self, queue: int, now: float) -> Hold | None:
@@ -324,7 +304,7 @@ class Pool:
             if extra > 0 and step > LONGEST_STEP_S:
                 step = LONGEST_STEP_S
         else:
-            step = 0.5 * self.output.ahead_s / self._window
+            step = 0.5 * self.output.ahead_s / self._window.size
         start = now - SPREAD_S
         self._next_s = (max(start, self._next_s)) + step
 
@@ -337,27 +317,30 @@ class Pool:
             if ratio is not None:
                 ratio.add(ticket.asked[1], used)
 
-    def _widen(self) -> None:
-        """Allow more under way after a reply, if what is allowed was used up."""
-        if self._pressed and not self._known:
-            growth = self._growth if self._episodes else FIRST_GROWTH
-            self._window += growth if self._window < self._knee else growth / self._window
-            self._pressed = self._open + 1 >= self._window
+    def _replied(self) -> None:
+        """Take in that a reply begins: more may be under way where limits are not known."""
+        self._speak()
+        if not self._known:
+            self._window.widen(self._open)
+
+    def _speak(self) -> None:
+        """Take in that there was a reply: whoever waited for the first one may ask anew."""
+        if self._window.quiet:
+            self._window.quiet = False
+            self._turns.clear()
 
     def _quicken(self) -> None:
         """Allow a faster pace after an answer, if it held requests."""
         if self._paced:
             self._paced = False
-            step = self._growth / max(1, self._open)
+            step = self._window.growth / max(1, self._open)
             self._pace = min(MOST_PACE, self._pace * (1 + (step if self._pace < self._hurt else step * PROBE)))
 
     def _cut(self, *, ramp: bool, explained: bool) -> None:
         """Allow half as much."""
-        if ramp:
-            self._growth = RAMP
+        self._window.refused(ramp=ramp)
         if not self._known:
-            self._knee = 1.0 if ramp else KNEE * (self._open + 1)
-            self._window = max(1.0, (self._open + 1) / 2)
+            self._window.cut(self._open, ramp=ramp)
             return
         self._hurt = 0.9 * self._pace
         self._pace = max(EXPLAINED_PACE if explained and not ramp else LEAST_PACE, self._pace / 2)
@@ -365,6 +348,7 @@ class Pool:
     def _leave(self, ticket: Ticket) -> None:
         ticket.open = False
         self._open -= 1
+        self._speak()  # whatever came of it
         self.input.settle(ticket.doubt)
 
 

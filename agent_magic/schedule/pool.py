@@ -27,8 +27,8 @@ class Pool:
 
         Args:
             most: How many requests it may have under way itself.
-            wake: Called when there is a slot that it has waited for. It asks again at once, if it still wants one, or
-                returns `False` and asks later.
+            wake: Called when there is a slot that it has waited for, and when there is news for all. It asks again at
+                once, if it still wants one, or returns `False` and asks later.
         """
         seat = Seat(self, most, wake)
         self._seats.append(seat)
@@ -64,6 +64,11 @@ class Pool:
                 later.append(seat)
             elif not seat.asked and seat in self._waiting:  # it wants none any more; it may even be over
                 self._waiting.remove(seat)
+
+    def news(self, seat: Seat) -> None:
+        """Let all runs but one ask again: what it heard concerns them too."""
+        for other in [one for one in self._seats if one is not seat]:
+            other.wake()
 
     def forget(self, seat: Seat) -> None:
         """Take in that a run is over."""
@@ -112,6 +117,10 @@ class Seat:
     def offer(self) -> None:
         """Let the other runs have what this one has left."""
         self._pool.offer()
+
+    def news(self) -> None:
+        """Let the other runs ask again: what this one heard concerns them too."""
+        self._pool.news(self)
 
     def leave(self) -> None:
         """Give all back: the run is over."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.schedule.hold import Hold
 from agent_magic.schedule.lifetime import LIFE_S, with_lives
-from agent_magic.schedule.pacer_pool import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.schedule.health import limits_in_use
+from agent_magic.schedule.hold import Hold
 from agent_magic.schedule.limits import class_of
-from agent_magic.schedule.pacer_pool import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -208,7 +208,10 @@ class Gate:
     def replied(self, status: int | None) -> None:
         """Take in a reply, or that a request ended without one."""
         if self._key is not None:
+            was_accepted = self._key.accepted
             self._key.replied(status)
+            if self._key.accepted and not was_accepted:
+                self._tell()
 
     def turned_back(self) -> None:
         """Take in that a request was never sent, because its answer was there already."""
@@ -235,7 +238,10 @@ class Gate:
         """Take in the headers of a reply."""
         ticket = self._tickets.get(agent)
         if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
             self._pacer.heard(ticket, headers, self.began_s + now)
+            if was_quiet:
+                self._tell()
 
     def refused(
         self, agent: int, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
@@ -243,7 +249,15 @@ class Gate:
         """Take in a 429."""
         ticket = self._tickets.pop(agent, None)
         if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
             self._pacer.refused(ticket, retry_after_s, limit, self.began_s + now, headers)
+            if was_quiet:
+                self._tell()
+
+    def _tell(self) -> None:
+        """Let the other runs of the session ask again: they waited for this reply too."""
+        if self.seat is not None:
+            self.seat.news()
 
     def settle(
         self,
@@ -269,8 +283,9 @@ class Gate:
             bad: What it says of the service and the network.
             now: The time.
         """
-        ticket = self._tickets.pop(agent, None)
+        ticket, was_quiet = self._tickets.pop(agent, None), False
         if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
             self._pacer.finished(ticket, input_tokens, output_tokens, self.began_s + now)
         if self._breakers is not None:
             self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
@@ -283,3 +298,5 @@ class Gate:
         if self.seat is not None and agent in self._seated:
             self._seated.discard(agent)
             self.seat.give()
+        if was_quiet:
+            self._tell()

@@ -133,12 +133,13 @@ class Scripted:
         if reply.first_s is not None:
             await asyncio.sleep(reply.first_s)
             spent = reply.first_s
-            stream.status_code = reply.status
+            self._replied(reply, stream)
             if usage is not None:
                 stream.usage = Usage(usage.input_tokens, output_tokens=1)
             stream.add(reply.text[: len(reply.text) // 2])
         await asyncio.sleep(max(0.0, reply.takes_s - spent))
-        stream.status_code = reply.status
+        if reply.first_s is None:
+            self._replied(reply, stream)
         if reply.error is not None:
             raise reply.error
         stream.add(reply.text[len("".join(stream.parts)) :])
@@ -155,6 +156,12 @@ class Scripted:
             stream.usage, stream.answer = usage, answer
             await asyncio.sleep(reply.lingers_s)
         return answer
+
+    @staticmethod
+    def _replied(reply, stream):
+        """Say that the reply begins, unless there is none."""
+        if reply.status is not None:
+            stream.replied(reply.status, {})
 
 
 def drive(plan, script, policy=None, *, stops=(), controls=(), cancel_at=None, **more):

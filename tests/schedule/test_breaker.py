@@ -6,7 +6,7 @@ import pytest
 
 from agent_magic.schedule.breaker import HANDFUL, PATIENCE_S, UNREACHED_S, Blame, BurnBreaker, ErrorBreaker, Fault
 from agent_magic.schedule.budget import Worst
-from agent_magic.schedule.pacer_pool import Hold
+from agent_magic.schedule.hold import Hold
 
 NOWHERE = Fault("Unreachable: No connection to x", reached=False)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agent_magic.schedule.limits import PREFIX, Limits
 from agent_magic.schedule.pacer import Hold, Pacer, Ticket
-from agent_magic.schedule.pacer_pool import FIRST_GROWTH, FIRST_WINDOW, SPREAD_S
+from agent_magic.schedule.pacer_pool import SPREAD_S
+from agent_magic.schedule.pacer_window import FIRST_GROWTH, FIRST_STEP_S, FIRST_WINDOW
 from agent_magic.simulator.bucket import Bucket
 
 MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
@@ -36,9 +37,50 @@ def all_that_go(pacer: Pacer, now: float, model: str = MODEL, tokens: int = 100)
     return found
 
 
-def test_with_nothing_known_a_few_go():
-    """The rest waits for a slot, and knows when to ask again."""
+def untold(seed: int = 0) -> Pacer:
+    """Return a pacer whose first reply told no limit."""
+    pacer = Pacer(seed=seed)
+    ticket = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(ticket, Ticket)
+    pacer.heard(ticket, {}, 0.0)
+    pacer.finished(ticket, None, None, 0.0)
+    return pacer
+
+
+def test_with_nothing_known_one_goes_and_later_others():
+    """The rest waits for the first reply, but nothing hangs on that: silence lets twice as many go, again and again."""
     pacer = Pacer()
+    for number, more in enumerate([1, 1, 2, 4, 0, 0]):
+        now = number * FIRST_STEP_S
+        assert more == len(all_that_go(pacer, now))
+        assert Hold("limits", now + FIRST_STEP_S) == pacer.ask(MODEL, 100, 100, now)
+        assert isinstance(pacer.ask(MODEL, 100, 100, now + 0.9 * FIRST_STEP_S), Hold)
+    assert 1 == len(all_that_go(pacer, 0.0, OTHER))
+
+
+@pytest.mark.parametrize("how", ["begins", "is whole", "fails", "is refused"])
+def test_whatever_the_first_reply_is_nobody_waits_for_it_any_more(how):
+    """Who asked for longer is asked anew, in whichever queue; of limits nothing is known still."""
+    pacer = Pacer()
+    first = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(first, Ticket)
+    for queue in (1, 2):
+        held = pacer.ask(MODEL, 100, 100, 0.1, queue=queue)
+        assert isinstance(held, Hold)
+        assert "limits" == held.reason
+    if how == "begins":
+        pacer.heard(first, {}, 0.2)
+    elif how == "is refused":
+        pacer.refused(first, 0.0, None, 0.2)
+    else:
+        used = 100 if how == "is whole" else None
+        pacer.finished(first, used, used, 0.2)
+    assert isinstance(pacer.ask(MODEL, 100, 100, 0.5, queue=2), Ticket)
+
+
+def test_with_no_limit_told_a_few_go():
+    """The rest waits for a slot, and knows when to ask again."""
+    pacer = untold()
     assert FIRST_WINDOW == len(all_that_go(pacer, 0.0))
     got = pacer.ask(MODEL, 100, 100, 0.0)
     assert isinstance(got, Hold)
@@ -48,7 +90,7 @@ def test_with_nothing_known_a_few_go():
 
 def test_without_headers_the_window_more_than_doubles_while_it_is_used_up():
     """Every two replies make room for five; a refusal ends that."""
-    pacer = Pacer()
+    pacer = untold()
     tickets = all_that_go(pacer, 0.0)
     for ticket in tickets:
         pacer.finished(ticket, 100, 100, 1.0)
@@ -68,19 +110,19 @@ def test_the_window_does_not_grow_unused():
 
 def test_refusals_of_one_moment_halve_the_window_once():
     """Many 429s of one episode are one cut; the next episode is another."""
-    pacer = Pacer()
+    pacer = untold()
     tickets = all_that_go(pacer, 0.0)
     for ticket in tickets:
         pacer.refused(ticket, 1.0, None, 0.1)
     health = pacer.health(0.1)["claude-opus-4"]
     assert (8, 1) == (health.refusals, health.episodes)
-    window = pacer._classes["claude-opus-4"]._window
+    window = pacer._classes["claude-opus-4"]._window.size
     assert FIRST_WINDOW / 2 == window
     later = pacer.ask(MODEL, 100, 100, 5.0)
     assert isinstance(later, Ticket)
     pacer.refused(later, 1.0, None, 5.1)
     assert 2 == pacer.health(5.1)["claude-opus-4"].episodes
-    assert window > pacer._classes["claude-opus-4"]._window
+    assert window > pacer._classes["claude-opus-4"]._window.size
 
 
 def test_an_overloaded_service_says_nothing_of_our_limits():
@@ -136,7 +178,7 @@ def test_the_jitter_is_repeatable_and_differs_between_seeds():
 
 def test_waiters_are_not_released_together():
     """After a refusal, with a full bucket, they leave one by one."""
-    pacer = Pacer(seed=1)
+    pacer = untold(seed=1)
     tickets = all_that_go(pacer, 0.0)
     pacer.heard(tickets[0], told(), 0.1)
     pacer.refused(tickets[1], 1.0, "requests", 0.2, told(requests=0) | {"retry-after": "1"})
@@ -282,7 +324,7 @@ def test_a_ramp_refusal_slows_the_growth():
     """The same refusals leave more room when they do not say that it grew too fast."""
 
     def window(limit: str | None) -> float:
-        pacer = Pacer(seed=1)
+        pacer = untold(seed=1)
         for ticket in all_that_go(pacer, 0.0):
             pacer.refused(ticket, 1.0, limit, 0.1)
         now = 2.0
@@ -290,7 +332,7 @@ def test_a_ramp_refusal_slows_the_growth():
             for ticket in all_that_go(pacer, now):
                 pacer.finished(ticket, 100, 100, now + 0.4)
             now += 0.5
-        return pacer._classes["claude-opus-4"]._window
+        return pacer._classes["claude-opus-4"]._window.size
 
     assert window("ramp") < window(None)
 

@@ -213,4 +213,14 @@ def test_answers_that_hang_do_not_hold_the_others():
 def test_a_hundred_at_once_without_any_limit_are_soon_all_under_way():
     """A proxy that tells nothing and refuses nothing: each reply makes room for more, not each answer."""
     result = play(Server(headers="none"), 100, latency=(5, 0.4))
-    assert max(result.sent) < 7
+    assert max(result.sent) < result.first_s + 6.5
+
+
+@pytest.mark.parametrize("first_s", [0.4, 1.5, 5.0])
+@pytest.mark.parametrize("per_minute", [50, 60])
+def test_a_low_limit_refuses_hardly_any_of_the_first(per_minute, first_s):
+    """A limit counted by the second, which the first reply tells: none is refused, or one if that takes for ever."""
+    server = Server(per_minute, first_byte=0.5)
+    result = play(server, 40, latency=(2 * first_s, 0))
+    assert len(result.refused) <= (first_s > 2.6)
+    assert max(result.sent) < 40 * 60 / per_minute + first_s

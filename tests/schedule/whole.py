@@ -144,8 +144,9 @@ class Whole:
             if not self.running[agent][1]:
                 self.send(agent, number, self.scene.asked[agent])
         elif what == "begun":
-            self.replied(200)
+            self.world.book.ended(self.scene.asked[agent])
             self.gate.heard(agent, self.headers(agent), self.now)
+            self.replied(200)
             self.take(self.conductor.room_changed(self.now))
             self.gate.began(agent)
             self.book.begun(agent)
@@ -301,6 +302,7 @@ class Whole:
         """Tell the gate and the book what a request used."""
         total = None if taken is None or made is None else taken + made
         self.book.settled(agent, total, bad=bad)
+        self.world.book.ended(self.scene.asked[agent])
         self.gate.settle(
             agent,
             input_tokens=taken,

@@ -271,8 +271,10 @@ class Book:
                 self._is_open()
             case "key":
                 assert self.run.world.key, "nobody asked for it"
-                assert not self.shared.taken or len(self.run.world.runs) > 1, "the key is known"
+                assert not self.shared.taken, "the key is known"
                 assert now + self.run.starts_s < self.shared.first_s + KEY_S + EXACT_S
+            case "limits":
+                assert self.shared.waits_for_reply(class_of(self.scene.asked[agent].model)), "a reply has come"
             case "slot":
                 assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
             case "requests" | "input" | "output":

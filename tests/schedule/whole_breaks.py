@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.schedule import breaker, pacer_pool
+from agent_magic.schedule import breaker, pacer_pool, pacer_window
 from agent_magic.schedule.actions import WakeAt
 from agent_magic.schedule.barrier import Barrier
 from agent_magic.schedule.breaker import BurnBreaker, ErrorBreaker
@@ -271,6 +271,9 @@ BREAKS: dict[str, Break] = {
     "dollars a minute are not counted": (BurnBreaker, "ended", always(None)),
     "dollars under way are not counted": (BurnBreaker, "left", always(None)),
     "nobody waits for the key": (Key, "left", always(None)),
+    "nobody waits for the first reply": (pacer_window, "FIRST_STEP_S", lambda _: 0.0),
+    "who waited for the first reply waits on": (Pool, "_speak", always(None)),
+    "other runs are not told of the first reply": (Session, "news", always(None)),
     "a request is not taken from its bucket": (Bucket, "take", always(0.0)),
     "half of retry-after is enough": (Pool, "refused", half_a_wait),
     "a class is not closed by a refusal": (pacer_pool, "GATE_S", lambda _: -math.inf),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tests.schedule.whole_scene import Asked
     from tests.schedule.whole_world import World
 
-KEY_S = 0.5
+KEY_S, FIRST_STEP_S = 0.5, 1.3
+"""Until when others wait for the first request, and when twice as many may go before the first reply of a class."""
 UNAUTHORIZED = 401
 FIRST_WINDOW = 8
 """So many may go before anything is known of limits."""
@@ -40,6 +41,7 @@ class Shared:
         self.waits_for_slot: dict[Whole, int] = {}
         self.waits_for_limit: dict[tuple[Whole, str], int] = {}
         self.held_s: dict[tuple[Whole, str], float] = {}
+        self.early_s, self.heard = dict[str, list[float]](), set[str]()
 
     @property
     def live(self) -> list[Whole]:
@@ -61,6 +63,10 @@ class Shared:
         assert self.under_way <= self.size, "more at once than the session has slots"
         now, name = self.world.now, class_of(run.scene.asked[agent].model)
         assert now + EXACT_S >= self.closed_s.get(name, 0.0), "before the server's wait was over"
+        if self.waits_for_reply(name):
+            early = self.early_s.setdefault(name, [])
+            assert not early or len(early) < 2 ** ((now - early[0] + EXACT_S) // FIRST_STEP_S), "who knows the limits?"
+            early.append(now)
         self._ask_key(run)
         self.waits_for_slot.pop(run, None)
         for other in self.waits_for_slot:
@@ -96,6 +102,14 @@ class Shared:
         """What left was never sent: nothing is known of the key."""
         if not self.taken:
             self.first_s = math.inf
+
+    def ended(self, one: Asked) -> None:
+        """A reply has begun, or a request has ended in any way: its class is known as well as it will be."""
+        self.heard.add(class_of(one.model))
+
+    def waits_for_reply(self, name: str) -> bool:
+        """Tell whether nothing is known of a class: it has had no reply."""
+        return not (name in self.heard or (self.world.scene.told and self.world.scene.limits is not None))
 
     def refused(self, one: Asked, wait_s: float | None) -> None:
         """The server said 429. Nothing was used."""
