@@ -92,10 +92,11 @@ class Kernel:
         self._folder = tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True)
         self.home = Path(self._folder.name)
         self._manager = KernelManager(kernel_name="tested", kernel_spec_manager=self._specs())
-        self._manager.start_kernel(env=self.environment(self.home, **env), cwd=self._folder.name)
-        self._client: BlockingKernelClient = self._manager.client()
-        self._client.start_channels()
-        self._client.wait_for_ready(timeout=PATIENCE_S)
+        try:
+            self._client = self._begin(self.environment(self.home, **env))
+        except RuntimeError:  # its ports were chosen before it began, and another program may have taken one since
+            self._manager = KernelManager(kernel_name="tested", kernel_spec_manager=self._manager.kernel_spec_manager)
+            self._client = self._begin(self.environment(self.home, **env))
         self._cells: dict[str, _Cell] = {}
 
     def __enter__(self) -> Self:
@@ -110,6 +111,19 @@ class Kernel:
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         spec.write_text(json.dumps({"argv": argv, "display_name": "tested", "language": "python"}))
         return KernelSpecManager(kernel_dirs=[str(spec.parent.parent)], ensure_native_kernel=False)
+
+    def _begin(self, env: dict[str, str]) -> BlockingKernelClient:
+        """Start the process, and wait until it answers."""
+        self._manager.start_kernel(env=env, cwd=self._folder.name)
+        client: BlockingKernelClient = self._manager.client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=PATIENCE_S)
+        except RuntimeError:
+            client.stop_channels()
+            self._manager.shutdown_kernel(now=True)
+            raise
+        return client
 
     @staticmethod
     def environment(home: Path, **extra: str) -> dict[str, str]:
@@ -141,6 +155,10 @@ class Kernel:
     def do(self, code: str) -> Reply:
         """Run a cell to its end."""
         return self.wait(self.start(code))
+
+    def slack_s(self) -> float:
+        """Measure what ten cells that do nothing take: by so much a busy machine may be late."""
+        return sum(self.do("").seconds for _ in range(10))
 
     def until(self, cell: str, text: str) -> None:
         """Wait until a cell has shown a text."""

@@ -139,6 +139,7 @@ def lab(root: Path, chromium: str, *, size: tuple[int, int] = (1300, 1000), app:
         browser = pw.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
         try:
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+            page.set_default_timeout(PATIENCE_S * 1000)
             made = Lab(url, page, root, app)
             _watch(made)
             yield made
@@ -181,9 +182,31 @@ def _watch(made: Lab) -> None:
 
 @contextlib.contextmanager
 def _server(root: Path, home: Path, app: str) -> Iterator[str]:
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}"
-    options = [
+    environment, log = _environment(home), home / "lab.log"
+    for _ in range(3):  # another program may take the port before the server does
+        port = _free_port()
+        url = f"http://127.0.0.1:{port}"
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", APPS[app][0], *_options(root, app, port)],
+                env=environment,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if _answers(url, process):
+            break
+        _end(process)
+    else:
+        raise RuntimeError("JupyterLab did not start:\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:])
+    try:
+        yield url
+    finally:
+        _end(process)
+
+
+def _options(root: Path, app: str, port: int) -> list[str]:
+    return [
         "--no-browser",
         "--ip=127.0.0.1",
         f"--port={port}",
@@ -193,20 +216,6 @@ def _server(root: Path, home: Path, app: str) -> Iterator[str]:
         "--ServerApp.port_retries=0",
         f"--{APPS[app][1]}.expose_app_in_browser=True",
     ]
-    log = home / "lab.log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", APPS[app][0], *options],
-            env=_environment(home),
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            _wait_for(url, process, log)
-            yield url
-        finally:
-            _end(process)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -235,14 +244,15 @@ def _free_port() -> int:
         return door.getsockname()[1]
 
 
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _answers(url: str, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server answers; `False` if it ended, or never does."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=1).close()
-            return
+            urllib.request.urlopen(f"{url}/api/status?token={TOKEN}", timeout=5).close()
+            return True
         time.sleep(0.1)
-    raise RuntimeError("JupyterLab did not start:\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:])
+    return False
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,9 @@ declare("trip", "Plan: {{{{ hotel }}}} {SLOW}")"""
 RUN = "run = %agents run --concurrency 3 --budget 2"
 TELL = 'print("statuses", {one.name: one.status for one in run.record.results})'
 
+LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:60]] [[pace:1]]")'
+"""The last agent takes a minute: who is slow to press a button finds the run under way all the same."""
+
 PLAYER = """import asyncio, json, time
 from agent_magic.measure.metrics import summarize
 from agent_magic.schedule.health import Health, LimitUse

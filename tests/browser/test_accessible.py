@@ -30,7 +30,7 @@ def test_cards_and_their_panel_have_no_violation(jupyter: Lab, book: str, theme:
     """No violation while a run goes on and a panel is open; and every card has a name."""
     page = start(jupyter, book, PLAYER, STORY)
     jupyter.theme(theme)
-    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3")
     assert [] == violations(jupyter)
     page.locator(".am-live .n").nth(0).click()
     page.locator(".am-detail table").wait_for()

