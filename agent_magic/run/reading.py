@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -39,8 +40,8 @@ ENDING_S = 2.0
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
     """Have the events of a stream as the JSON they came as, with the decoder and the errors of the client.
 
-    What is not the SDK's own stays as it is: a stream or a client of another kind, and a stream that a tracer watches,
-    which needs the SDK's objects.
+    Events without a name, which the SDK would drop, take it from their data. What is not the SDK's own stays as it is:
+    a stream or a client of another kind, and a stream that a tracer watches, which needs the SDK's objects.
     """
     import anthropic
 
@@ -48,7 +49,28 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
         return events
     if getattr(events.response.stream, "stream_observer", None) is not None:
         return events
-    return anthropic.AsyncStream(cast_to=object, response=events.response, client=sdk)
+    return _named_stream()(cast_to=object, response=events.response, client=sdk)
+
+
+@functools.lru_cache(maxsize=1)
+def _named_stream() -> type[AsyncStream[Any]]:
+    """Return the SDK's stream, but for one thing: servers that leave the `event:` lines out are read as well."""
+    import anthropic
+
+    class NamedStream(anthropic.AsyncStream[Any]):
+        async def _iter_events(self) -> AsyncIterator[Any]:
+            async for sse in self._decoder.aiter_bytes(self.response.aiter_bytes()):
+                yield sse if sse.event else type(sse)(event=_type_of(sse.data), data=sse.data)
+
+    return NamedStream
+
+
+def _type_of(data: str) -> str | None:
+    """Return what the data of an event says that it is; `None` where it says nothing."""
+    try:
+        return _word(_fields(json.loads(data)).get("type"))
+    except (ValueError, RecursionError):
+        return None
 
 
 async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:

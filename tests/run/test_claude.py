@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -312,6 +313,25 @@ def test_an_answer_with_a_stop_reason_is_an_answer(answer, output):
     result = record["a"]
     assert ("succeeded", "hello world", 1) == (result.status, result.text, server.calls)
     assert (10, output) == (result.usage.input_tokens, result.usage.output_tokens)
+
+
+NAMES = re.compile(rb"event: \w+\n")
+
+
+@pytest.mark.parametrize("name", [b"", b"event:\n"], ids=["none", "empty"])
+def test_events_without_names_are_read(name):
+    """Some servers leave the `event:` lines out. The data say what they are: nothing is bought twice for that."""
+    record, server = meet(
+        reply(NAMES.sub(name, WHOLE) + b": a comment\n\ndata: [DONE]\n\n"), policy=Policy(max_attempts=3)
+    )
+    result = record["a"]
+    assert ("succeeded", "hello world", 1, 5) == (result.status, result.text, server.calls, result.usage.output_tokens)
+
+
+def test_an_error_event_without_a_name_is_an_error():
+    """It is told from a stream that just ends."""
+    record, _ = meet(reply(NAMES.sub(b"", BEGIN + OPEN + TEXT + E529)))
+    assert ("Overloaded", "hello world") == (record["a"].attempts[0].kind, record["a"].text)
 
 
 def test_without_usage_tokens_are_unknown():
