@@ -9,8 +9,9 @@ from agent_magic.declare.each import Part
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import AgentMagicError
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.show.text import plan_text
-from agent_magic.show.units import count, plural
+from agent_magic.show.states import state_of
+from agent_magic.show.text import counts_line, plan_text
+from agent_magic.show.units import count, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +47,17 @@ def declared_text(session: Session, plan: str, namespace: Mapping[str, Any]) -> 
     return "\n".join(lines)
 
 
+def running_text(session: Session) -> str:
+    """Say of each run under way how far it is, and how it fares; an empty string where nothing runs."""
+    lines: list[str] = []
+    for driver in session.running:
+        states, now_s, health = "".join(map(state_of, driver.record.results)), driver.now(), driver.health()
+        fares = f" · {health.reason}" if health.reason else ""
+        paused = " · paused" if driver.paused else ""
+        lines.append(f"{driver.plan.name}, running for {seconds(now_s)}: {counts_line(states)}{paused}{fares}")
+    return "\n".join([*lines, "%agents stop ends it."]) if lines else ""
+
+
 def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[str, Any]) -> str:
     lacking = [name for name in context.uses if name not in namespace]
     if lacking:
@@ -72,10 +84,10 @@ def agent_error(run: Run, name: str) -> str:
         told = [agent_error(run, one) for one in failed[:MOST_ERRORS]]
         return "\n".join([f"{name}: {len(failed):,} of {len(members):,} failed", *told, *more])
     result = run[name]
-    if result.error is None:
+    if result.error is None and not any(attempt.error for attempt in result.attempts):
         return f"{name}: {result.status}."
     lines = [
-        f"{name}: {result.status}: {result.error}",
+        f"{name}: {result.status}" + (f": {result.error}" if result.error else ""),
         f"  model {result.model}, {plural(len(result.attempts), 'attempt')}",
     ]
     for attempt in result.attempts:

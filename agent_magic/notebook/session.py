@@ -274,9 +274,24 @@ class Session:
         Raises:
             AgentMagicError: There is none.
         """
+        if self.last is None and self.running:
+            raise AgentMagicError("The first run goes on. %agents wait waits for its end, %agents tells how far it is.")
         if self.last is None:
             raise AgentMagicError("Nothing has run yet. %agents run runs what is declared.")
         return self.last
+
+    def run_of(self, name: str) -> Run:
+        """Return the run under way that has asked this agent or group already, or else the last run.
+
+        Raises:
+            AgentMagicError: There is none.
+        """
+        for driver in self.running:
+            plan, results = driver.plan, driver.record.results
+            known = name in plan.index or name in plan.groups
+            if known and any(results[number].attempts for number in plan.numbers([name])):
+                return Run(driver.record, driver, history=self.history, prices=driver.prices)
+        return self.last_run()
 
     def settle(self, run: Run) -> None:
         """Take in a run that is over, or was cut."""

@@ -25,6 +25,7 @@ HELD_BY = {
     "leader": "waits for the cache",
     "paused": "paused",
     "breaker": "breaker open",
+    "backoff": "told to wait (429)",
     "key": "first request goes alone",
     "limits": "first reply tells limits",
 }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agent_magic.schedule.room import Gate
 
     Look = tuple[float, list[LimitUse], tuple[str, ...]]
-    """When the gate was asked, what is used of the limits, and the open breakers."""
+    """When the gate was asked, what is used of the limits, and what lets nobody go."""
 
 
 class Pulse:
@@ -45,4 +45,4 @@ class Pulse:
 
     def _look(self, now: float) -> Look:
         gate = self._gate
-        return (now, [], ()) if gate is None else (now, gate.limits_in_use(now), gate.open_breakers(now))
+        return (now, [], ()) if gate is None else (now, gate.limits_in_use(now), gate.halted(now))

@@ -16,6 +16,7 @@ address that nobody has reached yet, for want of a network or of a server, is gi
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -86,7 +87,7 @@ class ErrorBreaker:
 
     def gives_up(self, now: float) -> str:
         """Say why waiting makes no sense any more; an empty string while it does."""
-        if self._is_closed or now - self._since_s < (PATIENCE_S if self._reached else UNREACHED_S):
+        if self._is_closed or now - self._since_s < self._patience_s:
             return ""
         if self._reached:
             return (
@@ -127,9 +128,15 @@ class ErrorBreaker:
         if self._is_closed:
             return ""
         failed = f"errors: {sum(self._last)} of the last {len(self._last)} attempts failed"
+        left_s = self._patience_s - (now - self._since_s)
+        ends = f", given up in {math.ceil(left_s)} s" if left_s > 0 else ""
         if now < self._until_s:
-            return f"{failed}; next try in {self._until_s - now:.0f} s"
-        return f"{failed}; one request at a time"
+            return f"{failed}; next try in {math.ceil(self._until_s - now)} s{ends}"
+        return f"{failed}; one request at a time{ends}"
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE_S if self._reached else UNREACHED_S
 
     def _finds_nothing(self, now: float) -> bool:
         """Tell whether a handful of requests, over a few seconds, has found no connection, and none ever has."""

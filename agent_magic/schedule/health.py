@@ -82,7 +82,7 @@ class Health:
         retries: How many requests repeated a failed one.
         latency_s: The median time to the first token, of recent answers; `None` without any.
         latency_trend_s: How much longer that is than before; `None` with too few answers.
-        breakers: What breakers are open, in words.
+        breakers: What lets nobody go, in words: open breakers, and a provider that has said to wait.
     """
 
     level: Level
@@ -192,7 +192,7 @@ def health_of(
         watch: What its events say.
         now: The time, on the run's clock.
         limits: The limits of the model classes in use.
-        breakers: What breakers are open, in words.
+        breakers: What lets nobody go, in words: open breakers, and a provider that has said to wait.
         thresholds: From where on something is not good.
     """
     latency_s, trend_s = watch.latency_s()

@@ -56,6 +56,7 @@ class PoolHealth:
         under_way: Requests under way.
         refusals: How many 429s there were.
         episodes: How many times they began. Refusals of one moment are one episode.
+        shut_s: For how many seconds more nothing goes, because a 429 said so; 0 where something may.
     """
 
     name: str
@@ -65,6 +66,7 @@ class PoolHealth:
     under_way: int = field(kw_only=True)
     refusals: int = field(kw_only=True)
     episodes: int = field(kw_only=True)
+    shut_s: float = field(default=0.0, kw_only=True)
 
 
 class Meter:

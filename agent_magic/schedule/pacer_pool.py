@@ -214,7 +214,14 @@ class Pool:
         """Say how much of the limits was used of late."""
         used, passed_s = self._meter.lately(now)
         gauges = [gauge(bucket, each, passed_s) for bucket, each in zip(self._buckets, used, strict=True)]
-        return PoolHealth(name, *gauges, under_way=self._open, refusals=self._meter.refusals, episodes=self._episodes)
+        return PoolHealth(
+            name,
+            *gauges,
+            under_way=self._open,
+            refusals=self._meter.refusals,
+            episodes=self._episodes,
+            shut_s=max(0.0, self._gate_s - now),
+        )
 
     def ceilings(self) -> dict[str, Ceiling]:
         """Return the limits that are known, and what each bucket likely holds."""

@@ -6,6 +6,7 @@ one run. Both are told what a request may use before it leaves, and what it has 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from agent_magic.schedule.prefix import Prefixes
 
 FOREVER = float("inf")
+TOLD_S = 1.5
+"""A shorter wait than this is over before anybody has read of it."""
 OVERHEAD_TOKENS = 16
 """What the API adds to a message around its text, at most a few tokens."""
 
@@ -218,9 +221,12 @@ class Gate:
         if self._key is not None:
             self._key.turned_back()
 
-    def open_breakers(self, now: float) -> tuple[str, ...]:
-        """Say what breakers are open."""
-        return () if self._breakers is None else self._breakers.words(now)
+    def halted(self, now: float) -> tuple[str, ...]:
+        """Say what lets nobody go: open breakers, and a provider that has told a model class to wait."""
+        shut = {} if self._pacer is None else self._pacer.health(self.began_s + now)
+        told = [(name, math.ceil(pool.shut_s)) for name, pool in shut.items() if pool.shut_s > TOLD_S]
+        waits = [f"{name} was told to wait (429): {left_s:,} s more" for name, left_s in told]
+        return (*waits, *(() if self._breakers is None else self._breakers.words(now)))
 
     def limits_in_use(self, now: float) -> list[LimitUse]:
         """List the limits of the model classes in use, and what is used of them."""

@@ -125,3 +125,25 @@ def test_the_first_run_in_the_background_can_be_stopped_by_the_next_cell():
         assert "ok" == fresh.do("%agents start").status
         assert "ok" == fresh.do("%agents stop").status
         assert "cancelled" in fresh.do("run = %agents wait\nprint(set(run.agents.status))").text
+
+
+def test_a_run_in_the_background_says_what_it_waits_for(kernel, calls):
+    """`%agents` tells how far it is and until when the provider has told it to wait, `error` what an agent met."""
+    kernel.do("%agents connect simulator --latency none")
+    declare(kernel, a="a [[status:429 retry_after=100]]", b="b {{ a }}")
+    kernel.do("%agents start")
+    kernel.do(
+        f"record = {MAGICS}.session.running[0].record\n"
+        "while not any(one.ended for one in record.attempts):\n"
+        "    await asyncio.sleep(0.01)"
+    )
+    listed = kernel.do("%agents").text
+    assert "agents, running for " in listed
+    assert ": 0 of 2 done · 1 queued · " in listed
+    assert " was told to wait (429): " in listed
+    told = kernel.do("%agents error a").text
+    assert "a: queued" in told
+    assert "attempt 1 (HTTP 429)" in told
+    kernel.do("%agents stop")
+    kernel.do("run = %agents wait")
+    assert "running for" not in kernel.do("%agents").text

@@ -239,6 +239,15 @@ def test_a_command_waits_if_it_is_a_coroutine_function(command):
 # Listings.
 
 
+def test_a_first_run_that_goes_on_is_no_run_that_never_was(session):
+    """What it has brought so far can be looked at; its end cannot."""
+    with pytest.raises(AgentMagicError, match="Nothing has run yet"):
+        session.last_run()
+    session.running.append(object())
+    with pytest.raises(AgentMagicError, match="The first run goes on"):
+        session.last_run()
+
+
 def test_an_empty_list_says_what_to_do(session):
     """No agents yet: how to declare one, and which other plans there are."""
     assert "%%agent NAME" in declared_text(session, "agents", {})

@@ -35,7 +35,10 @@ def test_it_opens_at_ten_of_twenty_failures():
     assert "" == breaker.words(0.0)
     failing(breaker, 1)
     assert Hold("breaker", 1.0) == breaker.hold(0.0)
-    assert "errors: 10 of the last 20 attempts failed; next try in 1 s" == breaker.words(0.0)
+    failed = "errors: 10 of the last 20 attempts failed; "
+    assert f"{failed}next try in 1 s, given up in 60 s" == breaker.words(0.0)
+    assert f"{failed}next try in 1 s, given up in 60 s" == breaker.words(0.75), "never in 0 s"
+    assert f"{failed}one request at a time, given up in 59 s" == breaker.words(1.0)
 
 
 def test_failures_far_apart_do_not_open_it():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.notebook.listing import declared_text
+from agent_magic.notebook.listing import declared_text, running_text
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verb import Desk, Verb, add_names, add_plan
 from agent_magic.show.units import plural
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def _list(desk: Desk, given: Namespace) -> None:
-    print(declared_text(desk.session, given.plan or DEFAULT_PLAN, desk.shell.user_ns))  # noqa: T201 - the answer
+    text = declared_text(desk.session, given.plan or DEFAULT_PLAN, desk.shell.user_ns)
+    print("\n".join(filter(None, [text, running_text(desk.session)])))  # noqa: T201 - the answer
 
 
 def _drop(desk: Desk, given: Namespace) -> None:
@@ -34,7 +35,7 @@ def _clear(desk: Desk, given: Namespace) -> None:
 
 
 VERBS = {
-    "list": Verb("List the declared agents by layer.", add_plan, _list),
+    "list": Verb("List the declared agents by layer, and what runs.", add_plan, _list),
     "drop": Verb("Forget agents or contexts.", add_names, _drop),
     "clear": Verb("Forget all agents and contexts of a plan.", add_plan, _clear),
 }

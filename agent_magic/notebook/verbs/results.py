@@ -24,7 +24,7 @@ def _show_options(parser: Parser) -> None:
 
 
 def _show(desk: Desk, given: Namespace) -> None:
-    run = desk.session.last_run()
+    run = desk.session.run_of(given.name)
     if given.name in run.plan.groups:
         display_value(run.each(given.name))
         return
@@ -35,19 +35,19 @@ def _show(desk: Desk, given: Namespace) -> None:
 
 
 def _error(desk: Desk, given: Namespace) -> None:
-    print(agent_error(desk.session.last_run(), given.name))  # noqa: T201 - the answer
+    print(agent_error(desk.session.run_of(given.name), given.name))  # noqa: T201 - the answer
 
 
 VERBS = {
     "last": Verb("Return the last run, one that was cut too.", add_nothing, _last),
     "show": Verb(
-        "Show the answer of an agent of the last run.",
+        "Show the answer of an agent of the last run, or of one that goes on.",
         _show_options,
         _show,
         examples=("%agents show compare", "%agents show compare --markdown"),
     ),
     "error": Verb(
-        "Show all that is known of why an agent of the last run failed.",
+        "Show all that is known of why an agent failed, in the last run or in one that goes on.",
         add_name,
         _error,
         examples=("%agents error compare",),
