@@ -196,3 +196,32 @@ def test_mistakes_are_one_line(argv, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty.ipynb").write_text(json.dumps(notebook("1")))
     assert 2 == main(argv)
     assert message in capsys.readouterr().err
+
+
+def test_a_setting_counts_for_cells_above_it(tmp_path, capsys):
+    """`%config` counts when the plan is run: for agents declared before it, too. Blank lines above are nothing."""
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(notebook("\n  \n%%agent a\nx", "%config AgentMagics.model = 'claude-opus-5-5'")))
+    assert 0 == main(["export", str(path), "--format", "json"])
+    assert "claude-opus-5-5" == Plan.from_json(capsys.readouterr().out)["a"].model
+
+
+def test_every_option_of_a_run_comes_along(tmp_path, capsys):
+    """A cap is not lost on the way into a script, however it was written; one that is no number is named."""
+    path = tmp_path / "n.ipynb"
+    line = "%agents run --budget=0.5 --max-usd-per-min 2 --on-refusal warn --timeout-counts total"
+    path.write_text(json.dumps(notebook("%%agent a\nx", line)))
+    assert 0 == main(["export", str(path)])
+    policy = "am.Policy(budget_usd=0.5, max_usd_per_min=2.0, on_refusal='warn', timeout_counts='total')"
+    assert policy in capsys.readouterr().out
+    path.write_text(json.dumps(notebook("%%agent a\nx", "%agents run --budget much")))
+    assert 2 == main(["export", str(path)])
+    assert "--budget 'much'" in capsys.readouterr().err
+
+
+def test_what_is_no_whole_notebook_is_not_executed(tmp_path, capsys):
+    """A file with cells that Jupyter cannot read is named, without a traceback."""
+    path = tmp_path / "n.ipynb"
+    path.write_text('{"cells": [{"cell_type": "code", "source": "x"}], "nbformat": 4, "nbformat_minor": 5}')
+    assert 2 == main(["replay", str(path)])
+    assert "no notebook that can be executed" in capsys.readouterr().err

@@ -12,9 +12,10 @@ import time
 import pytest
 
 import agent_magic as am
-from agent_magic.errors import CassetteError, DeclarationError, ReplayMiss, SecretFound
+from agent_magic.errors import CassetteError, DeclarationError, Overloaded, ReplayMiss, SecretFound
 from agent_magic.record.cassette import read_cassette
 from agent_magic.simulator import child
+from tests.run.virtual import Reply, drive
 
 NUMBERS = ["queued_s", "api_s", "backoff_s", "local_s", "total_s", "started_s", "cost_usd", "output_tokens", "slack_s"]
 
@@ -182,6 +183,19 @@ def test_a_redacted_recording(private, tmp_path):
     assert "Acme" not in path.read_text()
     assert "the merger of X and Y" in path.read_text()
     assert same_numbers(run, plan.replay(path))
+
+
+def test_what_an_error_said_is_a_text_too(tmp_path):
+    """S04: the reason for which an agent waited to be asked again holds its words, and is as private."""
+    plan = am.Plan([am.Agent("a", "x")])
+    record, _ = drive(plan, lambda _, n: Reply(1.0, Overloaded(f"no room for {SECRET}", status=529) if n < 2 else None))
+    run = am.Run(record)
+    assert SECRET in run.attempts["error"][0]
+    for more in ({"texts": False}, {"redact": lambda text: text.replace(SECRET, "X")}):
+        path = tmp_path / "private.cassette.jsonl"
+        run.save(path, **more)
+        assert SECRET not in path.read_text()
+        assert 2 == len(plan.replay(path).attempts)
 
 
 def test_sharing_from_a_script(private, tmp_path):

@@ -47,6 +47,12 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
+def asks_the_same(plan: Plan, other: Plan) -> bool:
+    """Tell whether two plans ask the same, by what goes out: a frame read twice is one, though pandas cannot say so."""
+    one, two = plan_to_dict(plan), plan_to_dict(other)
+    return all(one[part] == two[part] for part in ("agents", "values"))
+
+
 def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
     """Read a plan; `kind` is the class to make.
 

@@ -33,9 +33,9 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
         "(the source says 1.9 to 2.0 times the tokens)"
     )
     alone = outlook.record.bases["one agent"]
-    dear = multiple > 1 and speedup < 1 + WORTH
-    advice = "One agent does the same job for less in no more time; keep several only for independent views."
     summary = summarize(outlook.record)
+    dear = multiple > 1 and summary.wall_s is not None and alone.wall_s <= summary.wall_s * (1 + WORTH)
+    advice = "One agent does the same job for less in no more time; keep several only for independent views."
     return Finding(
         "dollars against seconds",
         measured,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
+from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import overlap, sent_spans
@@ -43,7 +44,7 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
 def _kind(plan: Plan, other: RunRecord) -> Kind:
     if other.plan.names == (BASELINE,) and other.plan.values.get(TASKS) == one_agent(plan).values[TASKS]:
         return "one agent"
-    if (other.plan.agents, other.plan.values) == (plan.agents, plan.values):
+    if asks_the_same(other.plan, plan):
         if overlap(sent_spans(other.results))[0] <= 1:
             return "one after another"
         raise AgentMagicError(

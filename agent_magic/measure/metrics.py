@@ -34,7 +34,8 @@ class Summary:
         verdict: `SEQUENTIAL` from 0.8 of the work's sum, else `CONCURRENT` within 1.2 times the critical path, else
             `PARTIAL`. `None` where the run was stopped, nothing succeeded, or answers came from the ledger: those took
             no time of their own, so concurrency and bound are `None` too.
-        limited_by: What kept the run from its bound: `dependencies`, `slot`, `barrier`, `backoff`, or an empty string.
+        limited_by: What kept the run from its bound: `dependencies`, or else what held it most: `slot`, `barrier`,
+            `requests`, `input`, `output`, `budget`, `leader`, `backoff`, ...; an empty string where nothing did.
         tokens: All tokens, cached ones included.
         cost_usd: Dollars; `None` where the price of an answer is unknown.
         cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are

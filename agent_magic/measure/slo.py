@@ -73,7 +73,7 @@ def slo_frame(
         jobs_per_s: Agents that succeeded a second, at least.
         p95_s: 95th percentile of `total_s`, waiting included, below.
         succeeded: Share of agents that succeeded, at least.
-        errors: Share of requests that failed, below.
+        errors: Share of requests that failed, below; 0 is none.
         usd_per_job: Dollars an agent, below.
 
     A target of `None` is left out.
@@ -156,7 +156,7 @@ def _share(target: str, wanted: float, count: int, n: int, *, least: bool) -> di
     rare = 1 - wanted if least else wanted
     if share is None or (not others and rare > 0 and n * rare < 1):
         return _unknown(row, f"{n} cases are too few: one in {1 / rare:.0f} may go wrong" if rare > 0 else "no cases")
-    return row | {"met": share >= wanted if least else share < wanted}
+    return row | {"met": share >= wanted if least else share < wanted or not (share or wanted)}
 
 
 def _row(target: str, wanted: float, measured: float | None, unit: str, n: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Agent, Context)
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
+_BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
 """The settings of `%config AgentMagics` that agents without their own take, and what they are called there."""
 FLAGS = {
@@ -93,14 +94,15 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
         AgentMagicError: An `%%agent` or `%%context` cell cannot be read; the message names the cell.
     """
     found, defaults = Found(), dict[str, Any]()
-    for number, (kind, source) in enumerate(cells, 1):
+    for number, (kind, written) in enumerate(cells, 1):
         if kind != "code":
             continue
+        source = _BLANK.sub("", written, count=1)  # as IPython does
         first, _, rest = source.partition("\n")
         magic, _, line = first.strip().partition(" ")
         if magic == "%%agent":
             agent, plan = _read(read_agent, line, rest, number)
-            found.agents.setdefault(plan, {})[agent.name] = agent.with_defaults(**defaults)
+            found.agents.setdefault(plan, {})[agent.name] = agent
         elif magic == "%%context":
             context, plan = _read(read_context, line, rest, number)
             found.contexts.setdefault(plan, {})[context.name] = context
@@ -110,6 +112,8 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
                     defaults[_DEFAULTS[option]] = _literal(value)
             found.runs += re.findall(r"%agents (?:run|start)\b([^\n#]*)", source)
             _assignments(source, number, found)
+    for agents in found.agents.values():  # a setting counts when the plan is run, wherever its cell stands
+        agents.update({name: agent.with_defaults(**defaults) for name, agent in agents.items()})
     return found
 
 

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import OPTIONS
+from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,9 @@ POLICY = {
     "--on-max-tokens": ("on_max_tokens", str),
     "--cache": ("cache", str),
     "--cache-ttl": ("cache_ttl", str),
+    "--on-refusal": ("on_refusal", str),
+    "--timeout-counts": ("timeout_counts", str),
+    "--max-usd-per-min": ("max_usd_per_min", float),
 }
 """Options of `%agents run`, and what they are called in a `Policy`."""
 
@@ -115,14 +119,21 @@ def _text(value: Any) -> str:
 
 
 def _policy(run: str) -> str:
-    """Write the options of a run as a `Policy`; those it does not know are left out."""
+    """Write the options of a run as a `Policy`; those it does not know are left out.
+
+    Raises:
+        PlanError: The value of one cannot be read.
+    """
     try:
-        words = shlex.split(run)
+        words = [part for word in shlex.split(run) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     except ValueError:
         return ""
     given: list[str] = []
     for word, value in itertools.pairwise(words):
         if word in POLICY:
             name, kind = POLICY[word]
-            given.append(f"{name}={kind(value)!r}")
+            try:
+                given.append(f"{name}={kind(value)!r}")
+            except ValueError:
+                raise PlanError(f"{word} {value!r} of %agents run cannot be read. Give a number.") from None
     return f"am.Policy({', '.join(given)})" if given else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.agent import OPTIONS
 from agent_magic.errors import PlanError
@@ -55,7 +55,7 @@ def from_script(text: str) -> tuple[dict[str, Any], str]:
         one: reading.value(given[one]) for one in ("name", "description", "on_cycle", "on_missing") if one in given
     }
     if contexts:
-        plan["contexts"] = {one["name"]: one["text"] for one in contexts}
+        plan["contexts"] = {one.get("name"): one.get("text") for one in contexts}
     return plan, _run_options([reading.values(node, "Policy", POLICY_ARGUMENTS) for node in _policies(tree)])
 
 
@@ -126,7 +126,10 @@ class _Reading:
         if wrong:
             raise PlanError(f"Line {node.lineno}: an agent has no {wrong[0]!r}.")
         after: Any = row.get("after") or ()
-        return {**row, "after": [after] if isinstance(after, str) else [*after]}
+        return {
+            **row,
+            "after": list(cast("tuple[Any, ...]", after)) if isinstance(after, tuple | set) else after,
+        }  # "a,b" is read as it stands
 
 
 _HOW = "Only plain values can be read without running the script; a plan of its own writes itself with plan.to_json()."

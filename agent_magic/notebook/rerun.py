@@ -76,7 +76,11 @@ def rerun(
         raise AgentMagicError("Executing notebooks needs nbclient: pip install nbclient.") from None
     text = read_text(notebook)
     sources = [source for kind, source in read_cells(text, notebook.name) if kind == "code"]
-    saved, fresh = nbformat.reads(text, as_version=4), nbformat.reads(text, as_version=4)
+    try:
+        saved, fresh = nbformat.reads(text, as_version=4), nbformat.reads(text, as_version=4)
+    except nbformat.ValidationError as error:
+        why = str(error).partition("\n")[0]
+        raise AgentMagicError(f"{notebook.name!r} is no notebook that can be executed: {why}") from None
     tape = cassette or (beside(notebook) if beside(notebook).is_file() else None)
     environment = clean_environment(os.environ)
     if tape is not None:
@@ -96,6 +100,8 @@ def rerun(
             client.execute(env=environment, cleanup_kc=True)
         except nbclient.exceptions.DeadKernelError:
             raise AgentMagicError("The kernel died before the notebook was through.") from None
+        except nbclient.exceptions.CellTimeoutError:
+            raise AgentMagicError(f"A cell took longer than {CELL_TIMEOUT_S} s: let it do less.") from None
     if output is not None:
         nbformat.write(fresh, output)
     return [one for one in map(_compare, range(1, len(saved.cells) + 1), saved.cells, fresh.cells) if one]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from agent_magic.errors import CassetteError
@@ -166,7 +166,9 @@ class Cassette:
     def recorded_words(self) -> str:
         """When the last run began, as people read it."""
         try:
-            return f"{datetime.fromisoformat(self.recorded):%Y-%m-%d %H:%M} UTC"
+            began = datetime.fromisoformat(self.recorded)
+            began = began.astimezone(UTC) if began.tzinfo is not None else began
+            return f"{began:%Y-%m-%d %H:%M} UTC"
         except ValueError:
             return self.recorded or "at an unknown time"
 

@@ -329,7 +329,8 @@ def _backoff(record: RunRecord, event: BackoffStarted) -> None:
 def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
     result = record.results[event.agent]
     if result.waits_until_s is not None:  # stopped before the attempt it waited for
-        ended = result.attempts[-1].ended_s or event.at_s
+        ended = result.attempts[-1].ended_s
+        ended = event.at_s if ended is None else ended
         result.last_backoff_s = max(0.0, min(result.waits_until_s, event.at_s) - ended)
         result.last_queued_s = event.at_s - ended - result.last_backoff_s
         result.waits_until_s, result.waits_why = None, ""

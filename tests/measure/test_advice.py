@@ -213,3 +213,20 @@ def test_what_saves_dollars_may_come_first():
         assert sorted(saved, reverse=True) == saved
     with pytest.raises(DeclarationError, match="seconds, dollars"):
         run.advise("usd")
+
+
+def test_one_agent_is_advised_only_where_it_is_no_slower():
+    """A chain gains nothing over one after another; one agent that takes three times as long is no advice for that."""
+    plan = am.Plan([am.Agent("a", "A", model="m"), am.Agent("b", "B {{ a }}", model="m")])
+    prices = Prices({"m": TokenPrice(1_000_000.0, 1_000_000.0)})
+
+    def told(alone_s):
+        def once(what, takes_s, policy=None):
+            return Run(drive(what, lambda *_: Reply(takes_s, tokens=(10, 5, 0, 0)), policy, prices=prices)[0])
+
+        run = once(plan, 2.0).against(once(plan, 2.0, am.Policy(schedule="sequential")))
+        run.against(once(plan.baseline(), alone_s))
+        return next(one.change for one in run.advise() if one.rule == "dollars against seconds")
+
+    assert "" == told(12.0)
+    assert "One agent does the same job" in told(4.0)

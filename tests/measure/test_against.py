@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 
 import agent_magic as am
@@ -102,3 +103,16 @@ def test_forecasts_are_held_against_the_measured_baseline():
     assert run.whatif(concurrency=[1, 2])["cost_multiple"].isna().all()
     run.against(run_of(plan.baseline(), takes_s=5.0, tokens=(20, 10, 0, 0)))
     assert [1.5, 1.5] == list(run.whatif(concurrency=[1, 2])["cost_multiple"])
+
+
+def test_a_frame_that_was_read_twice_is_the_same_job():
+    """Plans over equal frames ask the same, though the frames are two and pandas has no truth value for that."""
+
+    def plan(rows):
+        return am.Plan([am.Agent("a", "Sum up {{ rows }}", model="m")], {"rows": pd.DataFrame({"x": rows})})
+
+    run = run_of(plan([1, 2]))
+    run.against(run_of(plan([1, 2]), am.Policy(schedule="sequential")))
+    assert 1.0 == run.summary["speedup"][0]
+    with pytest.raises(am.AgentMagicError, match="another job"):
+        run.against(run_of(plan([1, 3]), am.Policy(schedule="sequential")))

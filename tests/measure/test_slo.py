@@ -101,3 +101,21 @@ def test_a_wrong_target_says_what_there_is(targets, meant):
     """The error names the target, and those that are known."""
     with pytest.raises(DeclarationError, match=meant):
         judged(1, **targets)
+
+
+def test_no_errors_at_all_is_a_target_that_can_be_met():
+    """`errors=0` asks for none, as `succeeded=1` asks for all."""
+    assert [True, True] == met(
+        judged(5, concurrent=None, jobs_per_s=None, p95_s=None, usd_per_job=None, errors=0, succeeded=1)
+    )
+    bad = judged(
+        5,
+        lambda one: Reply(1.0, error=Rejected("no", status=400)) if not one else Reply(1.0),
+        concurrent=None,
+        jobs_per_s=None,
+        p95_s=None,
+        usd_per_job=None,
+        errors=0,
+        succeeded=1,
+    )
+    assert [False, False] == met(bad)

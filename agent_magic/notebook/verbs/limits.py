@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -30,10 +31,17 @@ def _limits(desk: Desk, given: Namespace) -> None:
     if any(getattr(given, name) is not None for name in OPTIONS):
         if session.running:
             raise UsageError("A run is under way, whose limits stay as they are. %agents wait for it first.")
-        mine = Limits(given.rpm, given.itpm, output_tokens=given.otpm)
-        session.pacer = Pacer({**session.pacer.given, given.model or DEFAULT_MODEL: mine})
+        name = class_of(given.model or DEFAULT_MODEL)
+        mine = _with(session.pacer.given.get(name, Limits()), given)
+        session.pacer = Pacer({**session.pacer.given, name: mine})
     for line in _lines(session.pacer):
         print(line)  # noqa: T201 - the answer
+
+
+def _with(before: Limits, given: Namespace) -> Limits:
+    """Put what is said now in place of what was said before; what is not said stays."""
+    said = {"requests": given.rpm, "input_tokens": given.itpm, "output_tokens": given.otpm}
+    return replace(before, **{name: value for name, value in said.items() if value is not None})
 
 
 def _lines(pacer: Pacer) -> list[str]:

@@ -100,15 +100,14 @@ async def _start(desk: Desk, given: Namespace) -> None:
         raise
 
 
-async def _wait(desk: Desk, _: Namespace) -> Run | None:
+async def _wait(desk: Desk, _: Namespace) -> Run:
     task = desk.session.background
     if task is None:
         raise UsageError("Nothing runs in the background. %agents start starts a run there.")
     try:
-        await task  # no shield: Stop in this cell reaches the run, and nothing goes on spending
+        return await task  # no shield: Stop in this cell reaches the run, and nothing goes on spending
     finally:
         desk.session.background = None
-    return desk.session.last
 
 
 def _report(task: asyncio.Task[Run]) -> None:

@@ -30,11 +30,14 @@ def _running(desk: Desk, names: list[str]) -> list[tuple[Controls, list[str]]]:
     running = list(desk.session.running)
     if not running:
         raise UsageError("Nothing runs. %agents start runs in the background.")
-    known = [name for driver in running for name in driver.plan.names]
+    known = [name for driver in running for name in (*driver.plan.names, *driver.plan.groups)]
     for name in names:
         if name not in known:
             raise UnknownAgent(name, known=known)
-    of_each = [(driver, [name for name in names if name in driver.plan.index]) for driver in running]
+    of_each = [
+        (driver, [name for name in names if name in driver.plan.index or name in driver.plan.groups])
+        for driver in running
+    ]
     return [(Controls(driver), its) for driver, its in of_each if its or not names]
 
 

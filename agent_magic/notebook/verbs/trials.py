@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.measure.sweep import make_sweep
 from agent_magic.notebook.front_end import is_kernel
 from agent_magic.notebook.planning import show_price
@@ -48,7 +49,7 @@ async def _baseline(desk: Desk, given: Namespace) -> Run:
     before = session.last
     run = await execute(session, alone, desk.policy(given), fresh=True, graphic=is_kernel(desk.shell))
     session.just_shown = run
-    if before is not None and before.plan == plan:
+    if before is not None and asks_the_same(before.plan, plan):
         before.against(run)
         session.last = before
         print(_measured_words(before))  # noqa: T201

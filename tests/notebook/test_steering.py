@@ -1,0 +1,48 @@
+"""`%agents stop`, `skip`, `wait` and the like: which run they mean, and which agents of it."""
+
+# Tests hand over stand-ins for a session.
+# pyright: reportArgumentType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+import agent_magic as am
+from agent_magic.errors import UnknownAgent
+from agent_magic.notebook.verbs.runs import VERBS
+from agent_magic.notebook.verbs.steering import _running
+from tests.run.virtual import Reply, Scripted
+
+
+def desk_of(*plans):
+    """A desk at which these plans are about to run."""
+    running = [am.start(plan, client=Scripted(lambda *_: Reply())) for plan in plans]
+    return SimpleNamespace(session=SimpleNamespace(running=running))
+
+
+def test_a_group_is_steered_by_its_name():
+    """An agent declared for each of something is named as it was declared, as Tab offers it; so is one of its parts."""
+    grouped = am.Plan([am.Agent("label", "{{ item }}", each="rows")], {"rows": [1, 2]})
+    desk = desk_of(grouped, am.Plan([am.Agent("other", "x")]))
+    assert [["label"]] == [names for _, names in _running(desk, ["label"])]
+    assert [["label_1"], ["other"]] == [names for _, names in _running(desk, ["label_1", "other"])]
+    assert 2 == len(_running(desk, []))
+    with pytest.raises(UnknownAgent, match="Did you mean 'label'"):
+        _running(desk, ["lable"])
+
+
+def test_the_run_in_the_background_is_what_is_waited_for():
+    """Another run may have ended after it: `run = %agents wait` is the one in the background all the same."""
+
+    async def wait():
+        async def work():
+            return "the background's"
+
+        session = SimpleNamespace(background=asyncio.create_task(work()), last="another cell's")
+        desk = SimpleNamespace(session=session)
+        return await VERBS["wait"].do(desk, SimpleNamespace()), session.background
+
+    assert ("the background's", None) == asyncio.run(wait())
