@@ -13,7 +13,7 @@ ask --- Hold(reason, until_s): ask again then, and whenever an answer came
 
 How it works, per model class:
 
-1. Nothing known: one request goes, and until the first reply begins twice as many every 1.3 seconds. As long as no
+1. Nothing known: one request goes; when its reply begins, or after half a second, seven others. As long as no
    header tells a limit, a window grows while it is used up and unhurt, and is halved once per episode of refusals.
 2. Response headers tell limits. From then on three buckets mirror the server's: requests and input are taken when a
    request goes, output when it is expected to be counted. `remaining` and usage correct them.

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from agent_magic.schedule.hold import Hold
+from agent_magic.schedule.key import PATIENCE_S
 
-FIRST_STEP_S: Final = 1.3
-"""Before the first reply twice as many may be under way after each such time. A limit per minute may be counted by the
-second: then 50 a minute, a limit so low that few keys have a lower one, is one in 1.2 s, and a tenth of a second is for
-those that overtake each other on their way."""
 FIRST_WINDOW: Final = 8
-"""Requests under way after a first reply that told no limit."""
+"""Requests under way while there is no reply, or a first one that told no limit."""
 FIRST_GROWTH: Final = 1.5
 """How many more go with every reply until the first refusal; then one."""
 KNEE: Final = 0.85
@@ -25,10 +22,11 @@ POLL_S: Final = 0.25
 class Window:
     """Bounds what is under way while no limit is known.
 
-    The headers of the first reply tell the limits, as soon as it begins. Until then one request is under way, so that a
-    low limit refuses none. A refusal comes at once, so silence says that there is room, and nothing should hang on a
-    single reply: after each `FIRST_STEP_S` twice as many may be under way, up to `FIRST_WINDOW`. Where the reply tells
-    no limit, the window grows while it is used up and nothing is refused, and is halved once per episode of refusals.
+    The headers of the first reply tell the limits, as soon as it begins. So one request leaves alone, and nobody waits
+    for its reply longer than `PATIENCE_S`: then up to `FIRST_WINDOW` are under way. A limit so low that it refuses some
+    of those costs nothing but their wait; a longer silence would cost the first run of every session. Where the reply
+    tells no limit, the window grows while it is used up and nothing is refused, and is halved once per episode of
+    refusals.
 
     Attributes:
         size: How many may be under way after the first reply.
@@ -36,25 +34,25 @@ class Window:
         quiet: Whether no reply has come yet.
     """
 
-    __slots__ = ("_early", "_hurt", "_knee", "_next_s", "_pressed", "growth", "quiet", "size")
+    __slots__ = ("_hurt", "_knee", "_pressed", "_until_s", "growth", "quiet", "size")
 
     def __init__(self) -> None:
         self.size, self.growth, self.quiet = float(FIRST_WINDOW), 1.0, True
         self._knee, self._pressed, self._hurt = float("inf"), False, False
-        self._early, self._next_s = 0, 0.0
+        self._until_s = 0.0
 
     def hold(self, under_way: int, now: float) -> Hold | None:
         """Say what holds one more; `None` lets it go."""
-        if not self.quiet:
-            if under_way < self.size:
+        if self.quiet:
+            if not under_way:
+                self._until_s = now + PATIENCE_S
                 return None
-            self._pressed = True
-            return Hold("slot", now + POLL_S)
-        if not self._early or (now >= self._next_s and self._early < FIRST_WINDOW):
-            self._early, self._next_s = max(1, 2 * self._early), now + FIRST_STEP_S
-        if under_way < self._early:
+            if now < self._until_s:
+                return Hold("limits", self._until_s)
+        if under_way < self.size:
             return None
-        return Hold("limits", self._next_s if self._early < FIRST_WINDOW else now + FIRST_STEP_S)
+        self._pressed = True
+        return Hold("limits" if self.quiet else "slot", now + POLL_S)
 
     def widen(self, under_way: int) -> None:
         """Allow more under way after a reply, if what is allowed was used up."""

@@ -130,7 +130,7 @@ def test_what_binds():
     rows = History([past(f"w{n}", 50, 2.0) for n in range(12)] * 5)
     assert "none known" == wide.estimate(Policy(12), history=rows, prices=PRICES).binds
     assert "slot" == wide.estimate(Policy(2), history=rows, prices=PRICES).binds
-    assert 13.0 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES).wall_s.likely)  # no reply yet
+    assert 12.5 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES).wall_s.likely)  # no reply yet
     assert 12.0 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES, ceilings={}).wall_s.likely)
     ceilings = {class_of(MODEL): {"requests": Ceiling(6.0, 1.0)}}
     limited = wide.estimate(Policy(12), history=rows, prices=PRICES, ceilings=ceilings)

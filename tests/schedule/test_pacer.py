@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magic.schedule.key import PATIENCE_S
 from agent_magic.schedule.limits import PREFIX, Limits
 from agent_magic.schedule.pacer import Hold, Pacer, Ticket
 from agent_magic.schedule.pacer_pool import SPREAD_S
-from agent_magic.schedule.pacer_window import FIRST_GROWTH, FIRST_STEP_S, FIRST_WINDOW
+from agent_magic.schedule.pacer_window import FIRST_GROWTH, FIRST_WINDOW
 from agent_magic.simulator.bucket import Bucket
 
 MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
@@ -47,15 +48,17 @@ def untold(seed: int = 0) -> Pacer:
     return pacer
 
 
-def test_with_nothing_known_one_goes_and_later_others():
-    """The rest waits for the first reply, but nothing hangs on that: silence lets twice as many go, again and again."""
+def test_with_nothing_known_one_goes_and_after_a_moment_a_few():
+    """The rest waits for the first reply, but nobody for long, and another model's first reply is its own."""
     pacer = Pacer()
-    for number, more in enumerate([1, 1, 2, 4, 0, 0]):
-        now = number * FIRST_STEP_S
-        assert more == len(all_that_go(pacer, now))
-        assert Hold("limits", now + FIRST_STEP_S) == pacer.ask(MODEL, 100, 100, now)
-        assert isinstance(pacer.ask(MODEL, 100, 100, now + 0.9 * FIRST_STEP_S), Hold)
-    assert 1 == len(all_that_go(pacer, 0.0, OTHER))
+    assert 1 == len(all_that_go(pacer, 1.0))
+    assert Hold("limits", 1.0 + PATIENCE_S) == pacer.ask(MODEL, 100, 100, 1.0)
+    assert [] == all_that_go(pacer, 1.0 + 0.9 * PATIENCE_S)
+    assert 1 == len(all_that_go(pacer, 1.0, OTHER))
+    assert FIRST_WINDOW - 1 == len(all_that_go(pacer, 1.0 + PATIENCE_S))
+    got = pacer.ask(MODEL, 100, 100, 1.0 + PATIENCE_S)
+    assert isinstance(got, Hold)
+    assert "limits" == got.reason
 
 
 @pytest.mark.parametrize("how", ["begins", "is whole", "fails", "is refused"])

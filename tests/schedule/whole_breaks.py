@@ -271,7 +271,7 @@ BREAKS: dict[str, Break] = {
     "dollars a minute are not counted": (BurnBreaker, "ended", always(None)),
     "dollars under way are not counted": (BurnBreaker, "left", always(None)),
     "nobody waits for the key": (Key, "left", always(None)),
-    "nobody waits for the first reply": (pacer_window, "FIRST_STEP_S", lambda _: 0.0),
+    "nobody waits for the first reply": (pacer_window, "PATIENCE_S", lambda _: 0.0),
     "who waited for the first reply waits on": (Pool, "_speak", always(None)),
     "other runs are not told of the first reply": (Session, "news", always(None)),
     "a request is not taken from its bucket": (Bucket, "take", always(0.0)),
