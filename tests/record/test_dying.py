@@ -37,7 +37,7 @@ def simulator():
 
 def run(*words, timeout_s=1500.0):
     """Run the program with the children, and read what it says."""
-    faulthandler.cancel_dump_traceback_later()  # which would end the whole run after five minutes
+    faulthandler.cancel_dump_traceback_later()  # which would end the whole run
     done = subprocess.run(
         [sys.executable, "-m", "tests.record.dying", *map(str, words)],
         capture_output=True,
