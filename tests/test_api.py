@@ -11,7 +11,7 @@ import asyncio
 import json
 
 import pytest
-from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
@@ -164,6 +164,10 @@ def test_what_cannot_answer_is_refused():
     for wrong in ("claude", 5, object()):
         with pytest.raises(am.AgentMagicError):
             as_client(wrong)
+    for wrong in ("sk-" + "ant-api03-secret", 5, Anthropic(api_key="x")):
+        with pytest.raises(am.AgentMagicError, match="cannot answer") as told:
+            am.Claude(wrong)
+        assert "secret" not in str(told.value)
 
 
 def test_failures_are_raised_when_asked_for():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import AgentMagicError
 from agent_magic.run.claude import Claude
 
 if TYPE_CHECKING:
@@ -15,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def as_client(client: Client | AsyncAnthropic | None) -> Client:
-    """Take the SDK's own client too."""
+    """Take the SDK's own client too.
+
+    Raises:
+        AgentMagicError: It cannot answer.
+    """
     if client is None:
         return Claude()
     if hasattr(client, "call"):
         return client  # pyright: ignore[reportReturnType]
-    create = getattr(getattr(client, "messages", None), "create", None)
-    if create is None or not inspect.iscoroutinefunction(inspect.unwrap(create)):
-        message = f"client={type(client).__name__!r} cannot answer. Give a Claude(), or an AsyncAnthropic of your own."
-        raise AgentMagicError(message)
     return Claude(client)  # pyright: ignore[reportArgumentType]

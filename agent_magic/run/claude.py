@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import inspect
 import os
 import sys
 import warnings
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from agent_magic.errors import DeclarationError, NotConnected
+from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected
 from agent_magic.run.faults import AsCallErrors, excerpt
 from agent_magic.run.reading import collect, counted, plain
 from agent_magic.schedule.key import Key
@@ -75,6 +76,9 @@ class Claude:
         credential: The key for a server of one's own that takes any, such as the stand-in.
         endpoint: The name under which its answers are kept, for a server whose address changes; `None` is the address.
 
+    Raises:
+        AgentMagicError: The client of your own cannot answer: it is none, or not an asynchronous one.
+
     Attributes:
         key: Whether the API has taken the key yet.
     """
@@ -87,6 +91,7 @@ class Claude:
         credential: str | None = None,
         endpoint: str | None = None,
     ) -> None:
+        _check_sdk(sdk)
         self._endpoint = endpoint
         self._given = sdk.with_options(max_retries=0) if sdk is not None else None
         self._base_url = base_url
@@ -185,6 +190,16 @@ class Claude:
         if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
             raise NotConnected
         return sdk
+
+
+def _check_sdk(sdk: object) -> None:
+    """Raise `AgentMagicError` for what cannot answer. It is named by its kind: a text may be a key."""
+    create = getattr(getattr(sdk, "messages", None), "create", None)
+    if sdk is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
+        raise AgentMagicError(
+            f"client={type(sdk).__name__!r} cannot answer. Give a Claude(), or an AsyncAnthropic of your own; a key is "
+            "read from ANTHROPIC_API_KEY."
+        )
 
 
 def _is_loaded(name: str) -> bool:

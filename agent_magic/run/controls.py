@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.given import listed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -26,15 +28,15 @@ class Controls:
         """Whether no agent is let go until `resume`."""
         return self._driver.paused
 
-    def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop these agents, or the run.
+    def stop(self, names: str | Iterable[str] | None = None) -> None:
+        """Stop these agents, or this one, or the run.
 
         Raises:
             UnknownAgent: One of them is not in the plan; nothing was stopped.
         """
         self._say(self._driver.stop, self._checked(names))
 
-    def retry(self, names: Iterable[str] | None = None) -> None:
+    def retry(self, names: str | Iterable[str] | None = None) -> None:
         """Run these agents again that did not succeed, or all of them, with what was skipped because of them.
 
         Raises:
@@ -42,7 +44,7 @@ class Controls:
         """
         self._say(self._driver.retry, self._checked(names))
 
-    def skip(self, names: Iterable[str]) -> None:
+    def skip(self, names: str | Iterable[str]) -> None:
         """Leave these agents out, and what waits for them.
 
         Raises:
@@ -58,11 +60,11 @@ class Controls:
         """Let agents go again."""
         self._say(self._driver.resume)
 
-    def _checked(self, names: Iterable[str] | None) -> list[str] | None:
+    def _checked(self, names: str | Iterable[str] | None) -> list[str] | None:
         """Look the names up here, where the mistake can be raised to whoever made it."""
         if names is None:
             return None
-        known = list(names)
+        known = listed(names)
         self._driver.plan.numbers(known)
         return known
 

@@ -97,15 +97,15 @@ class Filling:
 
     def stop(self, names: Iterable[str] | None = None) -> None:
         """Stop these agents, or the run. Call it on the loop."""
-        self._live.stop(None if names is None else [name for name in names if name in self._number])
+        self._live.stop(None if names is None else self._own(names))
 
     def retry(self, names: Iterable[str] | None = None) -> None:
         """Run these agents again, of those that are bought, or all that did not succeed."""
-        self._live.retry(None if names is None else [name for name in names if name in self._number])
+        self._live.retry(None if names is None else self._own(names))
 
     def skip(self, names: Iterable[str]) -> None:
         """Leave these agents out, of those that are bought."""
-        self._live.skip([name for name in names if name in self._number])
+        self._live.skip(self._own(names))
 
     def pause(self) -> None:
         """Let nobody go until `resume`."""
@@ -123,6 +123,11 @@ class Filling:
         """Return the run where nothing has to be bought, because all that is missing waits for what had failed."""
         self.record.add(RunEnded(self._after_s, cut=False))
         return self.record
+
+    def _own(self, names: Iterable[str]) -> list[str]:
+        """Name those of these agents, or of these groups, that are bought."""
+        named = (self.plan.agents[number].name for number in self.plan.numbers(names))
+        return [name for name in named if name in self._number]
 
     def _agent(self, number: int) -> int:
         return self._number[self._live.plan.agents[number].name]
@@ -152,21 +157,38 @@ class Filling:
 
     def _rest(self, match: Match) -> Plan:
         """Make a plan of what is missing."""
+        plan, missing = self.plan, set(self._missing)
+        bought = {*self._number, *(name for name, group in plan.groups.items() if missing.intersection(group.values()))}
         agents = tuple(
-            replace(agent, after=tuple(one for one in agent.after if one in self._number))
-            for agent in (self.plan.agents[number] for number in sorted(self._missing))
+            replace(agent, after=tuple(one for one in agent.after if one in bought))
+            for agent in (plan.agents[number] for number in sorted(missing))
         )
-        used = {name for agent in agents for name in agent.uses}
-        texts = {name: text for name, text in match.texts.items() if name in used}
-        plan = self.plan
-        return Plan(
+        known = {**match.texts, **dict.fromkeys(set(plan.groups) - bought, "")}
+        rest = _Rest(
             agents,
-            {**plan.values, **texts},
+            {**plan.values, **known},
             name=plan.name,
             description=plan.description,
             on_cycle=plan.on_cycle,
             on_missing=plan.on_missing,
         )
+        return rest.of(plan, match.texts)
+
+
+class _Rest(Plan):
+    """What is missing of a plan. Its prompts are the whole plan's: of a group some answers may be recorded."""
+
+    _whole: Plan
+    _texts: Mapping[str, str]
+
+    def of(self, whole: Plan, texts: Mapping[str, str]) -> Plan:
+        """Belong to a plan, of which these answers are recorded."""
+        self._put(_whole=whole, _texts=texts)
+        return self
+
+    def prompt_of(self, number: int, answers: Mapping[str, str]) -> str:
+        """Write the prompt of an agent, answers that are recorded beside those that are bought."""
+        return self._whole.prompt_of(self._whole.number(self.agents[number].name), {**self._texts, **answers})
 
 
 class _Telling(RunRecord):

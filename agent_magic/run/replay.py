@@ -109,10 +109,10 @@ class Match:
         return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
 
     def _find(self, agent: int, shelf: Shelf, timeout_s: float) -> None:
-        declared = self.plan.agents[agent]
+        declared, inputs = self.plan.agents[agent], self.plan.inputs[agent]
         parents = self.plan.dag.parents[agent]
         lost = [self.plan.agents[one].name for one in parents if one in self.misses or one in self.unknown]
-        if any(name in declared.uses for name in lost):
+        if any(name in inputs for name in lost):
             self.unknown.add(agent)
             return
         if any(name not in self.texts and name not in lost for name in (self.plan.agents[one].name for one in parents)):
@@ -274,9 +274,10 @@ class Nobody:
 
 def _began(run: RecordedRun) -> datetime:
     try:
-        return datetime.fromisoformat(run.recorded)
+        began = datetime.fromisoformat(run.recorded)
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
+    return began if began.tzinfo is not None else began.replace(tzinfo=UTC)
 
 
 def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:

@@ -204,6 +204,13 @@ def test_a_wrong_name_changes_nothing(what):
         getattr(Controls(driver), what)(["alpa"])
 
 
+def test_a_name_alone_is_one_name():
+    """`controls.skip("alpha")` means the agent, not its letters."""
+    driver = Driver(plan_of(alpha="a", beta="b"), Policy(), Scripted(lambda *_: Reply(1.0)))
+    Controls(driver).skip("alpha")
+    assert ["skipped", "pending"] == [result.status for result in driver.record.results]
+
+
 def test_an_attempt_that_never_left_is_not_counted():
     """Skipped in the moment it was let go, and wanted again: its first request is its first attempt."""
 

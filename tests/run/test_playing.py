@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.errors import Overloaded
+from agent_magic.errors import Overloaded, ReplayMiss
 from agent_magic.measure.frames import agents_frame, attempts_frame
 from agent_magic.record.cassette import read_cassette
 from agent_magic.record.cassette_writing import write_cassette
@@ -180,6 +180,55 @@ def test_below_a_failure_nothing_is_bought(tmp_path):
     filled = fill(more, deck_of(record, tmp_path), client)
     assert [] == client.asked
     assert ["failed", "skipped", "skipped", "skipped"] == [result.status for result in filled.results]
+
+
+ROWS = {"rows": ["x", "y"]}
+LABEL, REPORT = Agent("label", "L {{ item }}", each="rows"), Agent("report", "R {{ label }}")
+CHECK = Agent("check", "C {{ label }} {{ item }}", each="rows")
+LAST = Agent("last", "{% for one in label %}[{{ one }}]{% endfor %}", after="check")
+
+
+@pytest.mark.parametrize(
+    ("agents", "values", "asked"),
+    [
+        ([LABEL, REPORT], ROWS, ["R <L x>\n\n<L y>"]),
+        ([LABEL, CHECK], ROWS, ["C <L x> x", "C <L y> y"]),
+        ([LABEL, LAST, CHECK], ROWS, ["C <L x> x", "C <L y> y", "[<L x>][<L y>]"]),
+        ([LABEL, REPORT], {"rows": ["x", "z"]}, ["L z", "R <L x>\n\n<L z>"]),
+        ([LABEL, CHECK], {"rows": ["x", "y", "z"]}, ["C <L x> x", "C <L y> y", "L z", "C <L z> z"]),
+    ],
+    ids=["all of them", "the same item", "order and a loop", "a changed item", "a new item"],
+)
+def test_groups_that_are_recorded_in_part(tmp_path, agents, values, asked):
+    """An agent for each of something: recorded answers and bought ones stand beside each other in the prompts."""
+    record, _ = drive(Plan([LABEL], ROWS), script)
+    client = Scripted(script)
+    filled = fill(Plan(agents, values), deck_of(record, tmp_path), client)
+    assert all(result.status == "succeeded" for result in filled.results)
+    assert sorted(asked) == sorted(one.prompt for one in client.asked)
+    assert asked[-1] == client.asked[-1].prompt
+
+
+def test_a_changed_item_is_a_miss(tmp_path):
+    """Without leave to buy, an item that was not recorded is named, and nothing is sent."""
+    record, _ = drive(Plan([LABEL, REPORT], ROWS), script)
+    with pytest.raises(ReplayMiss, match="'label_1'"):
+        deck_of(record, tmp_path).play(Plan([LABEL, REPORT], {"rows": ["x", "z"]}), timeout_s=TIMEOUT_S)
+
+
+def test_a_group_that_is_bought_is_stopped_by_its_name(tmp_path):
+    """Those of it that are recorded are over."""
+    record, _ = drive(Plan([LABEL], ROWS), script)
+    match = deck_of(record, tmp_path).find(Plan([LABEL, CHECK], {"rows": ["x", "z"]}), timeout_s=TIMEOUT_S)
+
+    async def work(loop):
+        filling = Filling(match, lambda rest: Driver(rest, Policy(), Scripted(script), clock=loop.time), {})
+        loop.call_later(1.0, filling.stop, ["label"])
+        await filling.drive()
+        return filling.record
+
+    results = run_virtually(work)
+    assert ["succeeded", "cancelled", "succeeded", "skipped"] == [result.status for result in results.results]
 
 
 def test_stopping_reaches_what_is_bought(tmp_path):
