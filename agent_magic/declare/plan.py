@@ -13,7 +13,8 @@ from agent_magic.declare.dag import Dag, build_dag, find_cycle
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
 from agent_magic.declare.given import check_given, each_of, listed
 from agent_magic.declare.links import Links
-from agent_magic.declare.template import as_text, sendable
+from agent_magic.declare.template import sendable
+from agent_magic.declare.written import as_text
 from agent_magic.errors import (
     Cycle,
     DeclarationError,
@@ -291,12 +292,19 @@ class Plan:
         Raises:
             DeclarationError: A prompt's expressions fail, whatever the answers will be.
         """
-        for value in self.values.values():
-            if not isinstance(value, str | int | float):
-                as_text(value)
+        written: dict[str, str] = {}
         for number, agent in enumerate(self.agents):
             if not agent.template.simple:
                 self.prompt_ahead(number, dict.fromkeys(self.inputs[number], "(answer)"))
+            else:
+                written.update(dict.fromkeys(agent.template.names, agent.name))
+            if agent.context is not None:
+                written[agent.context] = agent.name
+        for name, agent in written.items():
+            try:
+                as_text(self.values.get(name, ""))
+            except DeclarationError as error:
+                raise DeclarationError(f"Agent {agent!r}, {name!r}: {error}", agent=agent) from None
 
     def _names(self, numbers: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
-from agent_magic.declare.template import as_text
+from agent_magic.declare.written import as_text
 from agent_magic.errors import PlanError, shown_value
 
 if TYPE_CHECKING:

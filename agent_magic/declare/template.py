@@ -12,9 +12,9 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.written import as_json, as_text
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
 _REPEATED = (str, bytes, list, tuple)
 """What a whole number repeats."""
-_NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """The ways an expression of the user's can fail."""
 _RETURN = "\ud800\udbff"
@@ -101,6 +100,17 @@ class Template:
         of_them = [node for node in tree.find_all(nodes.Name) if node.name in names]
         return any(not any(node is one for one in whole) for node in of_them)
 
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The names that it writes whole, not a part of them or what a filter makes of them."""
+        if self.simple:
+            return self.names
+        from jinja2 import nodes
+
+        tree = _environment().parse(_literal_tags(self.text))
+        found = (child for node in tree.find_all(nodes.Output) for child in node.nodes)
+        return tuple(dict.fromkeys(one.name for one in found if isinstance(one, nodes.Name) and one.name in self.names))
+
     def render(self, values: Mapping[str, Any]) -> str:
         """Fill the template in.
 
@@ -121,27 +131,6 @@ class Template:
                 pieces[place] = value if isinstance(value, str) else as_text(value)
             return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
-
-
-def as_text(value: object) -> str:
-    """Write a value the way a prompt should show it: frames as CSV and arrays as lists, whole; the rest as `str`.
-
-    Raises:
-        DeclarationError: It is a function, a class or a module, of which nobody wants the `str`.
-    """
-    if isinstance(value, str):
-        return value
-    library = type(value).__module__.partition(".")[0]
-    shown: Any = value
-    if library == "pandas" and hasattr(shown, "to_csv"):
-        numbered = type(shown.index).__name__ == "RangeIndex"  # an index nobody chose is no data
-        return str(shown.to_csv(index=not numbered))
-    if library == "numpy" and hasattr(shown, "tolist"):
-        return str(shown.tolist())  # `str` of an array leaves its middle out
-    if isinstance(shown, _NO_TEXT):
-        kind = type(shown).__name__
-        raise DeclarationError(f"A prompt takes a {kind} as text.", hint="Give it a value: call it in a cell first.")
-    return str(shown)
 
 
 def sendable(text: str) -> str:
@@ -178,6 +167,8 @@ def _environment() -> Environment:
         comment_end_string=_NO_COMMENT[1],
         finalize=as_text,
     )
+    filters = cast("dict[str, Any]", sandbox.filters)  # pyright: ignore[reportUnknownMemberType]
+    filters["tojson"] = as_json
     known = cast("dict[str, Any]", sandbox.globals)  # pyright: ignore[reportUnknownMemberType]
     for name in set(known) - GLOBALS:
         del known[name]

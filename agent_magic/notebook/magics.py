@@ -16,6 +16,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import count_items
 from agent_magic.declare.plan import PLAN_WORDS
+from agent_magic.declare.written import python_notes
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
 from agent_magic.notebook.arguments import read_command, split_command, unquoted, without_comment
 from agent_magic.notebook.awaiting import awaited
@@ -240,7 +241,7 @@ class AgentMagics(Magics):
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
         if agent.name in names:
             notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
-        notes += lines_that_declare(agent.prompt)
+        notes += [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
         gone = registry.of_cells(cell.deleted)
         if gone:
             notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")

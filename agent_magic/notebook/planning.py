@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.written import python_notes
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.notebook.front_end import display_bundle
 from agent_magic.run.foreseen import foresee, terms_ahead
@@ -52,6 +53,8 @@ async def show_plan(
         print(plan_text(plan))  # noqa: T201 - the answer
     if trouble:
         print(f"note: tokens could not be counted: {trouble}")  # noqa: T201 - the user has to know
+    for note in _python_notes(plan):
+        print(f"note: {note}")  # noqa: T201 - as above
     print(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
 
 
@@ -127,6 +130,16 @@ def _prompts_text(plan: Plan) -> str:
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         parts.append(f"--- {agent.name}\n{_shortened(plan.prompt_ahead(number, answers))}")
     return "\n".join(parts)
+
+
+def _python_notes(plan: Plan) -> list[str]:
+    """Say once each which values go out as Python writes them."""
+    notes: list[str] = []
+    for agent, answers in zip(plan.agents, plan.inputs, strict=True):
+        values = {**plan.values, **(agent.part.values if agent.part is not None else {})}
+        names = [name for name in agent.template.whole if name not in answers and name not in plan.groups]
+        notes += python_notes([*names, *([agent.context] if agent.context else [])], values)
+    return list(dict.fromkeys(notes))
 
 
 def _shortened(prompt: str) -> str:

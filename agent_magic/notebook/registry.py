@@ -200,10 +200,19 @@ class Registry:
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
+    def variables(self, agent: Agent) -> list[str]:
+        """Return the names an agent's prompt writes whole that are the notebook's variables."""
+        return [name for name in agent.template.whole if name not in self._known]
+
+    @property
+    def _known(self) -> set[str]:
+        """What is declared: agents, and contexts of the plan or common to all."""
+        common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
+        return {*self._declared, *self._contexts, *common}
+
     def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
-        common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
-        known = {*self._declared, *self._contexts, *common}
+        known = self._known
         lacking = [name for name in agent.reads if name not in known and name not in namespace]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
 

@@ -364,3 +364,16 @@ def test_making_a_plan_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert E3.plan
+
+
+def test_a_value_that_has_no_text_is_named_with_its_agent():
+    """A mistake of one name in a large plan is found at once; what only has its attributes read is none."""
+
+    class Thing:
+        name = "x"
+
+    with pytest.raises(DeclarationError, match=r"^Agent 'a', 'thing': A prompt takes a Thing as text"):
+        Plan([Agent("a", "Use {{ thing }}")], {"thing": Thing()}).check_prompts()
+    with pytest.raises(DeclarationError, match=r"^Agent 'a', 'thing': A prompt takes a Thing as text"):
+        Plan([Agent("a", "Use it", context="thing")], {"thing": Thing()}).check_prompts()
+    Plan([Agent("a", "Use {{ thing.name }}")], {"thing": Thing()}).check_prompts()

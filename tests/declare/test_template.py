@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jinja2 import TemplateSyntaxError
 
-from agent_magic.declare.template import Template, _render_jinja, as_text, sendable
+from agent_magic.declare.each import Row
+from agent_magic.declare.template import Template, _render_jinja, sendable
+from agent_magic.declare.written import as_text, python_notes
 from agent_magic.errors import DeclarationError
 
 
@@ -298,6 +304,88 @@ def test_what_has_no_text_is_refused(value):
     """A function, a class or a module in a prompt is a mistake, and is said to be one."""
     with pytest.raises(DeclarationError, match="as text"):
         fill("{{ f }}", f=value)
+
+
+@pytest.mark.parametrize("value", [object(), (one for one in "ab"), iter([1])], ids=["object", "generator", "iterator"])
+def test_an_address_in_memory_is_no_text(value):
+    """It says nothing to a model, and would never be the same again, so that every answer was bought anew."""
+    with pytest.raises(DeclarationError, match="an address in memory"):
+        fill("{{ f }}", f=value)
+
+
+def test_a_text_that_looks_like_an_address_is_text():
+    """Whoever debugs Python asks about such lines."""
+    line = "<list_iterator object at 0x7fce153c9810>"
+    assert line == fill("{{ f }}", f=line)
+    assert f"['{line}']" == fill("{{ f }}", f=[line])
+
+
+def test_an_index_is_written_whole_as_a_list():
+    """As an array is: `str` would leave its middle out, and add its type."""
+    assert str(list(range(500))) == as_text(pd.Index(range(500)))
+    assert "['a', 'b']" == as_text(pd.Categorical(["a", "b"]))
+
+
+@dataclass
+class Point:
+    """A value of a user's own."""
+
+    x: int
+    at: date
+
+
+JSONS = {
+    "letters": ({"é": '<it\'s & "so">'}, '{"é": "<it\'s & \\"so\\">"}'),
+    "frame": (pd.DataFrame({"a": [1, 2], "b": ["x", None]}), '[{"a": 1, "b": "x"}, {"a": 2, "b": null}]'),
+    "series": (pd.Series([1, 2], index=["a", "b"]), '{"a": 1, "b": 2}'),
+    "array": ([np.arange(2), np.float64(0.5), np.int64(3)], "[[0, 1], 0.5, 3]"),
+    "dataclass": (Point(1, date(2020, 1, 2)), '{"x": 1, "at": "2020-01-02"}'),
+    "tuple": ((1, None, True), "[1, null, true]"),
+    "timestamp": (pd.Timestamp("2020-01-02"), '"2020-01-02T00:00:00"'),
+}
+
+
+@pytest.mark.parametrize(("value", "text"), JSONS.values(), ids=JSONS)
+def test_tojson_sends_json(value, text):
+    """As people write it: no escapes of a web page, letters as they are, and what a notebook holds besides."""
+    assert text == fill("{{ x | tojson }}", x=value)
+
+
+def test_tojson_indents_and_refuses():
+    """With lines where asked for; what has no JSON is a mistake that is named."""
+    assert '{\n  "a": 1\n}' == fill("{{ x | tojson(indent=2) }}", x={"a": 1})
+    with pytest.raises(DeclarationError, match="Path cannot be written as JSON"):
+        fill("{{ x | tojson }}", x=Path())
+
+
+PYTHON = {
+    "dict": ({"a": 1}, "x is a dict and goes out as Python text: {{ x | tojson }} sends JSON"),
+    "list": (["a"], "x is a list and goes out as Python text: {{ x | tojson }} sends JSON"),
+    "tuple": ((1, 2), "x is a tuple and goes out as Python text: {{ x | tojson }} sends JSON"),
+    "set": ({1}, "x is a set and goes out as Python text"),
+    "bytes": (b"a", "x is of bytes and goes out as Python text, b'…': x.decode() is its own"),
+    "numbers": ([1, 2.5], None),
+    "array": (np.arange(3), None),
+    "frame": (pd.DataFrame({"a": [1]}), None),
+    "text": ("a", None),
+    "row": (Row(a=1), None),
+    "path": (Path("a"), None),
+}
+
+
+@pytest.mark.parametrize(("value", "note"), PYTHON.values(), ids=PYTHON)
+def test_what_goes_out_as_python_is_said(value, note):
+    """A model reads it, few people mean it. What is the same in JSON, or has a text of its own, needs no word."""
+    assert ([] if note is None else [note]) == python_notes(["x", "unknown"], {"x": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("{{ a }} {{ b }}", ("a", "b")), ("{{ a.b }} {{ b | tojson }} {% if c %}{{ d }}{% endif %}", ("d",))],
+)
+def test_what_a_prompt_writes_whole(text, whole):
+    """Parts of values, and what a filter makes of them, are what the user wants them to be."""
+    assert whole == Template.parse(text, agent="a").whole
 
 
 def test_only_frames_are_written_as_csv():

@@ -1,0 +1,100 @@
+"""Values as the text that a prompt sends: frames as CSV, arrays as lists, `| tojson` as JSON, the rest as `str`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
+_ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
+"""What Python writes of an object that has no text of its own."""
+_JSON_TOO = (dict, list, tuple)
+_NUMBERS = frozenset({int, float})
+
+
+def as_text(value: object) -> str:
+    """Write a value the way a prompt should show it: frames as CSV and arrays as lists, whole; the rest as `str`.
+
+    Raises:
+        DeclarationError: It is a function, a class, a module, or an object of which `str` tells only where it lies.
+    """
+    if isinstance(value, str):
+        return value
+    library = type(value).__module__.partition(".")[0]
+    shown: Any = value
+    if library == "pandas" and hasattr(shown, "to_csv"):
+        numbered = type(shown.index).__name__ == "RangeIndex"  # an index nobody chose is no data
+        return str(shown.to_csv(index=not numbered))
+    if library in {"numpy", "pandas"} and hasattr(shown, "tolist"):
+        return str(shown.tolist())  # `str` of an array leaves its middle out
+    kind = type(shown).__name__
+    if isinstance(shown, _NO_TEXT):
+        raise DeclarationError(f"A prompt takes a {kind} as text.", hint="Give it a value: call it in a cell first.")
+    text = str(shown)
+    if text[:1] == "<" and _ADDRESS.fullmatch(text):
+        hint = "Give it a value, such as list(...) of a generator, or one of the object's attributes."
+        raise DeclarationError(f"A prompt takes a {kind} as text, of which that is an address in memory.", hint=hint)
+    return text
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """Write a value as JSON, as the filter `tojson` of a prompt: letters as they are, and no web page's escapes.
+
+    Frames become lists of rows, dataclasses and pydantic's models objects; arrays lists, dates ISO text.
+
+    Raises:
+        TypeError: It cannot be written as JSON.
+        ValueError: It holds itself.
+    """
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Take a value apart that JSON has no word for."""
+    library, shown = type(value).__module__.partition(".")[0], value
+    if library in {"numpy", "pandas"}:
+        if hasattr(value, "to_json"):  # it writes `null` for what is missing
+            rows = hasattr(value, "columns") or not value.index.is_unique
+            form = "records" if rows else "index"
+            return json.loads(value.to_json(orient=form, date_format="iso", double_precision=15))
+        if hasattr(value, "tolist"):
+            return value.tolist()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(shown, "isoformat"):
+        return shown.isoformat()
+    if isinstance(shown, set | frozenset):
+        return list(cast("set[Any]", shown))
+    raise TypeError(f"a {type(shown).__name__} cannot be written as JSON")
+
+
+def python_notes(names: Collection[str], values: Mapping[str, Any]) -> list[str]:
+    """Say which of these values go out as Python writes them, which few people mean.
+
+    Args:
+        names: Those that a prompt writes whole.
+        values: Their values; what has none yet is left out.
+    """
+    return [note for name in names if name in values and (note := _python_note(name, values[name]))]
+
+
+def _python_note(name: str, value: Any) -> str:
+    kind, shown = type(value).__name__, value
+    if isinstance(value, bytes | bytearray):
+        return f"{name} is of {kind} and goes out as Python text, b'…': {name}.decode() is its own"
+    if type(shown).__str__ is not object.__str__ or not issubclass(type(shown), (*_JSON_TOO, set, frozenset)):
+        return ""
+    if type(shown) is list and {type(one) for one in cast("list[Any]", shown)} <= _NUMBERS:
+        return ""  # the same in JSON
+    said = f"{name} is a {kind} and goes out as Python text"
+    return f"{said}: {{{{ {name} | tojson }}}} sends JSON" if issubclass(type(shown), _JSON_TOO) else said
