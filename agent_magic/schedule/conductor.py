@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Status
     from agent_magic.schedule.policy import Policy
     from agent_magic.schedule.retry import Failure
-    from agent_magic.schedule.room import Never, Room
+    from agent_magic.schedule.room import Room
 
 PENDING: Final = 0
 READY: Final = 1
@@ -269,11 +269,13 @@ class Conductor:
         """Let agents go while there are slots and room, the longest remaining path first."""
         held: set[int] = set()
         while self._running < self._slots.width and (agent := self._lines.first(held)) is not None:
-            answer = self._enter(agent, now) if self._state[agent] == READY else None
-            if answer is None:
-                reason = self._lines.leave(agent, self._ready_s[agent], now)
-                if self._state[agent] == READY:
-                    self._launch(agent, now, reason)
+            if self._state[agent] != READY:  # it ended while it waited
+                self._lines.leave(agent, now, now)
+            elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
+                self._lines.leave(agent, now, now)
+                self._run_late(agent, now)  # a slot came free too late for another try
+            elif self._room is None or (answer := self._room.enter(agent, now)) is None:
+                self._launch(agent, now, self._lines.leave(agent, self._ready_s[agent], now))
             elif isinstance(answer, Hold):
                 held.add(self._lines.hold(agent, answer.reason, now))
                 self._alarms.set_lines(answer.until_s)
@@ -283,14 +285,6 @@ class Conductor:
                 self._skip_descendants(agent, now)
         if self._running >= self._slots.width:
             self._lines.hold_others(held, "slot", now)
-
-    def _enter(self, agent: int, now: float) -> Hold | Never | None:
-        """Ask whether there is room. An agent whose deadline has passed meanwhile ends here."""
-        deadline = self._deadline_s[agent]
-        if deadline is not None and deadline <= now:  # a slot came free too late for another try
-            self._run_late(agent, now)
-            return None
-        return None if self._room is None else self._room.enter(agent, now)
 
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING

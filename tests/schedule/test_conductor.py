@@ -210,6 +210,17 @@ def test_nobody_is_launched_after_the_deadline():
     assert ["failed"] == [one.status for one in actions if isinstance(one, AgentEnded) and one.agent == 0]
 
 
+def test_an_agent_that_is_late_in_its_line_opens_the_next_layer_to_all_of_it():
+    """Where it is the last of its layer, those behind the barrier go, one that goes before it in line too."""
+    dag = dag_of((), (), (1,), (2,))
+    policy = Policy(1, "layers", timeout_counts="total")
+    conductor = Conductor(dag, policy, timeouts_s=[10.0, 100.0, 100.0, 100.0])
+    assert [1] == [one.agent for one in conductor.start(0.0) if isinstance(one, Launch)]
+    actions = conductor.succeeded(1, 10.0)
+    assert [0] == [one.agent for one in actions if isinstance(one, AgentEnded) and one.status == "failed"]
+    assert [2] == [one.agent for one in actions if isinstance(one, Launch)]
+
+
 def test_a_refused_key_stops_the_run():
     """401: what runs is cancelled, what waits is not begun, and each says why."""
     dag = dag_of((), (), (1,), ())
