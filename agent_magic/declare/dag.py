@@ -50,9 +50,9 @@ class Dag:
         return _reach(agents, self.children)
 
     @cached_property
-    def hops(self) -> tuple[float, ...]:
-        """Per agent, the number of agents on the longest way from it to the end of the plan, itself included."""
-        return tuple(self.remaining([1.0] * len(self.order)))
+    def turns(self) -> tuple[Sequence[int], Sequence[int]]:
+        """`by_most` of the number of agents on the longest way from each to the end of the plan."""
+        return by_most(self.remaining([1.0] * len(self.order)))
 
     def remaining(self, work: Sequence[float]) -> list[float]:
         """Return per agent the longest path of work from its own start to the end of the plan, itself included.
@@ -103,6 +103,24 @@ def build_dag(parents: Sequence[Sequence[int]]) -> Dag | None:
     if len(order) < count:
         return None
     return Dag(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order), tuple(layer))
+
+
+def by_most(rest: Sequence[float]) -> tuple[Sequence[int], Sequence[int]]:
+    """Number the agents by what is left to do, most first, equal ones in declared order.
+
+    Returns:
+        Per agent, its place; and the agents by their places.
+    """
+    ordered = tuple(sorted(range(len(rest)), key=rest.__getitem__, reverse=True))
+    return places(ordered), ordered
+
+
+def places(ordered: Sequence[int]) -> tuple[int, ...]:
+    """Return per agent, its place among these."""
+    place = [0] * len(ordered)
+    for number, agent in enumerate(ordered):
+        place[agent] = number
+    return tuple(place)
 
 
 def find_cycle(parents: Sequence[Sequence[int]]) -> tuple[int, ...]:

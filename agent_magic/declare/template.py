@@ -135,6 +135,8 @@ class Template:
 
 def sendable(text: str) -> str:
     """Replace lone surrogates, joining the halves that belong together."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

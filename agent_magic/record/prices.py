@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.record.answer import Price
+from agent_magic.record.made import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,14 +111,13 @@ class Prices:
         """
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
-        price, longer, basis = self._found.get(model) or self._find(model)
+        price, longer, basis = self._found.get(model) or self.find(model)
         if price is None:
             return UNKNOWN
-        if longer:
-            total = usage.total_input_tokens or 0
-            for above, other in longer:
-                price = other if total > above else price
-        return Price(price.cost_usd(usage), basis)
+        for above, other in longer:
+            if (usage.total_input_tokens or 0) > above:
+                price = other
+        return made(Price, (price.cost_usd(usage), basis))
 
     def rates(self, model: str, total_input_tokens: int) -> tuple[float, float, float, float, float] | None:
         """Return the `TokenPrice.rates` of a prompt of this length, USD per million tokens; `None` is unknown."""
@@ -131,8 +131,10 @@ class Prices:
         tariff = _tariff(model)
         return (tariff, _basis()) if tariff else ((), "")
 
-    def _find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
-        """Look a model up, once: its price, those of longer prompts, and where they are from."""
+    def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
+        """Look a model up: its price, those of longer prompts, and where they are from. Warns once without a price."""
+        if model in self._found:
+            return self._found[model]
         tariff, basis = self.tariff_of(model)
         if tariff:
             found = tariff[0][1], tariff[1:], basis

@@ -63,15 +63,15 @@ class AgentResult:
     name: str
     layer: int
     model: str
-    status: Status = field(default="pending", kw_only=True)
-    ready_s: float | None = field(default=None, kw_only=True)
-    finished_s: float | None = field(default=None, kw_only=True)
-    attempts: list[Attempt] = field(default_factory=_none_yet, kw_only=True)
-    error: str | None = field(default=None, kw_only=True)
-    waits_until_s: float | None = field(default=None, kw_only=True)
-    waits_why: str = field(default="", kw_only=True)
-    last_backoff_s: float = field(default=0.0, kw_only=True)
-    last_queued_s: float = field(default=0.0, kw_only=True)
+    status: Status = field(default="pending", init=False)
+    ready_s: float | None = field(default=None, init=False)
+    finished_s: float | None = field(default=None, init=False)
+    attempts: list[Attempt] = field(default_factory=_none_yet, init=False)
+    error: str | None = field(default=None, init=False)
+    waits_until_s: float | None = field(default=None, init=False)
+    waits_why: str = field(default="", init=False)
+    last_backoff_s: float = field(default=0.0, init=False)
+    last_queued_s: float = field(default=0.0, init=False)
 
     def __repr__(self) -> str:
         usage = self.usage
@@ -255,12 +255,12 @@ class RunRecord:
     @property
     def capped(self) -> tuple[str, ...]:
         """The agents whose answer was cut at its `max_tokens`, or at the end of the model's context."""
-        return tuple(one.name for one in self._whose_answer(CAPPED))
+        return tuple([one.name for one in self._whose_answer(CAPPED)])
 
     @property
     def refused(self) -> tuple[str, ...]:
         """The agents whose answer is a refusal that was passed on."""
-        return tuple(one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded")
+        return tuple([one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded"])
 
     def _whose_answer(self, reasons: frozenset[str]) -> list[AgentResult]:
         """Return the results whose last answer stopped for one of these reasons."""

@@ -15,7 +15,7 @@ from agent_magic.schedule.prefix import shared_prefixes
 from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Price
@@ -38,7 +38,8 @@ class Admission:
     Args:
         plan: What runs.
         policy: How; its budget, if it has one.
-        texts: The answers so far, by agent.
+        models: The model of each agent.
+        timeouts_s: The seconds each agent has.
         prices: What tokens cost.
         pacer: Keeps the provider's limits; `None` keeps none.
         known: Answers that are there already and need no room; `None` has none.
@@ -46,15 +47,17 @@ class Admission:
         work_s: Per agent, expected seconds of work; `None` is unknown.
 
     Attributes:
+        texts: The answers so far, by the agents' names.
         gate: Whom the conductor asks; `None` where nothing limits the run.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what `Driver` was given
         self,
         plan: Plan,
         policy: Policy,
-        texts: Mapping[str, str],
         *,
+        models: Sequence[str],
+        timeouts_s: Sequence[float],
         prices: Prices,
         pacer: Pacer | None,
         known: Known | None = None,
@@ -62,14 +65,14 @@ class Admission:
         work_s: Sequence[float] | None = None,
     ) -> None:
         self._known = known
-        self._plan, self._policy, self._texts, self._prices = plan, policy, texts, prices
+        self._plan, self._policy, self._prices = plan, policy, prices
+        self.texts: dict[str, str] = {}
         self._requests: dict[int, Request] = {}
         self._so_far: dict[int, str] = {}
         has_budget = policy.budget_usd is not None or policy.budget_tokens is not None
         budget = Budget(policy.budget_usd, policy.budget_tokens) if has_budget else None
         burns = policy.max_usd_per_min is not None
         self._capped = has_budget or burns
-        models = [model_of(agent) for agent in plan.agents]
         self._prefixes = shared_prefixes(plan, models, policy, work_s)
         self.gate: Gate | None = None
         if pacer is not None or budget is not None or self._prefixes is not None or burns or key is not None:
@@ -82,7 +85,7 @@ class Admission:
                 prefixes=self._prefixes,
                 breakers=breakers,
                 key=None if key is None or key.accepted else key,
-                patience_s=[agent.timeout_s or policy.timeout_s for agent in plan.agents],
+                patience_s=timeouts_s,
             )
 
     def request(self, agent: int) -> Request:
@@ -91,13 +94,11 @@ class Admission:
         Raises:
             DeclarationError: Its prompt cannot be filled in.
         """
+        if agent in self._requests:
+            return self._requests.pop(agent)
         ttl = None if self._prefixes is None else self._prefixes.ttl(agent)
-        ready = self._requests.pop(agent, None)
-        if ready is not None:
-            return ready
-        first = ask(self._plan, agent, self._texts, self._policy.timeout_s, ttl=ttl)
-        so_far = self._so_far.get(agent)
-        return first if so_far is None else first._replace(so_far=so_far)
+        first = ask(self._plan, agent, self.texts, self._policy.timeout_s, ttl=ttl)
+        return first._replace(so_far=self._so_far[agent]) if agent in self._so_far else first
 
     def goes_on(self, agent: int, content: str | None) -> None:
         """Take in what an agent's next request goes on from: the blocks of its answer so far; `None` begins anew."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
+from agent_magic.record.made import made
 from agent_magic.record.request import Request
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def ask(
         DeclarationError: Its prompt cannot be filled in.
     """
     agent = plan.agents[number]
-    return Request(  # by position: names would double its cost
+    prompt = plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers)
+    asked = (
         agent.model or DEFAULT_MODEL,
-        plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers),
+        prompt,
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         agent.system_text,
         None if agent.context is None else plan.context_of(number),
@@ -53,4 +55,6 @@ def ask(
         agent.effort,
         agent.timeout_s or timeout_s,
         ttl or "5m",
+        "",
     )
+    return made(Request, asked)

@@ -9,6 +9,7 @@ from agent_magic.errors import Capped, Late
 from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, PAUSED, Price
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 from agent_magic.record.ledger import Busy
+from agent_magic.record.made import made
 from agent_magic.run.client import Stream
 from agent_magic.run.judging import judge, turns_out
 from agent_magic.run.leftover import one_line, source_of, usage_of
@@ -64,7 +65,6 @@ class Attempts:
         prices: What tokens cost.
         models: The model of each agent.
         timeouts_s: The seconds each agent has.
-        texts: The answers so far, by the agents' names.
         tasks: Owns what is under way.
 
     Attributes:
@@ -84,13 +84,11 @@ class Attempts:
         prices: Prices,
         models: Sequence[str],
         timeouts_s: Sequence[float],
-        texts: dict[str, str],
         tasks: Tasks,
     ) -> None:
         self._run, self._plan, self._policy, self._client = run, plan, policy, client
         self._admission, self._known, self._prices = admission, known, prices
         self._models, self._timeouts_s = models, timeouts_s
-        self.texts = texts
         self.streams: dict[int, Stream] = {}
         self.journal: Journal | None = None
         self._tasks = tasks
@@ -124,8 +122,8 @@ class Attempts:
             try:
                 try:
                     request = self._admission.request(agent)
-                    begun = AttemptStarted(self._run.now(), agent, number, granted_s, launch.held_by, request)
-                    self._run.record.add(begun)
+                    begun = self._run.now(), agent, number, granted_s, launch.held_by, request
+                    self._run.record.add(made(AttemptStarted, begun))
                     if self._known is None:
                         answer = await self._client.call(request, stream)
                     else:
@@ -186,10 +184,10 @@ class Attempts:
         now = self._run.now()
         if self._why_cancelled:
             self._why_cancelled.pop(agent, None)
-        if answer is not None and answer.stop_reason == PAUSED:
-            self._pause(now, agent, number, stream, answer)
-            return
         if answer is not None and answer.stop_reason != "end_turn":
+            if answer.stop_reason == PAUSED:
+                self._pause(now, agent, number, stream, answer)
+                return
             error = judge(answer, self._policy)
         self._add_end(now, agent, number, stream, answer, error)
         if error is not None:
@@ -222,7 +220,7 @@ class Attempts:
         if self._turns:
             text = "".join([*self._turns.get(agent, ()), text])
             self.forget(agent)
-        self.texts[self._plan.agents[agent].name] = text
+        self._admission.texts[self._plan.agents[agent].name] = text
 
     def forget(self, agent: int) -> None:
         """Take in that an agent begins anew."""
@@ -256,30 +254,19 @@ class Attempts:
         self, now: float, agent: int, number: int, stream: Stream, answer: Answer | None, error: Exception | None
     ) -> None:
         """Record how an attempt ended: answered, failed, or cancelled where there is neither answer nor error."""
-        if len(self._run.record.results[agent].attempts) < number:  # its prompt could not be written: nothing was sent
+        if answer is None and len(self._run.record.results[agent].attempts) < number:  # no prompt, so nothing was sent
             self._unsent[agent] = self._unsent.get(agent, 0) + 1
             self._admission.settle(agent, stream, NOTHING_USED, FREE, None, now)
             return
-        good = answer is not None and error is None
-        usage = answer.usage if answer else usage_of(stream, error)
+        usage = usage_of(stream, error) if answer is None else answer.usage
         price = self._price(agent, answer, usage)
         if self._admission.gate is not None:
             self._admission.settle(agent, stream, usage, price, error, now)
-        self._run.record.add(
-            AttemptEnded(  # by position: names would double its cost
-                now,
-                agent,
-                number,
-                answer,
-                None if good else one_line(error) if error else "stopped",
-                None if good else type(error).__name__ if error else "cancelled",
-                "" if answer else stream.text,
-                usage,
-                price,
-                answer.source if answer else source_of(stream),
-                stream.status_code,
-            )
-        )
+        why = one_line(error) if error is not None else "stopped" if answer is None else None
+        kind = type(error).__name__ if error is not None else "cancelled" if answer is None else None
+        partial, source = (stream.text, source_of(stream)) if answer is None else ("", answer.source)
+        ended = now, agent, number, answer, why, kind, partial, usage, price, source, stream.status_code
+        self._run.record.add(made(AttemptEnded, ended))
         if self.journal is not None and answer is None:
             self.journal.write()
 

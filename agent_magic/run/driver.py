@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from random import getrandbits
 from typing import TYPE_CHECKING
 
-from agent_magic.record.answer import NOTHING_USED
 from agent_magic.record.events import (
     TICKS_PER_S,
     AgentEnded,
@@ -93,26 +92,28 @@ class Driver:
     ) -> None:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._client = plan, policy, client
-        self._ledger, self.prices, self._clock = ledger, prices or Prices(), clock
-        known: Known | None = None
-        if ledger is not None or earlier is not None:
-            known = Known(plan, client.endpoint, ledger, earlier, fresh=fresh)
-        self._models = [model_of(agent) for agent in plan.agents]
+        self._ledger, self._pacer, self._pool, self._clock = ledger, pacer, pool, clock
+        self.prices = prices or Prices()
+        knows = ledger is not None or earlier is not None
+        known = Known(plan, client.endpoint, ledger, earlier, fresh=fresh) if knows else None
+        models = self._models = [model_of(agent) for agent in plan.agents]
         timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
-        self.record = RunRecord(plan, began_at=datetime.now(UTC), models=self._models, origin=client.endpoint)
-        texts: dict[str, str] = {}
-        self._pacer, self._pool = pacer, pool
-        self._offer: Callable[[], None] = _nobody_waits
-        key = getattr(client, "key", None)
-        work_s = None if history is None else expected_work_s(plan.agents, self._models, history)
-        admission = Admission(plan, policy, texts, prices=self.prices, pacer=pacer, known=known, key=key, work_s=work_s)
-        self._gate = gate = admission.gate
-        before = pacer.ceilings() if pacer else {}
-        untried = key is not None and not key.accepted
-        expected = tuple(work_s) if work_s else None
-        learned = pacer.learned(clock()) if pacer else {}
-        kept = {**policy.to_dict(), "seed": seed}
-        self.record.terms = Terms(kept, pacer is not None, before, {}, expected, key_untried=untried, learned=learned)
+        self.record = RunRecord(plan, began_at=datetime.now(UTC), models=models, origin=client.endpoint)
+        work_s = None if history is None else expected_work_s(plan.agents, models, history)
+        admission = Admission(
+            plan,
+            policy,
+            models=models,
+            timeouts_s=timeouts_s,
+            prices=self.prices,
+            pacer=pacer,
+            known=known,
+            key=getattr(client, "key", None),
+            work_s=work_s,
+        )
+        gate = self._gate = admission.gate
+        self._offer: Callable[[], None] | None = None
+        self.record.terms = self._terms(seed, work_s)
         self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate, seed=seed)
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
@@ -124,15 +125,23 @@ class Driver:
             admission=admission,
             known=known,
             prices=self.prices,
-            models=self._models,
+            models=models,
             timeouts_s=timeouts_s,
-            texts=texts,
             tasks=self._tasks,
         )
         self._alarm: asyncio.TimerHandle | None = None
-        self._pulse = Pulse(gate)
+        self._pulse = Pulse(admission.gate)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._began = clock()
+
+    def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
+        """Say under which terms the run begins."""
+        pacer, kept = self._pacer, self.policy.to_dict() | {"seed": seed}
+        key = getattr(self._client, "key", None)
+        untried = key is not None and not key.accepted
+        before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
+        expected = tuple(work_s) if work_s else None
+        return Terms(kept, pacer is not None, before, {}, expected, key_untried=untried, learned=learned)
 
     @property
     def streams(self) -> dict[int, Stream]:
@@ -160,7 +169,7 @@ class Driver:
         """
         self.plan.check_prompts()
         for model in set(self._models):
-            self.prices.of(model, NOTHING_USED)  # reads the price lists before the clock starts
+            self.prices.find(model)  # reads the price lists before the clock starts
         async with self._client.open():
             self.loop = self._loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
@@ -256,29 +265,37 @@ class Driver:
         self._attempts.close()
 
     def apply(self, actions: Sequence[Action], now: float) -> None:
-        """Do what the conductor said, and record it. The patterns name no fields: those would double their cost."""
+        """Do what the conductor said, and record it. What is common is told apart in the cheapest way."""
         for action in actions:
-            match action:
-                case AgentReady() | AgentEnded():
-                    self.record.add(action)
-                case Launch():
-                    self._tasks.begin(action.agent, self._attempts.make(action, now))
-                case Skipped():
-                    cause = self.record.results[action.cause].name
-                    self.record.add(AgentEnded(now, action.agent, "skipped", f"{cause!r} did not succeed"))
-                case Backoff():
-                    self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
-                case Reopened():
-                    self._attempts.forget(action.agent)
-                    self.record.add(AgentReopened(now, action.agent))
-                case Cancel():
-                    self._attempts.cancel(action.agent, action.why)
-                case WakeAt():
-                    self._set_alarm(action.at_s)
-                case Finished():
-                    self.record.add(RunEnded(now, cut=action.cut))
-                    self._over.set()
-        self._offer()
+            if type(action) is Launch:
+                self._tasks.begin(action.agent, self._attempts.make(action, now))
+            elif type(action) is AgentReady or type(action) is AgentEnded:
+                self.record.add(action)
+            else:
+                self._do(action, now)
+        if self._offer is not None:
+            self._offer()
+
+    def _do(self, action: Action, now: float) -> None:
+        """Do what is not common."""
+        match action:
+            case Skipped():
+                cause = self.record.results[action.cause].name
+                self.record.add(AgentEnded(now, action.agent, "skipped", f"{cause!r} did not succeed"))
+            case Backoff():
+                self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
+            case Reopened():
+                self._attempts.forget(action.agent)
+                self.record.add(AgentReopened(now, action.agent))
+            case Cancel():
+                self._attempts.cancel(action.agent, action.why)
+            case WakeAt():
+                self._set_alarm(action.at_s)
+            case Finished():
+                self.record.add(RunEnded(now, cut=action.cut))
+                self._over.set()
+            case _:
+                raise TypeError(action)
 
     def _set_alarm(self, at_s: float) -> None:
         if self._alarm is not None:
@@ -294,7 +311,3 @@ class Driver:
             else:  # the loop stood still: what arrived meanwhile is read before anybody is late
                 LOG.warning("The event loop stood still for %.1f s: another cell, or code beside the run.", now - due_s)
                 self._alarm = self._loop.call_later(GRACE_S, self._wake, math.inf)
-
-
-def _nobody_waits() -> None:
-    """Stand for the slots of a session where the run has its own."""

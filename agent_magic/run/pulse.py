@@ -24,7 +24,7 @@ class Pulse:
 
     def __init__(self, gate: Gate | None) -> None:
         self._gate = gate
-        self._watch = Watch()
+        self._watch: Watch | None = None
         self._kept: Look | None = None
         self._final: Health | None = None
 
@@ -36,9 +36,10 @@ class Pulse:
         """Return the health of the run of this record, at a time of its clock."""
         if self._final is not None:
             return self._final
-        self._watch.read(record.events)
+        watch = self._watch = self._watch or Watch()
+        watch.read(record.events)
         at_s, limits, breakers = self._kept or self._look(now)
-        health = health_of(self._watch, at_s, limits=limits, breakers=breakers, thresholds=Thresholds())
+        health = health_of(watch, at_s, limits=limits, breakers=breakers, thresholds=Thresholds())
         if record.ended_s is not None:
             self._final = health
         return health

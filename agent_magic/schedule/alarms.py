@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from heapq import heappop, heappush
 from typing import Final
 
 from agent_magic.schedule.room import FOREVER
@@ -22,7 +22,7 @@ class Alarms:
 
     def set(self, at_s: float, agent: int, number: int = 0) -> None:
         """Wake at this time for an agent; `number` orders those of one time."""
-        heapq.heappush(self._heap, (at_s, number, agent))
+        heappush(self._heap, (at_s, number, agent))
 
     def set_lines(self, at_s: float) -> None:
         """Wake at this time to ask for room again, if not before. A hold without an end waits for an answer."""
@@ -36,16 +36,17 @@ class Alarms:
 
     def due(self, now: float) -> int | None:
         """Return for whom a time has come, one after another; `None` where there is nobody more."""
-        return heapq.heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
+        return heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
 
     def next_s(self) -> float | None:
         """Return the earliest time, if it is earlier than what was told last.
 
         Times to ask for room that another has taken the place of are forgotten: each would bring forth the next.
         """
-        while self._heap and self._heap[0][2] == LINES and self._heap[0][0] != self._lines_s:
-            heapq.heappop(self._heap)
-        if not self._heap or self._heap[0][0] >= self._told_s:
-            return None
-        self._told_s = self._heap[0][0]
-        return self._told_s
+        heap = self._heap
+        while heap and heap[0][0] < self._told_s:
+            if heap[0][2] != LINES or heap[0][0] == self._lines_s:
+                self._told_s = heap[0][0]
+                return self._told_s
+            heappop(heap)
+        return None

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.record.made import made
 from agent_magic.schedule.actions import Action, Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.again import to_reopen
 from agent_magic.schedule.alarms import RUN, Alarms
@@ -77,9 +78,8 @@ class Conductor:
         self._tries = Tries(count, policy, seed)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
-        self._turn, self._by_turn = turns_of(dag, policy, work_s)
-        barrier = Barrier(dag) if policy.schedule == "layers" else None
-        self._lines = Lines(room.line if room else None, self._turn, self._by_turn, barrier)
+        self._barrier = barrier = Barrier(dag) if policy.schedule == "layers" else None
+        self._lines = Lines(room.line if room else None, *turns_of(dag, policy, work_s), barrier)
         self._room = room
         self._alarms = Alarms()
         self._running = 0
@@ -250,7 +250,7 @@ class Conductor:
         self._ready_s[agent] = now
         if self._counts_all:
             self._set_deadline(agent, now, self._tries.made(agent))
-        self._out.append(AgentReady(now, agent))
+        self._out.append(made(AgentReady, (now, agent)))
         self._lines.join(agent)
 
     def _go_on(self, now: float) -> list[Action]:
@@ -267,24 +267,25 @@ class Conductor:
 
     def _fill(self, now: float) -> None:
         """Let agents go while there are slots and room, the longest remaining path first."""
+        lines, room, width = self._lines, self._room, self._slots.width
         held: set[int] = set()
-        while self._running < self._slots.width and (agent := self._lines.first(held)) is not None:
+        while lines.waiting and self._running < width and (agent := lines.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
-                self._lines.leave(agent, now, now)
+                lines.leave(agent, now, now)
             elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
-                self._lines.leave(agent, now, now)
+                lines.leave(agent, now, now)
                 self._run_late(agent, now)  # a slot came free too late for another try
-            elif self._room is None or (answer := self._room.enter(agent, now)) is None:
-                self._launch(agent, now, self._lines.leave(agent, self._ready_s[agent], now))
+            elif room is None or (answer := room.enter(agent, now)) is None:
+                self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
             elif isinstance(answer, Hold):
-                held.add(self._lines.hold(agent, answer.reason, now))
+                held.add(lines.hold(agent, answer.reason, now))
                 self._alarms.set_lines(answer.until_s)
             else:
-                self._lines.leave(agent, now, now)
+                lines.leave(agent, now, now)
                 self._end(agent, "cancelled", answer.why, now)
                 self._skip_descendants(agent, now)
-        if self._running >= self._slots.width:
-            self._lines.hold_others(held, "slot", now)
+        if self._running >= width:
+            lines.hold_others(held, "slot", now)
 
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
@@ -293,7 +294,8 @@ class Conductor:
         if self._deadline_s[agent] is None:
             self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
-        self._out.append(Launch(agent, number, "" if at_once else self._held_by(agent, now, reason)))
+        held_by = "" if at_once else self._held_by(agent, now, reason)
+        self._out.append(made(Launch, (agent, number, held_by)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
@@ -334,8 +336,10 @@ class Conductor:
         self._slots.ended(agent)
         if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
-        self._out.append(AgentEnded(now, agent, status, error) if cause is None else Skipped(agent, cause))
-        self._lines.ended(agent, now)
+        end = made(AgentEnded, (now, agent, status, error)) if cause is None else Skipped(agent, cause)
+        self._out.append(end)
+        if self._barrier is not None:
+            self._lines.ended(agent, now)
 
     def _run_out(self, now: float) -> None:
         """End a run whose deadline has passed."""

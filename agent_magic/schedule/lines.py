@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.dag import by_most, places
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.schedule.barrier import Barrier
@@ -37,14 +39,12 @@ class Lines:
         by_turn: Sequence[int],
         barrier: Barrier | None = None,
     ) -> None:
-        names = [""] * len(turns) if name is None else [name(agent) for agent in range(len(turns))]
-        number = {one: line for line, one in enumerate(dict.fromkeys(names))}
-        self._line_of = [number[one] for one in names]
+        count, self._line_of = (1, [0] * len(turns)) if name is None else _numbered(map(name, range(len(turns))))
         self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
-        self._waiting: list[list[int]] = [[] for _ in number]
-        self._reasons = [""] * len(number)
-        self._since_s = [0.0] * len(number)
-        self._longest = [NOTHING] * len(number)
+        self._waiting: list[list[int]] = [[] for _ in range(count)]
+        self._reasons = [""] * count
+        self._since_s = [0.0] * count
+        self._longest = [NOTHING] * count
         self.waiting = 0
 
     def join(self, agent: int) -> None:
@@ -52,7 +52,7 @@ class Lines:
         if self._barrier is not None and self._barrier.hold(agent):
             return
         self.waiting += 1
-        heapq.heappush(self._waiting[self._line_of[agent]], self._turns[agent])
+        heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
     def first(self, held: Container[int]) -> int | None:
         """Return the agent that goes before all others, those in held lines left out."""
@@ -67,7 +67,7 @@ class Lines:
         self.waiting -= 1
         line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
-        heapq.heappop(waiting)
+        heappop(waiting)
         if reason:
             longest, from_s, to_s = self._longest[line]
             if to_s - max(from_s, since_s) > now - max(self._since_s[line], since_s):
@@ -90,7 +90,7 @@ class Lines:
             passed = [turn for turn in waiting if not self._barrier.hold(self._by_turn[turn])]
             self.waiting -= len(waiting) - len(passed)
             waiting[:] = passed
-            heapq.heapify(waiting)
+            heapify(waiting)
 
     def hold(self, agent: int, reason: str, now: float) -> int:
         """Note what an agent's line waits for. Returns the line."""
@@ -124,14 +124,15 @@ class Lines:
         return self._barrier is not None and self._barrier.opened_s(agent) == now
 
 
-def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[list[int], list[int]]:
+def _numbered(names: Iterable[str]) -> tuple[int, list[int]]:
+    """Number names by their first appearance. Returns how many there are, and the number of each."""
+    numbers: dict[str, int] = {}
+    found = [numbers.setdefault(name, len(numbers)) for name in names]
+    return len(numbers), found
+
+
+def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[Sequence[int], Sequence[int]]:
     """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
     if policy.schedule == "sequential":
-        by_turn = list(dag.order)
-    else:
-        rest = dag.hops if work_s is None else dag.remaining(work_s)
-        by_turn = sorted(range(len(rest)), key=rest.__getitem__, reverse=True)  # equal ones stay in declared order
-    turn = [0] * len(by_turn)
-    for place, agent in enumerate(by_turn):
-        turn[agent] = place
-    return turn, by_turn
+        return places(dag.order), dag.order
+    return dag.turns if work_s is None else by_most(dag.remaining(work_s))

@@ -93,7 +93,7 @@ class Gate:
 
     def __init__(
         self,
-        models: list[str],
+        models: Sequence[str],
         need: Callable[[int], Need],
         *,
         pacer: Pacer | None = None,

@@ -31,8 +31,8 @@ class Tries:
 
     def launched(self, agent: int) -> int:
         """Count one more, and return its number from 1."""
-        self._made[agent] += 1
-        return self._made[agent]
+        number = self._made[agent] = self._made[agent] + 1
+        return number
 
     def made(self, agent: int) -> int:
         """Return how many there were."""

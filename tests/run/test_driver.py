@@ -71,6 +71,15 @@ def test_the_driver_takes_the_conductor_s_time(example, policy, wall):
     assert client.peak <= policy.concurrency
 
 
+def test_what_a_run_records_has_all_its_fields():
+    """Events, requests and prices are made without their classes checking them: none lacks a field."""
+    record, _ = drive(plan_of(a="x", b="y {{ a }}"), always(takes_s=1.0), Policy())
+    (price,) = {attempt.price for attempt in record.attempts}
+    for value in (*record.events, *(attempt.request for attempt in record.attempts), price):
+        assert value == type(value)(*value)
+        assert len(type(value)._fields) == len(value)
+
+
 def test_the_second_run_of_a_plan_starts_the_long_one_first():
     """The first run goes by declared order; what it took decides who goes first in the next, and it ends sooner."""
     plan = plan_of(short="s1", middle="s2", long="s6")
