@@ -89,12 +89,12 @@ def python_notes(names: Collection[str], values: Mapping[str, Any]) -> list[str]
 
 
 def _python_note(name: str, value: Any) -> str:
-    kind, shown = type(value).__name__, value
-    if isinstance(value, bytes | bytearray):
-        return f"{name} is of {kind} and goes out as Python text, b'…': {name}.decode() is its own"
-    if type(shown).__str__ is not object.__str__ or not issubclass(type(shown), (*_JSON_TOO, set, frozenset)):
+    kind: type[Any] = type(value)
+    if issubclass(kind, bytes | bytearray):
+        return f"{name} is of {kind.__name__} and goes out as Python text, b'…': {name}.decode() is its own"
+    if kind.__str__ is not object.__str__ or not issubclass(kind, (*_JSON_TOO, set, frozenset)):
         return ""
-    if type(shown) is list and {type(one) for one in cast("list[Any]", shown)} <= _NUMBERS:
+    if kind is list and {type(one) for one in value} <= _NUMBERS:
         return ""  # the same in JSON
-    said = f"{name} is a {kind} and goes out as Python text"
-    return f"{said}: {{{{ {name} | tojson }}}} sends JSON" if issubclass(type(shown), _JSON_TOO) else said
+    said = f"{name} is a {kind.__name__} and goes out as Python text"
+    return f"{said}: {{{{ {name} | tojson }}}} sends JSON" if issubclass(kind, _JSON_TOO) else said
