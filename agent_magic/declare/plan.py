@@ -159,7 +159,7 @@ class Plan:
         try:
             return self.index[name]
         except (KeyError, TypeError):  # a list has no place among names
-            raise UnknownAgent(name, known=self.index) from None
+            raise UnknownAgent(name, known=self.index, groups=self.groups) from None
 
     def numbers(self, names: str | Iterable[str]) -> list[int]:
         """Return the numbers of these agents, or of one; the name of a group stands for all of it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.errors.root import AgentMagicError, did_you_mean, shorten_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 
 class DeclarationError(AgentMagicError):
@@ -35,12 +35,23 @@ class UnknownAgent(PlanError):
     """An agent is named that nobody declared, or that a run did not have."""
 
     def __init__(
-        self, agent: object, *, known: Iterable[str], wanted_by: str | None = None, in_run: bool = False
+        self,
+        agent: object,
+        *,
+        known: Iterable[str],
+        wanted_by: str | None = None,
+        in_run: bool = False,
+        groups: Collection[object] = (),
     ) -> None:
         self.agent = agent
         self.known = tuple(known)
         self.wanted_by = wanted_by
         meant = did_you_mean(agent, self.known)
+        if isinstance(agent, str) and agent in groups:
+            answers = f", and run.each({agent!r}) has all answers" if in_run else ""
+            first = next((name for name in self.known if name.startswith(f"{agent}_")), f"{agent}_0")
+            super().__init__(f"{agent!r} is declared for each of something: {first!r} is one of them{answers}.")
+            return
         if in_run:
             super().__init__(f"The run has no agent {agent!r}.{meant or _has(self.known)}")
             return

@@ -228,7 +228,7 @@ class RunRecord:
         try:
             return self.results[self.plan.index[name]]
         except (KeyError, TypeError):
-            raise UnknownAgent(name, known=self.plan.index, in_run=True) from None
+            raise UnknownAgent(name, known=self.plan.index, in_run=True, groups=self.plan.groups) from None
 
     def measured(self, kind: Kind, base: Base) -> None:
         """Keep what the same job took and cost when it was done another way."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any, TypeAlias, cast
 
 Json: TypeAlias = dict[str, Any]
@@ -23,5 +25,7 @@ def as_int(value: object) -> int | None:
 
 
 def as_number(value: object) -> float | None:
-    """Return a JSON number as a float, or `None` if the value is something else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """Return a JSON number as a float, or `None` if the value is something else, or larger than any."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > sys.float_info.max:
+        return None
+    return None if math.isnan(value) else float(value)

@@ -12,6 +12,8 @@ from agent_magic.simulator.shapes import Json, as_int, as_list, as_number, as_ob
 from agent_magic.simulator.topic import Subject
 
 MAX_DEPTH = 12
+MOST_VALUES = 2_000
+"""A document of more values ends early: a schema that asks for millions would hold up every other request."""
 # The SDK moves the bounds that the API does not take into the description, as in `{minimum: 1, maximum: 5}`.
 _TOLD_BOUND = re.compile(r"\b(minimum|maximum)\W{1,3}(-?\d+(?:\.\d+)?)")
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -25,6 +27,7 @@ class Filler:
         self._root = schema
         self._rng = rng
         self._phrases = self._endless((*subject.terms, subject.topic))
+        self._left = MOST_VALUES
 
     def text(self) -> str:
         """Return a JSON document that follows the schema."""
@@ -36,13 +39,14 @@ class Filler:
             yield from phrases
 
     def _value(self, schema: Json, name: str, depth: int) -> JsonValue:
+        self._left -= 1
         schema = self._resolved(schema)
         if "const" in schema:
             return schema["const"]
         if choices := as_list(schema.get("enum")):
             return self._rng.choice(choices)
         kind = self._kind(schema)
-        if depth > MAX_DEPTH or kind == "null":
+        if depth > MAX_DEPTH or self._left < 0 or kind == "null":
             return None
         if kind == "object":
             return self._object(schema, depth)
@@ -83,8 +87,9 @@ class Filler:
         fewest = as_int(schema.get("minItems")) or 0
         most = as_int(schema.get("maxItems"))
         size = max(fewest, self._rng.randint(2, 4))
+        size = min(size, self._left + 1, size if most is None else most)
         inner = as_object(schema.get("items")) or {}
-        return [self._value(inner, name, depth + 1) for _ in range(size if most is None else min(size, most))]
+        return [self._value(inner, name, depth + 1) for _ in range(size)]
 
     def _scalar(self, schema: Json, kind: str, name: str) -> JsonValue:
         if kind == "boolean":

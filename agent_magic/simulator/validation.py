@@ -62,7 +62,7 @@ def _ask(found: Json, model: Model, messages: list[Json], max_tokens: int | None
 def _decoded(body: bytes) -> Json:
     try:
         found = as_object(json.loads(body))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are both ValueErrors.
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are both ValueErrors.
         raise invalid(f"The request body is not valid JSON: {error}") from None
     if found is None:
         raise invalid("The request body must be a JSON object")

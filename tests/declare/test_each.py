@@ -10,6 +10,7 @@ import pytest
 import agent_magic as am
 from agent_magic.declare.context import Context
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
+from tests.run.virtual import Reply, drive
 
 FRAME = pd.DataFrame({"text": ["good", "bad"], "stars": [5, 1]}, index=["x", "y"])
 
@@ -216,3 +217,13 @@ def test_a_cell_that_is_not_there_is_named():
     plan = plan_of(am.Agent("one", "{{ item.txt }}", each="rows"), rows=FRAME)
     with pytest.raises(DeclarationError, match="the row has no column 'txt'"):
         plan.prompt("one_0", {})
+
+
+def test_a_group_asked_for_as_one_agent_says_what_it_is():
+    """No other agent is suggested: the name is right, and stands for several."""
+    plan = am.Plan([am.Agent("label", "{{ item }}", each="rows")], {"rows": [1, 2]})
+    with pytest.raises(UnknownAgent, match=r"'label' is declared for each of something: 'label_0' is one of them\.$"):
+        plan.parents("label")
+    run = am.Run(drive(plan, lambda *_: Reply())[0])
+    with pytest.raises(UnknownAgent, match=r"run\.each\('label'\) has all answers"):
+        run["label"]

@@ -220,3 +220,10 @@ def test_many_streams_at_once(started) -> None:
     log = talk.log()
     assert (200, 0, 200) == (log["finished"], log["aborted"], len(log["requests"]))
     assert log["peak_overlap"] > 50
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused(talk) -> None:
+    """It is wrong as any other that cannot be read: a 400, not an error of the server."""
+    answer = talk.post(b"[" * 200_000)
+    assert 400 == answer.status
+    assert "not valid JSON" in answer.body["error"]["message"]

@@ -160,3 +160,21 @@ def test_wrong_latency(spec) -> None:
     """What cannot be read is refused with what can."""
     with pytest.raises(ValueError, match="use none, fast, real"):
         latency.parse(spec)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "minItems": 10**30},
+        {"type": "array", "items": {"$ref": "#"}},
+        {"type": "object", "properties": {name: {"$ref": "#"} for name in "abc"}},
+        {"type": "number", "minimum": 10**400},
+        {"type": "integer", "minimum": 1e308, "maximum": float("inf")},
+    ],
+    ids=["many", "nested", "itself", "huge", "endless"],
+)
+def test_no_schema_holds_the_server_up(schema) -> None:
+    """Whatever a schema asks for, a document of it is there at once: all requests share one loop."""
+    text = Filler(schema, subject_of("trees", ""), Random(1)).text()
+    assert len(text) < 1_000_000
+    json.loads(text)
