@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
+import pickle
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
@@ -243,6 +245,40 @@ def test_a_plan_goes_to_json_and_back():
     assert isinstance(again, am.Plan)
     assert plan.to_dict() == json.loads(plan.to_json(indent=None))
     assert run_of(again).ok
+
+
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy], ids=["pickle", "copy"])
+def test_plans_and_runs_pass_between_processes(copied):
+    """A copy runs, tells the same numbers, answers what-ifs, and is as frozen as the plan it was made from."""
+    rows = am.Agent("each_row", "{{ item }} {{ title }}", each="rows")
+    plan = am.Plan(
+        [rows, am.Agent("all", "{{ each_row }}", context="doc")], {"rows": ["x", "y"], "title": "t", "doc": "d"}
+    )
+    run = run_of(plan)
+    again = copied(run)
+    assert plan == copied(plan) == again.plan
+    assert plan.to_dict() == copied(plan).to_dict()
+    assert run.agents.equals(again.agents)
+    assert run.whatif(concurrency=[1, 2]).equals(again.whatif(concurrency=[1, 2]))
+    assert run_of(again.plan).ok
+    with pytest.raises(TypeError):
+        copied(plan).values["title"] = "u"
+
+
+def test_the_input_of_a_plan_is_counted(stand_in):
+    """Per agent what the API says of its prompt; an estimate that is handed the counts says that they were counted."""
+    plan = am.Plan([am.Agent("a", "One, two, three, four."), am.Agent("b", "And {{ a }}")])
+    client = am.Claude(base_url=stand_in.url, credential="any")
+    counted = asyncio.run(plan.count_tokens(client=client))
+    assert counted[0] == asyncio.run(plan.run(client=client))["a"].usage.input_tokens
+    assert "1 counted" in str(plan.estimate(counted=counted))
+
+
+def test_without_a_counter_nothing_is_counted():
+    """Where the API does not say, or nobody has a key, there are no counts."""
+    plan = am.Plan([am.Agent("a", "x")])
+    nowhere = am.Claude(base_url="http://127.0.0.1:9", credential="any")
+    assert [None] == asyncio.run(plan.count_tokens(client=nowhere))
 
 
 def test_a_selection_runs_too():

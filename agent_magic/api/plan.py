@@ -22,6 +22,7 @@ from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.run.chosen import as_client
 from agent_magic.run.claude import Claude
+from agent_magic.run.counting import count_ahead
 from agent_magic.run.driver import Driver
 from agent_magic.run.earlier import Earlier
 from agent_magic.run.foreseen import foresee, terms_ahead
@@ -143,6 +144,20 @@ class Plan(DeclaredPlan):
         check_ledger(ledger)
         more.setdefault("ceilings", terms_ahead(client, None, 0.0))
         return estimate(self, *foresee(self, client, ledger, tried), policy, pilot=tried, **more)
+
+    async def count_tokens(
+        self, *, client: Client | AsyncAnthropic | None = None, ledger: AnyLedger | None = None
+    ) -> list[int | None]:
+        """Have the API count the input of each agent, for `estimate(counted=...)`. Free; prompts go to the counter.
+
+        Returns:
+            Per agent, its input tokens, answers it waits for left out; `None` where the API does not say, or the ledger
+            has its answer.
+
+        Raises:
+            DeclarationError: A prompt cannot be filled in.
+        """
+        return (await count_ahead(self, as_client(client), ledger))[0]
 
     async def pilot(
         self, count: int = 3, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any

@@ -69,6 +69,10 @@ class Run:
         self.record, self._driver, self.history, self.prices = record, driver, history, prices
         self.forecasts = Forecasts()
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what can be copied and sent to another process: the record, without what made it."""
+        return {**vars(self), "_driver": None}
+
     def __getitem__(self, name: str) -> AgentResult:
         """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
         return self.record[name]

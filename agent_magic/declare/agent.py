@@ -114,6 +114,8 @@ def _check_options(agent: Agent) -> None:
     for option in ("model", "system", "role", "context", "each"):
         if not isinstance(getattr(agent, option), str | None):
             raise _bad(agent, option, getattr(agent, option), "Give text.")
+    if agent.model is not None and not agent.model.strip():
+        raise _bad(agent, "model", agent.model, "Give a model's id.")
     if not isinstance(agent.after, Iterable | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _bad(agent, "after", agent.after, "Give names: 'a,b', or a list of them.")
     if agent.effort is not None and not is_word(agent.effort, EFFORTS):

@@ -115,6 +115,15 @@ class Plan:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields as what can be copied and sent to another process: views cannot."""
+        plain = {"index": dict(self.index), "values": dict(self.values)}
+        return {**vars(self), **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._put(**state)
+        self._put(**{name: MappingProxyType(state[name]) for name in ("index", "values", "groups")})
+
     def _without_cycle(self, links: Links) -> Dag:
         if self.on_cycle == "error":
             raise Cycle([self.agents[one].name for one in find_cycle(links.parents)])

@@ -37,6 +37,7 @@ _REPEATED = (str, bytes, list, tuple)
 """What a whole number repeats."""
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """The ways an expression of the user's can fail."""
+_LOOK = "Look at the expressions between its braces."
 _RETURN = "\ud800\udbff"
 """Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
 MOST_CHARS = 32_000_000
@@ -128,9 +129,18 @@ class Template:
             pieces = list(self.pieces)
             for place in range(1, len(pieces), 2):
                 value = values[pieces[place]]
-                pieces[place] = value if isinstance(value, str) else as_text(value)
+                pieces[place] = value if isinstance(value, str) else _text_of(value)
             return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
+
+
+def _text_of(value: object) -> str:
+    try:
+        return as_text(value)
+    except DeclarationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the user's class may raise anything
+        raise _failed(error) from None
 
 
 def sendable(text: str) -> str:
@@ -245,18 +255,29 @@ def _compiled(text: str) -> Any:
 
 
 def _render_jinja(text: str, values: dict[str, Any]) -> str:
-    """Fill a prompt in. Its expressions are the user's, so they can fail in any of Python's ordinary ways."""
-    from jinja2 import TemplateError
-
+    """Fill a prompt in. Its expressions are the user's, so they can fail in any way."""
     size, parts = 0, list[str]()
     try:
         for part in _compiled(text).generate(values):
             parts.append(part)
             size += len(part)
             if size > MOST_CHARS:
-                raise OverflowError(f"it has more than {MOST_CHARS:,} characters, and no request can be as long")
-        return "".join(parts).replace(_RETURN, "\r")
-    except (TemplateError, *_FAILS) as error:
-        why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
-        message = f"A prompt could not be filled in: {why}."
-        raise DeclarationError(message, hint="Look at the expressions between its braces.") from None
+                break
+    except DeclarationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it calls what the user's values bring, which may raise anything
+        raise _failed(error) from None
+    if size > MOST_CHARS:
+        why = f"it has more than {MOST_CHARS:,} characters, and no request can be as long"
+        raise DeclarationError(f"A prompt could not be filled in: {why}.", hint=_LOOK)
+    return "".join(parts).replace(_RETURN, "\r")
+
+
+def _failed(error: Exception) -> DeclarationError:
+    """Say that a prompt cannot be filled in, and why."""
+    from jinja2 import TemplateError
+
+    why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
+    if str(error) and not isinstance(error, (TemplateError, *_FAILS)):
+        why = f"{type(error).__name__}: {why}"
+    return DeclarationError(f"A prompt could not be filled in: {why}.", hint=_LOOK)

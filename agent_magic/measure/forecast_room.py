@@ -11,7 +11,7 @@ from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.key import Key
 from agent_magic.schedule.pacer import Pacer
 from agent_magic.schedule.prefix import paying_groups
-from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
+from agent_magic.schedule.room import LONGEST_TOKEN, OVERHEAD_TOKENS, Gate, Need
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,21 +70,11 @@ def gate_of(
     untried = record.terms is not None and record.terms.key_untried
     if not (capped or paced or untried or prefixes is not None):
         return None
-    needs: dict[int, Need] = {}
-
-    def need(agent: int) -> Need:
-        found = needs.get(agent)
-        if found is None:
-            work = works[agent]
-            worst = worst_of(work, None if prefixes is None else prefixes.ttl(agent), price) if capped else NOTHING
-            shared = work.shared if prefixes is not None and prefixes.name(agent) is not None else 0
-            found = needs[agent] = Need(work.model, work.need, work.max_tokens, worst, shared_tokens=shared)
-        return found
-
+    needs = _Needs(works, prefixes, price if capped else None)
     pacer = Pacer(seed=policy.seed) if paced else None
     gate = Gate(
         [work.model for work in works],
-        need,
+        needs.of,
         pacer=pacer,
         budget=Budget(policy.budget_usd, policy.budget_tokens) if budget else None,
         prefixes=prefixes,
@@ -92,22 +82,66 @@ def gate_of(
         key=Key() if untried else None,
         patience_s=timeouts_s,
     )
+    gate.count = needs.count
     if pacer is not None and knows:
         gate.began_s = PRIMED_S
         known_to(pacer, record, PRIMED_S)
     return gate
 
 
-def worst_of(work: Work, ttl: str | None, price: Pricing) -> Worst:
-    """Return the most a request can use, counted as a live run sets it aside: no token is shorter than a byte.
+class _Needs:
+    """What the requests of a forecast will use.
+
+    Args:
+        works: What the agents do.
+        prefixes: Who shares a context with whom.
+        price: What tokens cost; `None` where nothing counts dollars or tokens.
+    """
+
+    def __init__(self, works: Sequence[Work], prefixes: Prefixes | None, price: Pricing | None) -> None:
+        self._works, self._prefixes, self._price = works, prefixes, price
+        self._known: dict[int, Need] = {}
+
+    def of(self, agent: int) -> Need:
+        """Say what an agent's request will use."""
+        found = self._known.get(agent)
+        if found is None:
+            worst, least = NOTHING, None
+            if self._price is not None:
+                size = self._works[agent].size + OVERHEAD_TOKENS
+                worst, least = (self._worst(agent, self._price, most) for most in (size, size // LONGEST_TOKEN))
+            found = self._known[agent] = self._need(agent, worst, least)
+        return found
+
+    def count(self, agent: int) -> bool:
+        """Know an agent's input, as a live run does that has it counted. Nobody waits for that here."""
+        if self._price is not None:
+            work = self._works[agent]
+            known = (one.input_tokens for one in work.tries if one.input_tokens)
+            size = next(known, work.size + OVERHEAD_TOKENS)
+            self._known[agent] = self._need(agent, self._worst(agent, self._price, size), None)
+        return False
+
+    def _need(self, agent: int, worst: Worst, least: Worst | None) -> Need:
+        work = self._works[agent]
+        shared = work.shared if self._prefixes is not None and self._prefixes.name(agent) is not None else 0
+        return Need(work.model, work.need, work.max_tokens, worst, shared_tokens=shared, least=least)
+
+    def _worst(self, agent: int, price: Pricing, size: int) -> Worst:
+        ttl = None if self._prefixes is None else self._prefixes.ttl(agent)
+        return worst_of(self._works[agent], size, ttl, price)
+
+
+def worst_of(work: Work, size: int, ttl: str | None, price: Pricing) -> Worst:
+    """Return what a request uses that fills its answer, as a live run sets it aside.
 
     Args:
         work: What the agent does.
+        size: Its input tokens; no token is shorter than a byte.
         ttl: For how long its context is to be cached; `None` caches nothing.
         price: What tokens cost.
     """
-    size = work.size + OVERHEAD_TOKENS
-    written = 0 if ttl is None else work.context_size
+    written = 0 if ttl is None else min(size, work.context_size)
     usage = Usage(
         size - written,
         cache_write_tokens=written,

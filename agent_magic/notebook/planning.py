@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.written import python_notes
-from agent_magic.errors import CallError, NotConnected
 from agent_magic.notebook.front_end import display_bundle
-from agent_magic.run.foreseen import foresee, terms_ahead
+from agent_magic.run.counting import count_ahead
+from agent_magic.run.foreseen import terms_ahead
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, price_line
 from agent_magic.show.text import plan_text
@@ -18,13 +17,8 @@ if TYPE_CHECKING:
     from agent_magic.api import Ledger, Plan, Run
     from agent_magic.measure.estimate_value import Estimate
     from agent_magic.notebook.session import Session
-    from agent_magic.record.request import Request
-    from agent_magic.run.client import Client
     from agent_magic.schedule.policy import Policy
 
-MOST_COUNTED = 50
-"""Larger plans are estimated: the count endpoint has a limit of its own."""
-COUNT_TIMEOUT_S = 10.0
 MOST_PROMPTS = 3
 """More prompts of one group than this are not printed: they differ in their items."""
 MOST_CHARS = 2_000
@@ -68,48 +62,18 @@ async def _estimate(
     plan: Plan, session: Session, policy: Policy, ledger: Ledger | None, pilot: Run | None = None
 ) -> tuple[Estimate, str]:
     """Estimate a plan, its prompts counted where the endpoint says, and why it does not."""
-    requests, held = foresee(plan, session.client, ledger, None if pilot is None else pilot.record)
-    sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
-    counts, trouble = await _count(sent, session.client)
-    left = iter(counts)
+    counted, trouble = await count_ahead(plan, session.client, ledger, None if pilot is None else pilot.record)
     return plan.estimate(
         policy,
         client=session.client,
         ledger=ledger,
         history=session.history,
-        counted=[next(left) if answer is None else None for answer in held],
+        counted=counted,
         ceilings=terms_ahead(session.client, session.pacer, time.monotonic()),
         simulated=session.simulates,
         prices=session.prices,
         pilot=pilot,
     ), trouble
-
-
-async def _count(requests: list[Request], client: Client) -> tuple[list[int | None], str]:
-    """Ask the API for the tokens of each request; `None` where it does not say, and why."""
-    nothing: list[int | None] = [None] * len(requests)
-    if not requests:
-        return nothing, ""
-    if len(requests) > MOST_COUNTED:
-        return nothing, f"{len(requests):,} agents are more than the count endpoint should be asked for at once"
-    troubles: list[str] = []
-
-    async def one(request: Request) -> int | None:
-        if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
-            request = request._replace(prompt="-")
-        try:
-            async with asyncio.timeout(COUNT_TIMEOUT_S):
-                return await client.count_tokens(request)
-        except (CallError, TimeoutError) as error:
-            troubles.append(str(error) or f"no answer within {COUNT_TIMEOUT_S:g} s")
-            return None
-
-    try:
-        async with client.open(), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(request)) for request in requests]
-        return [task.result() for task in tasks], next(iter(troubles), "")
-    except NotConnected:
-        return nothing, "no API key is set"
 
 
 def _prompts_text(plan: Plan) -> str:

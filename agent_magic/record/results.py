@@ -224,6 +224,10 @@ class RunRecord:
         self.ended_s: float | None = None
         self.cut = False
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what can be copied and sent to another process; nobody writes a copy down."""
+        return {**vars(self), "keeper": None}
+
     def __getitem__(self, name: str) -> AgentResult:
         try:
             return self.results[self.plan.index[name]]

@@ -12,7 +12,7 @@ from agent_magic.run.leftover import one_line
 from agent_magic.schedule.breaker import Breakers, Fault
 from agent_magic.schedule.budget import Budget, Worst
 from agent_magic.schedule.prefix import shared_prefixes
-from agent_magic.schedule.room import OVERHEAD_TOKENS, Gate, Need
+from agent_magic.schedule.room import LONGEST_TOKEN, OVERHEAD_TOKENS, Gate, Need
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +69,9 @@ class Admission:
         self.texts: dict[str, str] = {}
         self._requests: dict[int, Request] = {}
         self._so_far: dict[int, str] = {}
+        self._counted: dict[int, int | None] = {}
+        self._believed: dict[int, tuple[str, int, int | None]] = {}
+        self._beyond: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
         has_budget = policy.budget_usd is not None or policy.budget_tokens is not None
         budget = Budget(policy.budget_usd, policy.budget_tokens) if has_budget else None
         burns = policy.max_usd_per_min is not None
@@ -100,12 +103,21 @@ class Admission:
         first = ask(self._plan, agent, self.texts, self._policy.timeout_s, ttl=ttl)
         return first._replace(so_far=self._so_far[agent]) if agent in self._so_far else first
 
+    def ahead(self, agent: int) -> Request:
+        """Return the request of an agent that asked for room and has not left."""
+        return self._requests[agent]
+
     def goes_on(self, agent: int, content: str | None) -> None:
         """Take in what an agent's next request goes on from: the blocks of its answer so far; `None` begins anew."""
         if content is None:
             self._so_far.pop(agent, None)
         else:
             self._so_far[agent] = joined(self._so_far.get(agent), content)
+        self._counted.pop(agent, None)
+
+    def counted(self, agent: int, tokens: int | None) -> None:
+        """Take in how much input an agent's request has, by the API's count; `None` where that could not be had."""
+        self._counted[agent] = tokens
 
     def heard(self, agent: int, stream: Stream, now: float) -> None:
         """Take in that a reply has begun: its headers say how much room there is."""
@@ -134,6 +146,7 @@ class Admission:
         if isinstance(error, RateLimited):
             self.gate.refused(agent, error.retry_after_s, error.limit, stream.headers, now)
         known = usage or Usage()
+        self._learn(agent, known.total_input_tokens)
         self.gate.settle(
             agent,
             input_tokens=limited_tokens(known),
@@ -153,15 +166,37 @@ class Admission:
         if self._known is not None and self._known.is_there(agent, request, look=self._capped):
             return Need(request.model, 0, 0, Worst(0.0, 0), free=True)
         characters = sum(map(len, _parts(request)))
-        worst = self._worst(request) if self._capped else Worst(0.0, 0)
+        worst, least = self._worst(agent, request) if self._capped else (Worst(0.0, 0), None)
         tokens = characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS
         shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
-        return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared)
+        return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least)
 
-    def _worst(self, request: Request) -> Worst:
-        """Return the most a request can use: no token is shorter than a byte."""
+    def _worst(self, agent: int, request: Request) -> tuple[Worst, Worst | None]:
+        """Return the most a request can use, no token being shorter than a byte; and if it is as short as can be.
+
+        The latter is `None` where the request was counted.
+        """
         size = len("".join(_parts(request)).encode(errors="replace")) + OVERHEAD_TOKENS
-        written = len((request.context or "").encode(errors="replace")) if request.cached else 0
+        counted, beyond = self._counted.get(agent), self._beyond[False].get(request.model, 0)
+        self._believed[agent] = request.model, size, counted
+        size += beyond
+        if counted is not None and not beyond:
+            size = counted + self._beyond[True].get(request.model, 0)
+        if agent in self._counted:
+            return self._cost(request, size), None
+        return self._cost(request, size), self._cost(request, size // LONGEST_TOKEN)
+
+    def _learn(self, agent: int, input_tokens: int | None) -> None:
+        """Take in how much input a request had. Where it was more than it could be, later ones may be so as well."""
+        model, most, counted = self._believed.pop(agent, ("", 0, None))
+        for is_counted, bound in ((False, most), (True, counted)):
+            if input_tokens is not None and bound is not None and input_tokens > bound:
+                known = self._beyond[is_counted]
+                known[model] = max(known.get(model, 0), input_tokens - bound)
+
+    def _cost(self, request: Request, size: int) -> Worst:
+        """Return what a request uses that has this much input and fills its answer."""
+        written = min(size, len((request.context or "").encode(errors="replace"))) if request.cached else 0
         usage = Usage(
             size - written,
             cache_write_tokens=written,

@@ -25,6 +25,7 @@ from agent_magic.record.terms import Terms
 from agent_magic.run.admission import Admission
 from agent_magic.run.asking import model_of
 from agent_magic.run.attempts import Attempts
+from agent_magic.run.counting import Counting
 from agent_magic.run.known import Known
 from agent_magic.run.pulse import Pulse
 from agent_magic.run.tasks import Tasks
@@ -129,6 +130,8 @@ class Driver:
             timeouts_s=timeouts_s,
             tasks=self._tasks,
         )
+        if gate is not None:
+            gate.count = Counting(self, client, admission, self._tasks).ask
         self._alarm: asyncio.TimerHandle | None = None
         self._pulse = Pulse(admission.gate)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -255,6 +258,7 @@ class Driver:
         self._attempts.settle_rest()
         if self._gate is not None:
             self._gate.leave()
+            self._gate.count = None
         if self.record.ended_s is None:
             self.record.add(RunEnded(self.now(), cut=True))
         if self._pacer is not None and self.record.terms is not None:

@@ -243,6 +243,10 @@ class Breakers:
             return self._burn.never(worst) or self._burn.hold(worst, now)
         return None
 
+    def never(self, worst: Worst) -> str:
+        """Say why a request can never go; an empty string where it can."""
+        return "" if self._burn is None else self._burn.never(worst)
+
     def left(self, agent: int, worst: Worst, now: float) -> None:
         """Take in that a request left."""
         if self._errors is not None:

@@ -31,6 +31,8 @@ TOLD_S = 1.5
 """A shorter wait than this is over before anybody has read of it."""
 OVERHEAD_TOKENS = 16
 """What the API adds to a message around its text, at most a few tokens."""
+LONGEST_TOKEN = 16
+"""Tokens are a few bytes long. Where no room would be for them if they were as long as this, nobody counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Need:
         input_tokens: Its input, estimated.
         output_tokens: Its output, expected. The pacer learns what answers really have.
         worst: The most it can use.
+        least: The most it can use if its input is as short as can be; `None` where `worst` is all that can be known.
         free: Whether its answer is there already, so that nothing is sent.
         shared_tokens: The part of its input that may come from the cache, which no limit counts then.
     """
@@ -59,6 +62,7 @@ class Need:
     worst: Worst
     free: bool = False
     shared_tokens: int = 0
+    least: Worst | None = None
 
 
 class Room(Protocol):
@@ -89,6 +93,8 @@ class Gate:
     Attributes:
         began_s: When the run began on the pacer's clock, which all runs of a session share.
         seat: The run's part of the slots that all runs of a session share; `None` shares none.
+        count: Has an agent's input counted, where the budget has no room for the most it can be. Tells whether to wait
+            for that; if not, `need` says what there is to know. `None` counts nothing.
     """
 
     def __init__(
@@ -113,6 +119,7 @@ class Gate:
         self._tickets: dict[int, Ticket] = {}
         self.began_s = 0.0
         self.seat: Seat | None = None
+        self.count: Callable[[int], bool] | None = None
         self._seated: set[int] = set()
 
     def line(self, agent: int) -> str:
@@ -126,7 +133,11 @@ class Gate:
         if need.free:
             return None
         line = self.line(agent)
-        if (held := self._held(agent, need, now)) is not None:
+        counting = False
+        if self.count is not None and need.least is not None and self._may_fit(need.worst, need.least):
+            counting = self.count(agent)
+            need = self._need(agent)
+        if (held := Hold("budget", FOREVER) if counting else self._held(agent, need, now)) is not None:
             if line in self._turns:
                 self._forgo(line)
             return held
@@ -171,6 +182,12 @@ class Gate:
         if self.seat is not None and agent not in self._seated and not self.seat.is_free():
             return Hold("slot", FOREVER)
         return None
+
+    def _may_fit(self, worst: Worst, least: Worst) -> bool:
+        """Tell whether the budget has no room for a request, and may have once it is known how long it is."""
+        if self._breakers is not None and self._breakers.never(worst):
+            return not self._breakers.never(least)
+        return self._budget is not None and not self._budget.fits(worst) and self._budget.fits(least)
 
     def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:
         """Give up where the provider asks for a longer wait than anybody here has: it has to be asked again later."""

@@ -74,6 +74,7 @@ def test_a_name_is_a_string(name):
 
 BAD_OPTIONS = {
     "no output": ({"max_tokens": 0}, "max_tokens=0"),
+    "no model": ({"model": " "}, "model=' '"),
     "negative output": ({"max_tokens": -5}, "max_tokens=-5"),
     "no time": ({"timeout_s": 0.0}, "timeout_s=0.0"),
     "negative time": ({"timeout_s": -1.0}, "timeout_s=-1.0"),

@@ -173,6 +173,20 @@ def test_the_sandbox_holds(text):
     assert ([1], {"k": 1}) == (rows, table)
 
 
+class Odd:
+    """A value of the user's whose methods fail in their own way."""
+
+    class Wrong(Exception):
+        """Of a class that nobody here knows."""
+
+    def fails(self):
+        """Fail."""
+        raise self.Wrong("the door is open")
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
 FAILURES = {
     "a missing attribute": ("{{ a.b }}", {}),
     "a missing key, twice": ("{{ a.b.c }}", {}),
@@ -181,6 +195,8 @@ FAILURES = {
     "a frame in a condition": ("{% if n %}{% endif %}", pd.DataFrame({"x": [1, 2]})),
     "a wrong index": ("{{ [1][n] + 1 }}", 5),
     "too large": ("{{ 2.0 ** n }}", 5000),
+    "a method of a value": ("{{ n.fails() }}", Odd()),
+    "a value without a text": ("{{ n }}", Odd()),
 }
 
 
@@ -189,6 +205,12 @@ def test_an_expression_that_fails_is_a_declaration_error(text, value):
     """Whatever Python raises inside a template's expression comes out as one of ours."""
     with pytest.raises(DeclarationError, match="could not be filled in"):
         fill(text, a={}, n=value)
+
+
+def test_an_error_of_the_users_own_keeps_its_name():
+    """The message says what was raised, by its class too."""
+    with pytest.raises(DeclarationError, match="Wrong: the door is open"):
+        fill("{{ n.fails() }}", n=Odd())
 
 
 TOO_LARGE = {

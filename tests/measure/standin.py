@@ -55,8 +55,12 @@ class StandIn:
         yield
 
     async def count_tokens(self, request):
-        """Count roughly."""
-        return len(request.prompt) // 4
+        """Count as the stand-in does."""
+        body = request.body()
+        del body["max_tokens"]
+        entry = self._service.journal.open(MESSAGES, self._now())
+        self._service.count_tokens(json.dumps(body).encode(), entry)
+        return entry.input_tokens
 
     async def call(self, request, stream):
         """Answer one request, its frames at their times."""
