@@ -89,7 +89,7 @@ def python_notes(names: Collection[str], values: Mapping[str, Any]) -> list[str]
 
 
 def _python_note(name: str, value: Any) -> str:
-    kind: type[Any] = type(value)
+    kind = cast("type[Any]", type(value))
     if issubclass(kind, bytes | bytearray):
         return f"{name} is of {kind.__name__} and goes out as Python text, b'…': {name}.decode() is its own"
     if kind.__str__ is not object.__str__ or not issubclass(kind, (*_JSON_TOO, set, frozenset)):

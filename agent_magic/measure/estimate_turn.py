@@ -12,6 +12,7 @@ from agent_magic.measure.forecast_work import SAME, Try, Work
 from agent_magic.measure.forecast_world import World
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.record.terms import Ceiling
+from agent_magic.schedule.breaker import MINUTE_S
 from agent_magic.schedule.budget import Worst
 from agent_magic.schedule.key import Key
 from agent_magic.schedule.lifetime import with_lives
@@ -198,4 +199,13 @@ def notes_of(policy: Policy, guesses: Sequence[Guess], turns: Sequence[Turn], *,
         notes.append(f"at its high end {late} agents would pass their timeout: the estimate lets them finish")
     if policy.deadline_s is not None and turns[2].totals.wall_s > policy.deadline_s:
         notes.append(f"at its high end the run passes its deadline of {policy.deadline_s:g} s")
+    if policy.max_usd_per_min is not None:
+        notes.append(_burn_note(policy.max_usd_per_min, _sum(turns[1].costs)))
     return tuple(notes)
+
+
+def _burn_note(most_usd: float, likely_usd: float | None) -> str:
+    """Say how far dollars a minute hold the run up, which no turn keeps: those of the first minute go at once."""
+    told = f"${most_usd:g} a minute (max_usd_per_min) is not counted in the seconds"
+    waits_s = 0.0 if likely_usd is None else (likely_usd / most_usd - 1) * MINUTE_S
+    return told if waits_s <= 0 else f"{told}: by that alone the expected ${likely_usd:.4g} takes over {waits_s:,.0f} s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.schedule.budget import give_price
+from agent_magic.show.markup import single_line
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ MOST_ROWS = 40
 RATES = ("input", "output", "cache read", "cache write", "for an hour")
 MOST_STEPS = 8
 MOST_REASONS = 6
+MOST_NAMES = 4
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
 """What stands before a number for what it stands on."""
 
@@ -103,11 +105,23 @@ def _legend(estimate: Estimate) -> list[str]:
 
 
 def _reasons(expected: Sequence[Expected]) -> list[str]:
-    """Say in words what was assumed, each once."""
-    parts = dict.fromkeys(part for one in expected for part in one.stands_on.split("; "))
-    found = [f"  {part}" for part in parts if "assumed" in part or "table" in part or "taken as" in part]
+    """Say in words what was assumed, each once, and of whom where that is not all."""
+    parts: dict[str, list[str]] = {}
+    for one in expected:
+        for part in one.stands_on.split("; "):
+            parts.setdefault(part, []).append(one.agent)
+    found = [
+        f"  {part}" + ("" if len(names) == len(expected) else f" ({_some(names)})")
+        for part, names in parts.items()
+        if "assumed" in part or "table" in part or "taken as" in part
+    ]
     left = len(found) - MOST_REASONS
     return found if left <= 0 else [*found[:MOST_REASONS], f"  … and {left} more in plan.estimate().agents"]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(map(single_line, names[:MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def outlay_line(what: Outlay, budget_usd: float | None) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"
+SERVED = " to ask all anew (the run reused answers)"
+"""What such seconds are, of a run that took and cost nothing, or little: nothing can be compared with that."""
 MODELS = ("claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5")
 """The models of the scenarios that surround the one that is chosen."""
 MOST_SURROUNDED = 300
@@ -95,6 +97,7 @@ class Explorer:
         self._forecaster = forecaster
         self._frame: Any = None
         self._run = summarize(forecaster.record)
+        self._served = forecaster.record.served
         self.record = forecaster.record
         self.policy = forecaster.policy
 
@@ -114,8 +117,8 @@ class Explorer:
     def _line(self, found: Forecast) -> str:
         run, wall, cost = self._run, found.wall_s, found.cost_usd
         parts = [
-            seconds(wall) + _against(wall, run.wall_s, seconds),
-            dollars(cost) + _against(cost, run.cost_usd, dollars),
+            seconds(wall) + (SERVED if self._served else _against(wall, run.wall_s, seconds)),
+            dollars(cost) + ("" if self._served else _against(cost, run.cost_usd, dollars)),
             f"{ratio(found.totals.mean_concurrency)} at once",
         ]
         parts += [f"limited by {found.totals.limited_by}"] if found.totals.limited_by else []
@@ -151,7 +154,7 @@ class Explorer:
             self._frame = whatif_frame(self._forecaster, given)
         run = self._run
         marks: list[Mark] = []
-        if run.cost_usd is not None and run.wall_s is not None:
+        if run.cost_usd is not None and run.wall_s is not None and not self._served:
             marks.append(Mark("this run", run.cost_usd, run.wall_s))
         if found.cost_usd is not None:
             marks.append(Mark("this scenario", found.cost_usd, found.wall_s, strong=True))

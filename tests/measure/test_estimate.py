@@ -151,6 +151,19 @@ def test_no_price_is_unknown_and_no_budget_reaches_it():
     assert found.agents.likely_usd.isna().all()
 
 
+def test_dollars_a_minute_are_said_not_to_be_counted():
+    """How long they hold the run up at least, by what it is expected to cost; of little money only that."""
+    rows = History([past("a", 1000, 2.0)] * 5)
+    plan = Plan([Agent("a", "x" * 400, max_tokens=1000)])
+    cost = plan.estimate(history=rows, prices=PRICES).expected[0].cost_usd or 0.0
+    for rate, ending in ((cost / 3, "takes over 120 s"), (cost * 2, "is not counted in the seconds")):
+        [note] = [
+            one for one in plan.estimate(Policy(max_usd_per_min=rate), history=rows, prices=PRICES).notes if "$" in one
+        ]
+        assert note.endswith(ending)
+    assert not [one for one in plan.estimate(history=rows, prices=PRICES).notes if "$" in one]
+
+
 def test_answers_of_the_ledger_cost_nothing_and_lead_to_their_children():
     """A child whose parents' answers are all there is looked up as well."""
     ledger, client = MemoryLedger(), Claude(base_url="http://127.0.0.1:9")

@@ -33,6 +33,7 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     assert "limited by: budget" in text
     assert "reaches 1 of 3 agents" in text
     assert "critical path: c " in text
+    assert "  length: nobody has seen an answer, assumed 500 tokens, a quarter to four times (c)" in text.splitlines()
 
 
 def test_one_agent_depends_on_nobody():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -9,9 +10,14 @@ from typing import Any
 import pytest
 
 from agent_magic.api import Run
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.run.earlier import Earlier
+from agent_magic.schedule.policy import Policy
 from agent_magic.show.explore import RECORDED, Choice, Explorer
 from agent_magic.show.explore_panel import ALL, Panel
 from agent_magic.show.units import seconds
+from tests.run.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
 from tests.show.test_pictures import HOSTILE
 
@@ -97,6 +103,20 @@ def test_it_answers_at_once():
         took.append(time.perf_counter() - began)
         assert len(answer.bundle["image/svg+xml"]) < 100_000
     print(f"100 agents: a change is answered in {1000 * sorted(took)[4]:.0f} ms (median of 8)")
+
+
+def test_a_run_that_reused_its_answers_is_no_measure():
+    """Its 0.0 s and $0 are what nothing else is compared with; its answers asked anew take and cost something."""
+    plan = Plan([Agent("a", "x"), Agent("b", "y {{ a }}")])
+    first, _ = drive(plan, lambda *_: Reply(4.0, first_s=1.0, tokens=(100, 300, 0, 0)), Policy(2, seed=7))
+    assert " times the run's" not in explorer(first).answer(Choice()).line
+    again, _ = drive(plan, lambda *_: Reply(4.0), Policy(2, seed=7), earlier=Earlier(first, "scripted", plan=plan))
+    answer = explorer(again).answer(Choice())
+    took, cost, *_ = answer.line.split(" · ")
+    assert took.endswith(" s to ask all anew (the run reused answers)")
+    assert re.fullmatch(r"\$[\d.]+", cost)
+    assert "this run" not in answer.bundle["image/svg+xml"]
+    assert "this run" in explorer(first).answer(Choice()).bundle["image/svg+xml"]
 
 
 @pytest.mark.parametrize("payload", HOSTILE)
