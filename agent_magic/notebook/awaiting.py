@@ -23,12 +23,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic.notebook.cell_hook import CellHook
 from agent_magic.run.interrupt import interruptible, stopped
 
 __all__ = ["ASYNC_SUFFIX", "AwaitRewriter", "awaited", "cell_is_running"]
 
 T = TypeVar("T")
-Transformer: TypeAlias = Callable[[list[str]], list[str]]
 Edit: TypeAlias = tuple[int, int, bytes]
 
 ASYNC_SUFFIX = ".async"
@@ -47,30 +47,17 @@ def every_call(magic: str, argument: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitRewriter:
+class AwaitRewriter(CellHook):
     """An input transformer that lets chosen magics await.
 
-    Two of them with the same values are equal, so that loading an extension twice leaves one.
-
     Attributes:
-        ip: The `InteractiveShell` whose cells are rewritten.
         magics: Names of the magics. Each needs a twin, named with `ASYNC_SUFFIX`, that returns an awaitable.
         wanted: Asked per call with the magic's name and its line, or `None` where the line is known only when the
             cell runs. `False` leaves the call as it is.
     """
 
-    ip: Any
     magics: frozenset[str]
     wanted: Callable[[str, str | None], bool] = every_call
-
-    def install(self) -> None:
-        """Rewrite the cells from the next one on. Doing it twice changes nothing."""
-        if self not in self._hooks:
-            self._hooks.append(self)
-
-    def uninstall(self) -> None:
-        """Leave cells alone from the next one on. Doing it twice changes nothing."""
-        self._hooks[:] = [hook for hook in self._hooks if hook != self]
 
     def __call__(self, lines: list[str]) -> list[str]:
         """Return the lines of a cell with `await` where it can be."""
@@ -90,10 +77,6 @@ class AwaitRewriter:
         edits = [edit for call, bare in _calls(tree) if self._chosen(call) for edit in _edits(call, starts, bare=bare)]
         rewritten = _apply(source, edits).decode()
         return rewritten if _compiles(rewritten) else text
-
-    @property
-    def _hooks(self) -> list[Transformer]:
-        return self.ip.input_transformers_post
 
     def _chosen(self, call: ast.Call) -> bool:
         name = _magic_name(call)

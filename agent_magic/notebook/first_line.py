@@ -6,34 +6,24 @@ import ast
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 from IPython.core.error import UsageError
 
+from agent_magic.notebook.cell_hook import CellHook
+
 
 @dataclass(frozen=True, slots=True)
-class FirstLine:
+class FirstLine(CellHook):
     """An input transformer that says what to do where a declaration stands behind something else.
 
     IPython takes `%%agent` for a cell only in its first line. Behind other lines it says that there is no such line
     magic, or the prompt is Python with a mistake in it.
 
     Attributes:
-        ip: The `InteractiveShell` whose cells are read.
         magics: The names that declare.
     """
 
-    ip: Any
     magics: frozenset[str]
-
-    def install(self) -> None:
-        """Read the cells from the next one on. Doing it twice changes nothing."""
-        if self not in self._hooks:
-            self._hooks.append(self)
-
-    def uninstall(self) -> None:
-        """Leave cells alone. Doing it twice changes nothing."""
-        self._hooks[:] = [hook for hook in self._hooks if hook != self]
 
     def __call__(self, lines: list[str]) -> list[str]:
         """Return the lines as they are.
@@ -46,10 +36,6 @@ class FirstLine:
             if f"run_line_magic('%{name}'" in text or (_begins_a_line(name, text) and not _is_python(text)):
                 raise UsageError(f"%%{name} has to be the first line of its cell: give what is above it another cell.")
         return lines
-
-    @property
-    def _hooks(self) -> list[Any]:
-        return self.ip.input_transformers_post
 
 
 def lines_that_declare(prompt: str) -> list[str]:
