@@ -14,6 +14,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UnknownAgent
+from agent_magic.record.secret_scan import not_allowed, scan_text
 from tests.run.virtual import Reply, Scripted, drive
 
 WRONG = (None, "", "nope", 5, -1, 1.5, float("nan"), float("inf"), True, [], {}, ["nope"], {"nope": 1}, {1: 2}, [None])
@@ -116,6 +117,30 @@ def test_a_run_begins_with_what_it_can_use(given, told):
     with pytest.raises(AgentMagicError, match=told):
         asyncio.run(plan().run(**{"client": client, **given}))
     assert [] == client.asked
+
+
+@pytest.mark.parametrize("wrong", [None, 5, object(), "nope", b"x"])
+def test_what_goes_on_over_a_run_says_what_it_takes(wrong, tmp_path):
+    """A sweep, a start, a redaction and a mark of a finding: an error of ours, or what was meant."""
+    client, run = Scripted(lambda *_: Reply()), made()
+    with pytest.raises(AgentMagicError):
+        asyncio.run(plan().sweep(wrong, client=client))
+    with pytest.raises(AgentMagicError):
+        am.start(wrong, client=client)
+    with pytest.raises(AgentMagicError):
+        am.Controls(am.start(plan(), client=client)).skip(wrong)
+    assert [] == client.asked
+    if wrong is not None:
+        with pytest.raises(AgentMagicError, match="no function"):
+            run.save(tmp_path / "x.cassette.jsonl", redact=wrong)
+        assert [] == list(tmp_path.iterdir())
+
+
+def test_one_mark_is_one_mark():
+    """`allow="1a2b3c4d"` allows the finding of that mark, as a list of it does."""
+    found = list(scan_text("is " + "sk-" + "ant-api03-abcdefgh a key?", "here", {}))
+    assert [] == not_allowed(found, found[0].mark)
+    assert found == not_allowed(found, "12345678")
 
 
 def test_a_name_is_a_name():

@@ -241,6 +241,8 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     Without a pacer requests to the API get one of their own; runs with one pool share its slots. By a history the
     longest way to the end goes first.
     """
+    if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"{shown_value(plan)} is no Plan. Give Plan([Agent('name', '...'), ...]).")
     policy, answering = as_policy(policy), as_client(client)
     check_ledger(ledger)
     if again is not None and resume is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.table import make_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -101,7 +103,14 @@ async def make_sweep(
         run: Runs the plan under a policy, for real.
         concurrency: How many at once, a run each, in this order.
         policy: What stays the same.
+
+    Raises:
+        DeclarationError: The concurrencies are no list, or one cannot work; nothing was sent.
     """
+    if not isinstance(concurrency, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DeclarationError(
+            f"concurrency={shown_value(concurrency)} is no list.", hint="Give one such as [1, 2, 4]."
+        )
     slots = list(concurrency)
     policies = [replace(policy, concurrency=each) for each in slots]
     runs = [await run(each) for each in policies]

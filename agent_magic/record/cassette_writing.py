@@ -11,7 +11,7 @@ import secrets
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.errors import CassetteError
+from agent_magic.errors import CassetteError, shown_value
 from agent_magic.record.cassette import ANYWHERE, FORMAT, OF_NOBODY, checked, is_cassette
 from agent_magic.record.codec import event_to_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken, RunEnded
@@ -56,9 +56,13 @@ def write_cassette(
 
     Raises:
         CassetteError: There is a file of that name that is no cassette, and it is as before; or a run is a replay
-            whose texts are not there.
+            whose texts are not there; or `redact` is no function.
         OSError: The file cannot be written; an older one is as before.
     """
+    if redact is not None and not callable(redact):
+        raise CassetteError(
+            f"redact={shown_value(redact)} is no function. It takes a text, and returns what is written."
+        )
     runs = (records,) if isinstance(records, RunRecord) else tuple(records)
     if path.exists() and path.stat().st_size and not is_cassette(path):
         raise CassetteError(f"{path.name!r} is there already and is no cassette. Choose another name.")

@@ -166,9 +166,9 @@ def scan_notebook(notebook: Mapping[str, Any], name: str, secrets: Mapping[str, 
     yield from scan_data(notebook.get("metadata") or {}, f"{name}, metadata", secrets)
 
 
-def not_allowed(findings: Iterable[Finding], allowed: Iterable[str] = ()) -> list[Finding]:
+def not_allowed(findings: Iterable[Finding], allowed: str | Iterable[str] = ()) -> list[Finding]:
     """Leave out what was found twice in one place, and what is allowed by its mark."""
-    marks = set(allowed)
+    marks = {allowed} if isinstance(allowed, str) else set(allowed)
     once: dict[tuple[str, str], Finding] = {}
     for finding in findings:
         if finding.mark not in marks:

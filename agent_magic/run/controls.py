@@ -50,7 +50,7 @@ class Controls:
         Raises:
             UnknownAgent: One of them is not in the plan.
         """
-        self._say(self._driver.skip, self._checked(names))
+        self._say(self._driver.skip, self._checked(listed(names)))
 
     def pause(self) -> None:
         """Let nobody go until `resume`. What is under way goes on, and is paid for."""
