@@ -305,7 +305,7 @@ class Plan:
         for number, agent in enumerate(self.agents):
             if not agent.template.simple:
                 self.prompt_ahead(number, dict.fromkeys(self.inputs[number], "(answer)"))
-            else:
+            elif self.values:
                 written.update(dict.fromkeys(agent.template.names, agent.name))
             if agent.context is not None:
                 written[agent.context] = agent.name

@@ -283,6 +283,11 @@ class Driver:
     def _do(self, action: Action, now: float) -> None:
         """Do what is not common."""
         match action:
+            case WakeAt():
+                self._set_alarm(action.at_s)
+            case Finished():
+                self.record.add(RunEnded(now, cut=action.cut))
+                self._over.set()
             case Skipped():
                 cause = self.record.results[action.cause].name
                 self.record.add(AgentEnded(now, action.agent, "skipped", f"{cause!r} did not succeed"))
@@ -293,11 +298,6 @@ class Driver:
                 self.record.add(AgentReopened(now, action.agent))
             case Cancel():
                 self._attempts.cancel(action.agent, action.why)
-            case WakeAt():
-                self._set_alarm(action.at_s)
-            case Finished():
-                self.record.add(RunEnded(now, cut=action.cut))
-                self._over.set()
             case _:
                 raise TypeError(action)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.dag import by_most, places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.schedule.barrier import Barrier
@@ -54,8 +54,11 @@ class Lines:
         self.waiting += 1
         heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
-    def first(self, held: Container[int]) -> int | None:
+    def first(self, held: Collection[int]) -> int | None:
         """Return the agent that goes before all others, those in held lines left out."""
+        if len(self._waiting) == 1:  # the most common, where nothing limits the run
+            waiting = self._waiting[0]
+            return self._by_turn[waiting[0]] if waiting and not held else None
         best: int | None = None
         for line, waiting in enumerate(self._waiting):
             if waiting and line not in held and (best is None or waiting[0] < best):
