@@ -119,7 +119,7 @@ def test_a_run_begins_with_what_it_can_use(given, told):
     assert [] == client.asked
 
 
-@pytest.mark.parametrize("wrong", [None, 5, object(), "nope", b"x"])
+@pytest.mark.parametrize("wrong", [None, 5, object(), "nope"])
 def test_what_goes_on_over_a_run_says_what_it_takes(wrong, tmp_path):
     """A sweep, a start, a redaction and a mark of a finding: an error of ours, or what was meant."""
     client, run = Scripted(lambda *_: Reply()), made()
