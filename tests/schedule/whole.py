@@ -274,9 +274,9 @@ class Whole:
         self.fail(agent, error)
 
     def replied(self, status: int | None) -> None:
-        """Report a reply, or that there will be none."""
-        self.gate.replied(status)
+        """Report a reply, or that there will be none. The gate wakes other runs, so the book has to know it first."""
         self.world.book.replied(status)
+        self.gate.replied(status)
 
     def fail(self, agent: int, error: BaseException) -> None:
         """Report that an attempt failed."""

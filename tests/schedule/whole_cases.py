@@ -1,4 +1,4 @@
-"""Scenes that once broke a rule, each with what it broke."""
+"""Scenes that once broke a rule, each with what it broke, and scenes that find a break which few random ones find."""
 
 from __future__ import annotations
 
@@ -102,6 +102,34 @@ PAUSED_IN_ITS_TURN = replace(
 )
 """What flowed in was saved for a run that somebody had paused, for two seconds."""
 
+SOON = Scene(((),) * 5, (Asked(0.25),) * 5, Policy(4, seed=1))
+
+WOKEN_BY_THE_KEY = replace(SOON, key=True, others=((0.0, SOON),))
+"""The first reply to an untried key wakes the other run within the call that tells of it."""
+
+WOKEN_BY_THE_FIRST_REPLY = replace(SOON, policy=Policy(1, seed=1), limits=(60.0, 5e6, 5e6), others=((0.0, SOON),))
+"""A run of four waits for the first reply that a run of one gets, and is told of it."""
+
+PAUSED_BESIDE_ANOTHER = replace(
+    LIMITED,
+    policy=Policy(2, seed=1),
+    others=((8.125, replace(SOON, controls=((1.0, "pause", None), (21.5625, "resume", None)))), (8.5, SOON)),
+)
+"""Of two later runs one is paused while it has the turn."""
+
+UNREACHED, REACHED_AT_LAST = Asked(0.0625, fates=("nowhere",)), ("nowhere", "nowhere", "ok")
+
+NOWHERE_FOR_A_WHILE = Scene(
+    ((),) * 9,
+    (
+        *(UNREACHED,) * 4,
+        *(Asked(takes_s, fates=REACHED_AT_LAST) for takes_s in (2.3125, 0.3125, 0.0625)),
+        *(UNREACHED,) * 2,
+    ),
+    Policy(2, max_attempts=4, seed=1),
+)
+"""Nothing is reached, then some are: requests go one at a time, and in company again."""
+
 CASES = {
     "two lines of one class": TWO_LINES_OF_ONE_CLASS,
     "behind the first window": BEHIND_THE_FIRST_WINDOW,
@@ -112,4 +140,8 @@ CASES = {
     "three slots for two runs": THREE_SLOTS_FOR_TWO,
     "over when its slot came": OVER_WHEN_ITS_SLOT_CAME,
     "paused in its turn": PAUSED_IN_ITS_TURN,
+    "woken by the key": WOKEN_BY_THE_KEY,
+    "woken by the first reply": WOKEN_BY_THE_FIRST_REPLY,
+    "paused beside another": PAUSED_BESIDE_ANOTHER,
+    "nowhere for a while": NOWHERE_FOR_A_WHILE,
 }
