@@ -75,6 +75,7 @@ def test_what_a_run_records_has_all_its_fields():
     """Events, requests and prices are made without their classes checking them: none lacks a field."""
     record, _ = drive(plan_of(a="x", b="y {{ a }}"), always(takes_s=1.0), Policy())
     (price,) = {attempt.price for attempt in record.attempts}
+    assert price is not None
     for value in (*record.events, *(attempt.request for attempt in record.attempts), price):
         assert value == type(value)(*value)
         assert len(type(value)._fields) == len(value)
