@@ -96,7 +96,7 @@ class _Heard:
     def replied(self, stream: Stream) -> None:
         """Take the headers in."""
         self._key.replied(stream.status_code)
-        self._pacer.heard(self._ticket, stream.headers, time.monotonic())
+        self._pacer.heard(self._ticket, stream.headers, time.monotonic(), stream.arrived)
         self._changed.set()
 
     def opened(self, stream: Stream) -> None:

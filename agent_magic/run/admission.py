@@ -123,7 +123,7 @@ class Admission:
         """Take in that a reply has begun: its headers say how much room there is."""
         if self.gate is not None:
             if stream.status_code != REFUSED:  # its headers come again when it is settled
-                self.gate.heard(agent, stream.headers, now)
+                self.gate.heard(agent, stream.headers, now, stream.arrived)
             self.gate.replied(stream.status_code)
 
     def began(self, agent: int) -> bool:

@@ -51,6 +51,8 @@ class Stream:
     """
 
     __slots__ = (
+        "_characters",
+        "_counted",
         "_silent",
         "_watch",
         "agent",
@@ -66,6 +68,7 @@ class Stream:
     def __init__(self, watch: Watch | None = None, agent: int = 0, number: int = 1) -> None:
         self._watch, self.agent, self.number = watch, agent, number
         self._silent = watch is not None
+        self._characters = self._counted = 0
         self.headers: Mapping[str, str] = _NO_HEADERS
         self.parts: list[str] = []
         self.usage: Usage | None = None
@@ -101,6 +104,14 @@ class Stream:
         if self._silent and self._watch is not None:
             self._watch.first_token(self)
             self._silent = False
+
+    def arrived(self, _now: float = 0.0) -> int:
+        """Return how many characters of text there are by now. Each piece is counted once, when somebody asks."""
+        parts = self.parts
+        if self._counted < len(parts):
+            self._characters += sum(map(len, parts[self._counted :]))
+            self._counted = len(parts)
+        return self._characters
 
     @property
     def text(self) -> str:

@@ -37,7 +37,7 @@ from agent_magic.schedule.limits import Limits, class_of
 from agent_magic.schedule.pacer_pool import Pool, Ticket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from agent_magic.record.terms import Ceilings, Learned
     from agent_magic.schedule.pacer_health import PoolHealth
@@ -92,15 +92,19 @@ class Pacer:
         if model in self._pools:
             self._pools[model].forgo(queue)
 
-    def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
+    def heard(
+        self, ticket: Ticket, headers: Mapping[str, str], now: float, arrived: Callable[[float], int] | None = None
+    ) -> None:
         """Take in the headers of a response, as soon as they are here.
 
         Args:
             ticket: The request's.
             headers: By lower-case name, or in a mapping that ignores case. None of them has to be there.
             now: The time.
+            arrived: Says how many characters of the answer have arrived at a time; asked now and then until it ends.
+                `None` if nobody can.
         """
-        ticket.pool.heard(ticket, headers, now)
+        ticket.pool.heard(ticket, headers, now, arrived)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """Take in that a request is over, in whichever way but a 429.

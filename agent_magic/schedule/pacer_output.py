@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+from agent_magic.schedule.pacer_ratio import RECENT, Ratio
 
 if TYPE_CHECKING:
     from agent_magic.schedule.limits import Reading
     from agent_magic.schedule.pacer_bucket import Bucket
 
+Arrived = Callable[[float], int]
+"""Says how many characters of an answer have arrived at a time."""
+LOOK_S: Final = 0.1
+"""How often to look at what has arrived, while it matters."""
+FIRST_CHARS: Final = 1_600.0
+PER_CHAR: Final = 0.25
+"""Tokens of a character, and how many characters are taken to have shown that, before answers tell."""
 LEAST_LEFT: Final = 0.1
 """The share of the capacity, of a second's worth at most, that has to be there: an empty bucket lets none in."""
 MOST_LEFT: Final = 0.9
@@ -29,18 +39,39 @@ DATED_FROM: Final = 10
 CLEARER: Final = 0.8
 
 
+class Made:
+    """What one answer that has begun has produced so far.
+
+    Attributes:
+        expected: The tokens that are expected of it.
+        arrived: Says what has arrived of it; `None` if nobody can.
+        begun_s: When it began.
+        counted: The tokens that were taken from the bucket for it. While it is hidden: less what an answer without end
+            would have produced until it began.
+        seen: The characters that had arrived when it was last looked at; 0 while it is hidden.
+    """
+
+    __slots__ = ("arrived", "begun_s", "counted", "expected", "seen")
+
+    def __init__(self, expected: float, arrived: Arrived | None, begun_s: float, counted: float) -> None:
+        self.expected, self.arrived, self.begun_s, self.counted = expected, arrived, begun_s, counted
+        self.seen = 0
+
+
 class Output:
     """Mirrors the bucket of output tokens.
 
     Output is counted as it is produced, `max_tokens` is not reserved, a request is let in while anything is left, and
     answers that go on may use more than there is: that is owed. So there are two questions. Is anything left? Each
-    answer that has begun takes what answers produce on the average, and when it is over, what it really had. And is as
-    much under way as flows in while it is? Then the bucket stays where it is: half full. A request that has to wait
-    because nothing is left is no loss, if as many as are missing may follow it at once.
+    answer that has begun takes what has arrived of it, or while nothing has, what answers produce on the average; and
+    when it is over, what it really had. And is as much under way as flows in while it is? Then the bucket stays where
+    it is: half full. A request that has to wait because nothing is left is no loss, if as many as are missing may
+    follow it at once.
 
-    How long a token is under way follows from how much was under way when, and how much was counted. Answers that are
-    complete tell that best, but the first of them are the shortest: what is still under way counts as well. If the
-    bucket is full although requests are held, more goes: so one that hangs holds the others no longer.
+    How long a token is under way follows from how fast answers are seen to arrive, and how long they take to begin.
+    Where none is seen it follows from how much was under way when, and how much was counted. Answers that are complete
+    tell that best, but the first of them are the shortest: what is still under way counts as well. If the bucket is
+    full although requests are held, more goes: so one that hangs holds the others no longer.
 
     When a response was computed, as it begins or when its request was let in, is seen from which explains it better.
 
@@ -49,6 +80,7 @@ class Output:
     Attributes:
         bucket: The mirror.
         under_way: Tokens that are expected of all that is under way.
+        open: How many requests that are.
     """
 
     __slots__ = (
@@ -62,23 +94,34 @@ class Output:
         "_early",
         "_empty",
         "_full_s",
+        "_hidden",
         "_late",
+        "_looked_s",
         "_made",
+        "_per_char",
         "_produced",
         "_readings",
         "_refused_s",
+        "_seen",
+        "_sees",
         "_spilt",
         "_sums",
         "_tried_s",
+        "_waited",
         "bucket",
+        "open",
         "under_way",
     )
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        self.under_way = 0.0
+        self.under_way, self.open = 0.0, 0
         self._at_s = self._drained = 0.0
-        self._begun = self._answers = 0
+        self._begun: dict[Made, None] = {}  # in the order they began, so that the same events give the same sums
+        self._hidden = self._answers = 0
+        self._per_char, self._looked_s = Ratio(FIRST_CHARS, PER_CHAR), 0.0
+        self._seen = self._waited = 0.0, 0.0
+        self._sees = False
         self._coming = self._produced = 0.0
         self._made = FIRST_TOKENS, FIRST_MADE_S
         self._ahead = self._sums = 0.0, 0.0
@@ -111,8 +154,7 @@ class Output:
         floor = min(max(LEAST_LEFT * second, bucket.margin), AIM * second)
         if level < floor:
             self._empty = True
-        held, used = self._sums
-        ahead_s = max(self.ahead_s, held / max(1.0, used + self.under_way))
+        ahead_s = self._under_way_s(expected)
         self._spill(level, ahead_s, now)
         lack = min(AIM * second + expected / 2, MOST_LEFT * bucket.low)
         lack += self.under_way - bucket.rate * ahead_s - self._spilt
@@ -123,16 +165,20 @@ class Output:
         """Take in that a request was let go. Return the level without corrections, for `read`."""
         self._drain(now)
         self.under_way += expected
+        self.open += 1
         if self._empty:
             self._empty, self._tried_s = False, now + TRIED_S
         return self.bucket.take(0.0, now)
 
-    def heard(self, expected: float, now: float) -> float:
-        """Take in that an answer begins. Return what an answer without end would have produced by now, for `end`."""
+    def heard(self, expected: float, arrived: Arrived | None, sent_s: float, now: float) -> Made:
+        """Take in that an answer begins. Return what it has produced, for `end`."""
         self._drain(now)
-        self._begun += 1
+        made = Made(expected, arrived, now, -self._drained)
+        self._begun[made] = None
+        self._hidden += 1
         self._coming += expected
-        return self._drained
+        self._waited = self._waited[0] * RECENT + now - sent_s, self._waited[1] * RECENT + 1
+        return made
 
     def read(self, reading: Reading, mark: float, spent: float, then: float, *, now: float, sent_s: float) -> None:
         """Take in what a response says.
@@ -160,26 +206,25 @@ class Output:
                 reading = reading._replace(remaining=None)
         bucket.read(reading, mark, spent, now=now, sent_s=sent_s, believed=believed)
 
-    def end(
-        self, expected: float, used: float | None, sent_s: float, begun: tuple[float, float] | None, now: float
-    ) -> None:
+    def end(self, expected: float, used: float | None, sent_s: float, begun: Made | None, now: float) -> None:
         """Take in that an answer is complete, or with `None` that what it used is not known.
 
         Args:
             expected: What `begin` was told.
             used: What it had.
             sent_s: When the request was let go.
-            begun: When the answer began, and what `heard` returned then; `None` if it never did.
+            begun: What `heard` returned; `None` if the answer never began.
             now: The time.
         """
         self._drain(now)
         counted = 0.0
         if begun is not None:
-            self._begun -= 1
-            counted = self._drained - begun[1]
-            self._coming -= expected
-            self._produced -= counted
+            del self._begun[begun]
+            if not begun.seen:
+                self._show(begun)
+            counted = begun.counted
         self.under_way -= expected
+        self.open -= 1
         if used is None:
             return
         if self.bucket.rate:
@@ -187,7 +232,9 @@ class Output:
         self._answers += 1
         keep = 1 - max(FORGET, 1 / (self._answers + 1))
         if begun is not None:
-            self._made = self._made[0] * keep + used, self._made[1] * keep + now - begun[0]
+            self._made = self._made[0] * keep + used, self._made[1] * keep + now - begun.begun_s
+            if begun.arrived is not None and (seen := begun.arrived(now)):
+                self._per_char.add(seen, used)
         self._ahead = self._ahead[0] * keep + expected * (now - sent_s), self._ahead[1] * keep + used
         self._sums = self._sums[0], self._sums[1] + used
 
@@ -195,7 +242,43 @@ class Output:
         """Take in that a request was turned away: it uses nothing."""
         self._drain(now)
         self.under_way -= expected
+        self.open -= 1
         self._refused_s = now
+
+    def _under_way_s(self, expected: float) -> float:
+        """Return for how long a token is under way with one answer more, as far as can be told by now."""
+        if not self._sees:
+            held, used = self._sums
+            return max(self.ahead_s, held / max(1.0, used + self.under_way))
+        tokens, seconds = self._seen
+        made, made_s = self._made
+        waited_s, begun = self._waited
+        each = (self.under_way + expected) / (self.open + 1)
+        return waited_s / begun + each * (seconds + made_s) / (tokens + made)
+
+    def _look(self, now: float) -> None:
+        """See what has arrived of the answers that go on."""
+        self._looked_s = now
+        per_char, more, tokens, seconds = self._per_char.value, 0.0, 0.0, 0.0
+        for made in self._begun:
+            if made.arrived is None or not (seen := made.arrived(now)):
+                continue
+            if not made.seen:
+                self._show(made)
+            more += seen * per_char - made.counted
+            made.seen, made.counted = seen, seen * per_char
+            tokens += made.counted
+            seconds += now - made.begun_s
+        self._seen = tokens, seconds
+        self._sees = self._sees or bool(tokens)
+        self.bucket.take(more, now)
+
+    def _show(self, made: Made) -> None:
+        """Take in that an answer is hidden no more."""
+        self._hidden -= 1
+        made.counted += self._drained
+        self._coming -= made.expected
+        self._produced -= made.counted
 
     def _spill(self, level: float, ahead_s: float, now: float) -> None:
         """Count what flowed into a full bucket while requests were held: too little was under way, or some of it hangs.
@@ -220,11 +303,13 @@ class Output:
         if past_s <= 0 or not self.under_way:
             return
         self._sums = self._sums[0] + past_s * self.under_way, self._sums[1]
-        if self._begun:
+        if self.bucket.rate and now >= self._looked_s + LOOK_S:
+            self._look(now)
+        if self._hidden:
             tokens, seconds = self._made
-            left = max(0.0, MOST_PRODUCED * self._coming - self._produced) / self._begun  # none of those that hang
+            left = max(0.0, MOST_PRODUCED * self._coming - self._produced) / self._hidden  # none of those that hang
             each = min(past_s * tokens / max(seconds, 1e-3), left)
             self._drained += each
-            self._produced += each * self._begun
+            self._produced += each * self._hidden
             if self.bucket.rate:
-                self.bucket.take(each * self._begun, now)
+                self.bucket.take(each * self._hidden, now)

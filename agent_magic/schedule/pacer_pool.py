@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from agent_magic.schedule.hold import Reason
     from agent_magic.schedule.limits import Reading
+    from agent_magic.schedule.pacer_output import Arrived, Made
 
 MOST_WAIT_S: Final = 3600.0
 """However long a refusal says to wait, after an hour somebody may ask again."""
@@ -72,7 +73,7 @@ class Ticket:
     def __init__(self, pool: Pool, asked: tuple[int, int], kind: str, *, taken: float, made: float, now: float) -> None:
         self.pool, self.asked, self.kind, self.input, self.output, self.sent_s = pool, asked, kind, taken, made, now
         self.open = True
-        self.begun: tuple[float, float] | None = None
+        self.begun: Made | None = None
         requests, inputs, output = pool.requests, pool.input, pool.output
         self.marks = requests.take(1.0, now), inputs.take(taken, now), output.begin(made, now)
         self.then = output.bucket.level
@@ -141,12 +142,12 @@ class Pool:
         """Whether requests wait for a first reply, which may tell the limits."""
         return self._window.quiet and not self._known
 
-    def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float) -> None:
+    def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float, arrived: Arrived | None) -> None:
         """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
         if "retry-after" in headers:
             return
         if ticket.open and ticket.begun is None:
-            ticket.begun = now, self.output.heard(ticket.output, now)
+            ticket.begun = self.output.heard(ticket.output, arrived, ticket.sent_s, now)
             self._replied()
         requests, taken, made = read_headers(headers)
         marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s

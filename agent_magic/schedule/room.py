@@ -257,12 +257,14 @@ class Gate:
         if self._prefixes is not None:
             self._prefixes.began(agent)
 
-    def heard(self, agent: int, headers: Mapping[str, str], now: float) -> None:
-        """Take in the headers of a reply."""
+    def heard(
+        self, agent: int, headers: Mapping[str, str], now: float, arrived: Callable[[float], int] | None = None
+    ) -> None:
+        """Take in the headers of a reply, and who says how many characters of it have arrived on the pacer's clock."""
         ticket = self._tickets.get(agent)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.heard(ticket, headers, self.began_s + now)
+            self._pacer.heard(ticket, headers, self.began_s + now, arrived)
             if was_quiet:
                 self._tell()
 

@@ -313,6 +313,22 @@ def test_a_first_answer_that_hangs_does_not_hold_the_others_as_long():
     assert 0 < now < 30
 
 
+def test_what_has_arrived_is_taken_from_the_output_bucket():
+    """At once and as it is, whatever answers produce on the average; when it is over, what it really had."""
+    pacer = Pacer()
+    ticket = pacer.ask(MODEL, 100, 2_000, 0.0)
+    assert isinstance(ticket, Ticket)
+    characters = {0.5: 0, 1.0: 4_000, 2.0: 12_000}
+    pacer.heard(ticket, told(), 0.5, characters.__getitem__)
+    bucket = pacer._classes["claude-opus-4"].output.bucket
+    for now, tokens in ((1.0, 1_000), (2.0, 3_000)):
+        pacer.ask(MODEL, 100, 2_000, now)
+        assert tokens == bucket.spent
+    characters[3.0] = 14_000
+    pacer.finished(ticket, 100, 3_600, 3.0)
+    assert 3_600 == bucket.spent
+
+
 def test_the_users_lower_limit_is_kept_and_a_higher_one_gives_way():
     """Headers of 3,000 a minute."""
     for given_limit, per_minute in ((600, 600), (90_000, 3_000)):

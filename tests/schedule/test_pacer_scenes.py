@@ -212,6 +212,15 @@ def test_answers_that_hang_do_not_hold_the_others():
     assert result.refused_share() < 0.05
 
 
+def test_slow_answers_keep_an_output_limit_busy():
+    """Answers of ten seconds and a bucket of one: what has arrived of them says how many more it takes."""
+    for headers in ("response", "admission"):
+        server = Server(otpm=OUTPUT, headers=headers, streamed=True)
+        result = play(server, 1_500, outputs=(1000, 0.6), latency=(10, 0.5))
+        assert result.share("output", OUTPUT) > 0.92
+        assert result.refused_share() < 0.01
+
+
 def test_a_hundred_at_once_without_any_limit_are_soon_all_under_way():
     """A proxy that tells nothing and refuses nothing: each reply makes room for more, not each answer."""
     result = play(Server(headers="none"), 100, latency=(5, 0.4))
