@@ -334,8 +334,9 @@ class Pool:
     def _speak(self) -> None:
         """Take in that there was a reply: whoever waited for the first one may ask anew."""
         if self._window.quiet:
+            if not self._known:
+                self._turns.clear()
             self._window.quiet = False
-            self._turns.clear()
 
     def _quicken(self) -> None:
         """Allow a faster pace after an answer, if it held requests."""
