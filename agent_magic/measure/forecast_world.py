@@ -6,9 +6,10 @@ import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from agent_magic.measure.forecast_evidence import GOES_ON
-from agent_magic.measure.forecast_provider import NO_HEADERS, Input, Refusal, dated
+from agent_magic.measure.forecast_flight import Flight
+from agent_magic.measure.forecast_provider import Input, Refusal, dated
 from agent_magic.measure.forecast_work import OK
-from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, Usage
+from agent_magic.record.answer import NOTHING_USED, Usage
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.schedule.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.schedule.conductor import Conductor
@@ -16,7 +17,7 @@ from agent_magic.schedule.limits import DIMENSIONS, HEADER_OF, PREFIX
 from agent_magic.schedule.retry import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.measure.forecast_provider import Provider
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 
 NEVER: Final = float("inf")
 BEGINS, ENDS, CUT = 0, 1, 2
-PIECE: Final = 24
-"""Characters that arrive at once, about: the first of them are the first token."""
-TICK_S: Final = 1e-6
-"""No answer takes less."""
 
 
 class Pricing(Protocol):
@@ -82,52 +79,6 @@ class Bar(NamedTuple):
     why: str
     usage: Usage
     cost_usd: float | None
-
-
-class Flight:
-    """A request under way."""
-
-    __slots__ = (
-        "begun",
-        "billed",
-        "cut",
-        "first_s",
-        "granted_s",
-        "headers",
-        "held_by",
-        "number",
-        "refusal",
-        "started_s",
-        "step",
-        "until_s",
-    )
-
-    def __init__(self, number: int, held_by: str, granted_s: float, step: Try) -> None:
-        self.number, self.held_by, self.granted_s, self.step = number, held_by, granted_s, step
-        self.started_s = granted_s + step.local_s
-        self.first_s = None if step.first_s is None else self.started_s + step.first_s
-        self.until_s = self.started_s + step.takes_s
-        self.billed: Input | None = None
-        self.refusal: Refusal | None = None
-        self.headers = NO_HEADERS
-        self.begun = False
-        self.cut = ""
-
-    def arrived(self, begun_s: float, began_s: float) -> Callable[[float], int]:
-        """Return who says how many characters of an answer that begins now have arrived, by a clock.
-
-        Args:
-            begun_s: When it begins.
-            began_s: When the run began by that clock.
-        """
-        characters, takes_s = CHARS_PER_TOKEN * (self.step.output_tokens or 0), max(self.until_s - begun_s, TICK_S)
-        pieces = max(1, characters // PIECE)
-
-        def at(now: float) -> int:
-            past = min(1.0, (now - began_s - begun_s) / takes_s)
-            return characters * (1 + int(past * (pieces - 1))) // pieces
-
-        return at
 
 
 class World:
