@@ -291,9 +291,15 @@ def test_a_selection_runs_too():
 def test_a_plan_that_cannot_work_sends_nothing(stand_in):
     """A prompt whose expression fails is refused before any spend."""
     client = Scripted(lambda *_: Reply())
-    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "{{ v.no.no }}")], {"v": {}})
-    with pytest.raises(DeclarationError):
-        asyncio.run(plan.run(client=client))
+
+    class Mute:
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    for prompt in ("{{ v.no.no }}", "{{ mute }}", "{{ mute }} {{ 1 + 1 }}"):
+        plan = am.Plan([am.Agent("a", "x"), am.Agent("b", prompt)], {"v": {}, "mute": Mute()})
+        with pytest.raises(DeclarationError, match="could not be filled in"):
+            asyncio.run(plan.run(client=client))
     assert not client.asked
 
 

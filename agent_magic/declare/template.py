@@ -129,18 +129,9 @@ class Template:
             pieces = list(self.pieces)
             for place in range(1, len(pieces), 2):
                 value = values[pieces[place]]
-                pieces[place] = value if isinstance(value, str) else _text_of(value)
+                pieces[place] = value if isinstance(value, str) else as_text(value)
             return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
-
-
-def _text_of(value: object) -> str:
-    try:
-        return as_text(value)
-    except DeclarationError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the user's class may raise anything
-        raise _failed(error) from None
 
 
 def sendable(text: str) -> str:

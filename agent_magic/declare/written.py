@@ -24,10 +24,24 @@ def as_text(value: object) -> str:
     """Write a value the way a prompt should show it: frames as CSV and arrays as lists, whole; the rest as `str`.
 
     Raises:
-        DeclarationError: It is a function, a class, a module, or an object of which `str` tells only where it lies.
+        DeclarationError: It is a function, a class, a module, or an object of which `str` tells only where it lies,
+            or nothing.
     """
     if isinstance(value, str):
         return value
+    try:
+        return _text_of(value)
+    except DeclarationError:
+        raise
+    except Exception as error:  # the user's class may raise anything
+        if type(value).__module__.startswith("jinja2"):  # an undefined name, which its own error tells best
+            raise
+        kind, why = type(value).__name__, f"{type(error).__name__}: {error}".rstrip(".: ")
+        message = f"A prompt could not be filled in: a {kind} has no text: {why}."
+        raise DeclarationError(message, hint="Give it a value that str() can write.") from None
+
+
+def _text_of(value: object) -> str:
     library = type(value).__module__.partition(".")[0]
     shown: Any = value
     if library == "pandas" and hasattr(shown, "to_csv"):
