@@ -93,7 +93,7 @@ def test_nothing_is_lost_in_chaos(seed):
     asked, bodies = Counter(), []
 
     async def answer(writer, number):
-        agent = re.search(r"\bp\d+", json.dumps(bodies[number - 1]["messages"]))[0]
+        agent = re.findall(r"\bp\d+", json.dumps(bodies[number - 1]["messages"]))[0]
         asked[agent] += 1
         chance = random.Random(f"{seed} {agent} {asked[agent]}")  # by agent and try: not by who happens to come first
         body = chance.choice(BROKEN if chance.random() < 0.15 else COMPLETE)
