@@ -59,7 +59,7 @@ def _named_stream() -> type[AsyncStream[Any]]:
 
     class NamedStream(anthropic.AsyncStream[Any]):
         async def _iter_events(self) -> AsyncIterator[Any]:
-            async for sse in self._decoder.aiter_bytes(self.response.aiter_bytes()):
+            async for sse in super()._iter_events():
                 yield sse if sse.event else type(sse)(event=_type_of(sse.data), data=sse.data)
 
     return NamedStream
