@@ -24,11 +24,11 @@ if TYPE_CHECKING:
         share,
         start,
     )
+    from agent_magic.engine.pacing.limits import Limits
     from agent_magic.errors import AgentMagicError
-    from agent_magic.measure.calibration import calibration
-    from agent_magic.measure.capacity import capacity, monthly, speedup_bounds
+    from agent_magic.forecast.calibration import calibration
+    from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
     from agent_magic.measure.compare import compare
-    from agent_magic.schedule.limits import Limits
     from agent_magic.show.charts.of_run import tradeoff
 
 __version__ = "0.1.0"
@@ -63,18 +63,18 @@ _HOMES = {
     "Claude": "agent_magic.api",
     "Context": "agent_magic.api",
     "Ledger": "agent_magic.api",
-    "Limits": "agent_magic.schedule.limits",
+    "Limits": "agent_magic.engine.pacing.limits",
     "Controls": "agent_magic.api",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",
     "TokenPrice": "agent_magic.api",
-    "calibration": "agent_magic.measure.calibration",
-    "capacity": "agent_magic.measure.capacity",
+    "calibration": "agent_magic.forecast.calibration",
+    "capacity": "agent_magic.forecast.capacity",
     "compare": "agent_magic.measure.compare",
     "tradeoff": "agent_magic.show.charts.of_run",
-    "monthly": "agent_magic.measure.capacity",
-    "speedup_bounds": "agent_magic.measure.capacity",
+    "monthly": "agent_magic.forecast.capacity",
+    "speedup_bounds": "agent_magic.forecast.capacity",
     "share": "agent_magic.api",
     "start": "agent_magic.api",
 }

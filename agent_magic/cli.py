@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import AgentMagicError
-from agent_magic.record.cassette_writing import made_with
+from agent_magic.record.cassette.writing import made_with
 from agent_magic.record.secret_scan import not_allowed, scan_file, secrets_of
 from agent_magic.simulator.program import main as simulate
 

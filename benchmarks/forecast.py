@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
-from agent_magic.measure.calibration import calibration
+from agent_magic.forecast.calibration import calibration
 from agent_magic.simulator import start
 from benchmarks.measuring import print_heading, print_table
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from agent_magic.api import Agent, Plan, Policy, Request, Run
 from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.providers.base import Stream
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.run.client import Stream
 from benchmarks.measuring import in_rounds, print_heading, print_table, ratio
 
 SIZES = (10, 100, 1_000, 10_000)

@@ -18,12 +18,12 @@ from typing import Any
 
 import anthropic
 
+from agent_magic.engine.key import Key
+from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.errors import CallError, RateLimited
+from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.base import Stream
 from agent_magic.record.request import Request
-from agent_magic.run.claude import Claude
-from agent_magic.run.client import Stream
-from agent_magic.schedule.key import Key
-from agent_magic.schedule.pacer import Hold, Pacer
 from agent_magic.simulator import start
 from benchmarks.measuring import print_heading, print_table
 

@@ -17,8 +17,8 @@ from functools import partial
 from random import Random
 from typing import Literal, Protocol
 
-from agent_magic.schedule.key import Key
-from agent_magic.schedule.pacer import Hold, Pacer, Ticket
+from agent_magic.engine.key import Key
+from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.simulator.bucket import Bucket
 from agent_magic.simulator.quota import Limit, Limits, Pool
 

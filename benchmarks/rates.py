@@ -22,7 +22,7 @@ from itertools import product
 from random import Random
 from statistics import median
 
-from agent_magic.schedule.pacer import Pacer
+from agent_magic.engine.pacing.pacer import Pacer
 from benchmarks.measuring import print_heading, print_table
 from benchmarks.rate_http import over_http
 from benchmarks.rate_oracle import Oracle

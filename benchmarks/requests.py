@@ -23,9 +23,9 @@ import comm
 from comm.base_comm import BaseComm
 
 from agent_magic.api import Agent, Claude, Plan, Policy, start
+from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.live.driver import Driver
 from agent_magic.measure.metrics import summarize
-from agent_magic.run.driver import Driver
-from agent_magic.schedule.pacer import Pacer
 from agent_magic.show.live import LiveView, make_live_view
 from benchmarks.instant_server import MODEL, instant_server
 from benchmarks.measuring import Case, in_rounds, print_heading, print_table, ratio

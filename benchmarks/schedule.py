@@ -16,9 +16,9 @@ from random import Random
 from statistics import median, quantiles
 
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.schedule.actions import Launch
-from agent_magic.schedule.conductor import Conductor
-from agent_magic.schedule.policy import Policy
+from agent_magic.engine.actions import Launch
+from agent_magic.engine.conductor import Conductor
+from agent_magic.engine.policy import Policy
 from benchmarks.measuring import print_heading, print_table
 
 SIZES = (50, 100, 300)

@@ -22,7 +22,7 @@ os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
 os.environ.setdefault("AGENT_MAGIC_LEDGER", ":memory:")
 
 DRIVING = frozenset(
-    "browser kernel package run simulator test_api.py test_cli.py test_playing_api.py test_privacy.py"
+    "browser kernel live package providers simulator test_api.py test_cli.py test_playing_api.py test_privacy.py"
     " test_cassette_together.py test_dying.py test_store_lease.py".split()
 )
 """Folders and files whose tests drive kernels, browsers, processes, sockets, a registry or a real clock."""

@@ -17,10 +17,10 @@ from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
-from agent_magic.run.chosen import as_client
+from agent_magic.providers.chosen import as_client
 from agent_magic.simulator import child
 from tests.declare.examples import E2
-from tests.run.virtual import Reply, Scripted, drive
+from tests.live.virtual import Reply, Scripted, drive
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ STAND_IN_FAULTS = {
 
 def test_the_faults_of_the_stand_in(stand_in, monkeypatch):
     """Every fault it can make is named and repeated as its kind is worth; nobody else is touched."""
-    from agent_magic.schedule import retry
+    from agent_magic.engine import retry
 
     monkeypatch.setattr(retry, "FIRST_BACKOFF_S", 0.001)
     agents = [am.Agent(f"f{number}", f"{marker} please") for number, marker in enumerate(STAND_IN_FAULTS)]

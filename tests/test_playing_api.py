@@ -13,9 +13,9 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import CassetteError, DeclarationError, Overloaded, ReplayMiss, SecretFound
-from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.simulator import child
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 NUMBERS = ["queued_s", "api_s", "backoff_s", "local_s", "total_s", "started_s", "cost_usd", "output_tokens", "slack_s"]
 
@@ -122,7 +122,7 @@ def test_expected_seconds_follow_their_agents(taped):
 
 
 def _signed(line):
-    from agent_magic.record.cassette import checked
+    from agent_magic.record.cassette.reading import checked
 
     line.pop("check", None)
     return checked(line) if "run" in line else line

@@ -6,11 +6,11 @@ from agent_magic.api.run import Run
 from agent_magic.api.sharing import share
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
+from agent_magic.engine.policy import Policy
+from agent_magic.live.controls import Controls
+from agent_magic.providers.anthropic.client import Claude
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.request import Request
-from agent_magic.run.claude import Claude
-from agent_magic.run.controls import Controls
-from agent_magic.schedule.policy import Policy
 
 __all__ = [
     "Agent",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.api.run import Run
 from agent_magic.errors import LedgerError
 from agent_magic.measure.past import runs_frame
-from agent_magic.record.store import DiskLedger
+from agent_magic.record.ledger.store import DiskLedger
 
 if TYPE_CHECKING:
     import pandas as pd

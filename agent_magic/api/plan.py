@@ -11,25 +11,25 @@ from agent_magic.api.run import Run
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
+from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import DeclarationError, PlanError, shown_value
-from agent_magic.measure.estimate import estimate
-from agent_magic.measure.estimate_value import Estimate
-from agent_magic.measure.pilot import pilot_agents
+from agent_magic.forecast.estimate.estimate import estimate
+from agent_magic.forecast.estimate.value import Estimate
+from agent_magic.forecast.pilot import pilot_agents
+from agent_magic.forecast.sweep import Sweep, make_sweep
+from agent_magic.live.counting import count_ahead
+from agent_magic.live.driver import Driver
+from agent_magic.live.earlier import Earlier
+from agent_magic.live.foreseen import foresee, terms_ahead
+from agent_magic.live.playing import lay
 from agent_magic.measure.recorded import record_of
-from agent_magic.measure.sweep import Sweep, make_sweep
-from agent_magic.record.cassette import read_cassette
+from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.chosen import as_client
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.results import RunRecord
-from agent_magic.run.chosen import as_client
-from agent_magic.run.claude import Claude
-from agent_magic.run.counting import count_ahead
-from agent_magic.run.driver import Driver
-from agent_magic.run.earlier import Earlier
-from agent_magic.run.foreseen import foresee, terms_ahead
-from agent_magic.run.playing import lay
-from agent_magic.run.replay import Deck
-from agent_magic.schedule.pacer import Pacer
-from agent_magic.schedule.policy import Policy, as_policy
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.dot import dot_source
 from agent_magic.show.notes import capped_note, filled_note, ledger_notes
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     from anthropic import AsyncAnthropic
 
+    from agent_magic.engine.pool import Pool
+    from agent_magic.live.filling import Filling
+    from agent_magic.live.playing import Player
+    from agent_magic.providers.base import Client
     from agent_magic.record.history import History
-    from agent_magic.record.ledger import Ledger as AnyLedger
-    from agent_magic.run.client import Client
-    from agent_magic.run.filling import Filling
-    from agent_magic.run.playing import Player
-    from agent_magic.schedule.pool import Pool
+    from agent_magic.record.ledger.base import Ledger as AnyLedger
 
 LOG = logging.getLogger("agent_magic")
 
@@ -70,12 +70,12 @@ class Plan(DeclaredPlan):
         Args:
             policy: How to run; `Policy()` by default.
             client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the four methods of
-                `agent_magic.run.client.Client`. By default `Claude()`, which takes the key from the environment.
+                `agent_magic.providers.base.Client`. By default `Claude()`, which takes the key from the environment.
             fresh: Buy again what the ledger has.
             ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
             resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
-            again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.run.earlier`.
+            again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.live.earlier`.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
@@ -139,7 +139,7 @@ class Plan(DeclaredPlan):
         pilot: Run | None = None,
         **more: Any,
     ) -> Estimate:
-        """Say what a run may cost and take: nothing is sent. For `more` see `agent_magic.measure.estimate.estimate`."""
+        """Say what a run may cost and take; nothing is sent. `more` is what `forecast.estimate.estimate` takes."""
         tried = None if pilot is None else record_of(pilot, "pilot")
         check_ledger(ledger)
         more.setdefault("ceilings", terms_ahead(client, None, 0.0))
@@ -165,7 +165,7 @@ class Plan(DeclaredPlan):
         """Run a few agents that stand for the most others, to estimate the rest: `plan.estimate(pilot=...)`.
 
         Its answers are in the ledger, if there is one, and `plan.run(resume=...)` takes them over in any case: nothing
-        is bought twice. For `more` see `run`, for the choice `agent_magic.measure.pilot`.
+        is bought twice. For `more` see `run`, for the choice `agent_magic.forecast.pilot`.
         """
         names = self.pilot_agents(count, client=client, ledger=ledger)
         return await self.select(names).run(policy, client=client, ledger=ledger, **more)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.engine.health import record_health
 from agent_magic.errors import RunFailed
-from agent_magic.measure.advice import Advice, advise
+from agent_magic.forecast.advice.advice import Advice, advise
+from agent_magic.forecast.calibration import Forecasts
+from agent_magic.forecast.forecast import Forecast, Forecaster
+from agent_magic.forecast.outlook import Outlook
+from agent_magic.forecast.whatif import ARGUMENTS, forecast_one, whatif_frame
 from agent_magic.measure.against import measure_against
-from agent_magic.measure.calibration import Forecasts
 from agent_magic.measure.contexts import contexts_frame
 from agent_magic.measure.each import each_frame
-from agent_magic.measure.forecast import Forecast, Forecaster
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.outlook import Outlook
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.recorded import record_of
 from agent_magic.measure.slo import slo_of
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
-from agent_magic.measure.whatif import ARGUMENTS, forecast_one, whatif_frame
-from agent_magic.record.cassette_writing import only_hash, write_cassette
-from agent_magic.schedule.health import record_health
+from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.bundle import static_bundle
 from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
 from agent_magic.show.explore import Explorer
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.declare.plan import Plan as DeclaredPlan
+    from agent_magic.engine.health import Health
+    from agent_magic.engine.policy import Policy
+    from agent_magic.live.driver import Driver
+    from agent_magic.live.filling import Filling
+    from agent_magic.live.playing import Player
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.history import History
     from agent_magic.record.results import AgentResult, RunRecord
-    from agent_magic.run.driver import Driver
-    from agent_magic.run.filling import Filling
-    from agent_magic.run.playing import Player
-    from agent_magic.schedule.health import Health
-    from agent_magic.schedule.policy import Policy
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
 
@@ -171,7 +171,7 @@ class Run:
         cache_ttl: Any = None,
         **misspelt: Any,
     ) -> pd.DataFrame:
-        """Say what the run would have cost and taken: one row per combination; see `agent_magic.measure.whatif`.
+        """Say what the run would have cost and taken: one row per combination; see `agent_magic.forecast.whatif`.
 
         Nothing is sent. Each argument is a value or a list of values; what is left out stays as it was. `model` and
         `effort` take a mapping of agents too, `drop` an agent or a tuple of them, `limits` requests per minute,
@@ -187,7 +187,7 @@ class Run:
             return whatif_frame(self.forecaster(), {**given, **misspelt}, tell=progress.tell, log=self.forecasts)
 
     def forecaster(self) -> Forecaster:
-        """Return what answers many what-ifs of this run quickly; see `agent_magic.measure.forecast`."""
+        """Return what answers many what-ifs of this run quickly; see `agent_magic.forecast.forecast`."""
         return Forecaster(self.record, self.history, self.prices)
 
     def forecast(self, policy: Policy | None = None, **changes: Any) -> Forecast:

@@ -12,8 +12,8 @@ from agent_magic.api.run import Run
 from agent_magic.errors import AgentMagicError, SecretFound, shown_value
 from agent_magic.measure.fingerprint import fingerprint
 from agent_magic.measure.recorded import record_of
-from agent_magic.record.cassette import read_cassette
-from agent_magic.record.cassette_writing import lines_of, made_with, only_hash, write_cassette
+from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.cassette.writing import lines_of, made_with, only_hash, write_cassette
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.measure.frames import add_provenance
 from agent_magic.measure.table import make_frame
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import MTOK, Prices
-from agent_magic.schedule.limits import DIMENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

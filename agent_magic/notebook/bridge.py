@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from IPython.core import async_helpers
 
 from agent_magic.errors import CannotNest
+from agent_magic.live.interrupt import interruptible, stopped
 from agent_magic.notebook.awaiting import cell_is_running
-from agent_magic.run.interrupt import interruptible, stopped
 
 __all__ = ["run_sync"]
 

@@ -18,9 +18,9 @@ from IPython.core import completer
 from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.roles import ROLES
+from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.notebook.arguments import parser_of
 from agent_magic.notebook.verbs import VERBS
-from agent_magic.schedule.policy import POLICY_WORDS
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser

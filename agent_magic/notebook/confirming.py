@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.errors import NotConnected
-from agent_magic.measure.confirm import confirmation, outlay
+from agent_magic.forecast.confirm import confirmation, outlay
+from agent_magic.live.earlier import Earlier
+from agent_magic.live.unbought import unbought
 from agent_magic.notebook.front_end import agrees, can_ask
 from agent_magic.record.prices import Prices
-from agent_magic.run.earlier import Earlier
-from agent_magic.run.unbought import unbought
 from agent_magic.show.estimates import outlay_line
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_magic.api import Plan, Run
-    from agent_magic.measure.confirm import Outlay
+    from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.confirm import Outlay
     from agent_magic.notebook.session import Session
     from agent_magic.notebook.verb import Desk
-    from agent_magic.schedule.policy import Policy
 
 
 async def confirm(

@@ -6,7 +6,7 @@ from agent_magic.api import Ledger
 from agent_magic.errors import LedgerError
 from agent_magic.record.history import History
 from agent_magic.record.home import OFF, where
-from agent_magic.record.store import MEMORY
+from agent_magic.record.ledger.store import MEMORY
 from agent_magic.show.notes import ledger_notes
 
 

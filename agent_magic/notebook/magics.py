@@ -17,6 +17,7 @@ from agent_magic.declare.context import Context
 from agent_magic.declare.each import count_items
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.written import python_notes
+from agent_magic.engine.policy import POLICY_WORDS, Policy
 from agent_magic.errors import AgentMagicError, did_you_mean, shown_message
 from agent_magic.notebook.arguments import read_command, split_command, unquoted, without_comment
 from agent_magic.notebook.awaiting import awaited
@@ -26,7 +27,6 @@ from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_ker
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.schedule.policy import POLICY_WORDS, Policy
 from agent_magic.show.cards import context_card, declaration_card
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from agent_magic.errors import AgentMagicError
-from agent_magic.record.cassette import ENDING
+from agent_magic.record.cassette.reading import ENDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,18 +6,18 @@ import time
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.written import python_notes
+from agent_magic.live.counting import count_ahead
+from agent_magic.live.foreseen import terms_ahead
 from agent_magic.notebook.front_end import display_bundle
-from agent_magic.run.counting import count_ahead
-from agent_magic.run.foreseen import terms_ahead
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, price_line
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from agent_magic.api import Ledger, Plan, Run
-    from agent_magic.measure.estimate_value import Estimate
+    from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.estimate.value import Estimate
     from agent_magic.notebook.session import Session
-    from agent_magic.schedule.policy import Policy
 
 MOST_PROMPTS = 3
 """More prompts of one group than this are not printed: they differ in their items."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.api import Run, start
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
+from agent_magic.live.playing import Player, lay
 from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
 from agent_magic.notebook.watching import Watch
-from agent_magic.record.cassette import ENDING, read_cassette
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
-from agent_magic.run.playing import Player, lay
-from agent_magic.run.replay import Deck
 from agent_magic.show.live import LiveView
 from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from agent_magic.api import Plan
     from agent_magic.declare.plan import Plan as DeclaredPlan
+    from agent_magic.engine.policy import Policy
+    from agent_magic.live.driver import Driver
     from agent_magic.notebook.session import Session
     from agent_magic.notebook.verb import Desk
-    from agent_magic.record.cassette import Cassette
-    from agent_magic.run.driver import Driver
-    from agent_magic.schedule.policy import Policy
+    from agent_magic.record.cassette.reading import Cassette
 
 MOST_FILES = 20
 TICK_S = 0.1

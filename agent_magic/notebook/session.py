@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
+from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.pool import Pool
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
-from agent_magic.measure.calibration import Forecasts
+from agent_magic.forecast.calibration import Forecasts
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
-from agent_magic.record.cassette import read_cassette
-from agent_magic.run.claude import Claude
-from agent_magic.run.replay import Deck, Nobody
-from agent_magic.schedule.pacer import Pacer
-from agent_magic.schedule.pool import Pool
+from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.recorded import Deck, Nobody
+from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.show import layout
 from agent_magic.simulator import child
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
+    from agent_magic.live.driver import Driver
     from agent_magic.notebook.front_end import Cell
+    from agent_magic.providers.base import Client
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
-    from agent_magic.run.client import Client
-    from agent_magic.run.driver import Driver
     from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
 

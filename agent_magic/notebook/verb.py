@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent_magic.api import Plan
+    from agent_magic.engine.policy import Policy
     from agent_magic.notebook.session import Session
-    from agent_magic.schedule.policy import Policy
 
 Parser = MagicArgumentParser
 

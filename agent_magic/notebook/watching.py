@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.forecast.remaining import remaining
+from agent_magic.live.controls import Controls
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.remaining import remaining
-from agent_magic.run.controls import Controls
 from agent_magic.show.around import Around
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 
 if TYPE_CHECKING:
+    from agent_magic.engine.health import Health
+    from agent_magic.live.driver import Driver
     from agent_magic.record.history import History
-    from agent_magic.run.driver import Driver
-    from agent_magic.schedule.health import Health
 
 HELD_BY = {
     "slot": "waits for a slot",

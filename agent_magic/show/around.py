@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.schedule.health import Thresholds
-from agent_magic.schedule.limits import DIMENSIONS
+from agent_magic.engine.health import Thresholds
+from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.show.markup import single_line
 from agent_magic.show.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.schedule.health import Health, LimitUse
+    from agent_magic.engine.health import Health, LimitUse
 
 GOOD = "steady"
 TREND_S = 0.1

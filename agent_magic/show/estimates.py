@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.schedule.budget import give_price
+from agent_magic.engine.budget import give_price
 from agent_magic.show.markup import single_line
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent_magic.measure.confirm import Outlay
-    from agent_magic.measure.estimate_value import Estimate, Expected
-    from agent_magic.measure.pilot import Pilot
+    from agent_magic.forecast.confirm import Outlay
+    from agent_magic.forecast.estimate.value import Estimate, Expected
+    from agent_magic.forecast.pilot import Pilot
     from agent_magic.record.prices import Tariff
 
 MOST_ROWS = 40

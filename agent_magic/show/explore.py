@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import spans_of_forecast
-from agent_magic.measure.whatif import forecast_one, whatif_frame
 from agent_magic.show.charts.chart import WIDTH, provenance
 from agent_magic.show.charts.timeline import timeline_chart
 from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
@@ -18,7 +18,7 @@ from agent_magic.show.units import dollars, plural, ratio, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.measure.forecast import Forecast, Forecaster
+    from agent_magic.forecast.forecast import Forecast, Forecaster
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"

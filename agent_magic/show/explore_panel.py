@@ -11,7 +11,7 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.schedule.policy import POLICY_WORDS
+from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.show.explore import RECORDED, Choice
 from agent_magic.show.markup import escape
 from agent_magic.show.theme import built

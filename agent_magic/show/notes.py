@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.record.answer import PAID_BEFORE
-from agent_magic.record.ledger import saved_usd
+from agent_magic.record.ledger.base import saved_usd
 from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.engine.policy import Policy
     from agent_magic.measure.contexts import Shared
     from agent_magic.record.prices import Prices, TokenPrice
     from agent_magic.record.results import RunRecord
-    from agent_magic.schedule.policy import Policy
 
 
 NO_PRICE = "has no known price"

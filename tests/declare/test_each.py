@@ -10,7 +10,7 @@ import pytest
 import agent_magic as am
 from agent_magic.declare.context import Context
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 FRAME = pd.DataFrame({"text": ["good", "bad"], "stars": [5, 1]}, index=["x", "y"])
 

@@ -11,14 +11,27 @@ import pytest
 
 from tests.house.source import PACKAGE, ROOT, Module, heavy_libraries, import_loops, own_imports, package_modules
 
-ROOMS = ["errors", "declare", "record", "schedule", "run", "measure", "show", "api", "notebook", "cli"]
+ROOMS = [
+    "errors",
+    "declare",
+    "record",
+    "engine",
+    "providers",
+    "live",
+    "measure",
+    "forecast",
+    "show",
+    "api",
+    "notebook",
+    "cli",
+]
 """From the ground up: a room imports its own level and those below."""
-WALLS = {("run", "measure"), ("measure", "run")}
+WALLS = {("live", "measure"), ("measure", "live"), ("live", "forecast"), ("forecast", "live")}
 APART = "simulator"
 HOSTS_OF_APART = {"notebook", "cli"}
 FRONT = {"", "__main__", "testing"}
 """Doors, not rooms: they may import every room, and no room imports them."""
-FILE_STOP = 400
+FILE_STOP = 600
 FUNCTION_STOP = 60
 
 MODULES = package_modules()
@@ -52,7 +65,7 @@ def test_every_module_belongs_to_a_room(module: Module) -> None:
 
 @EVERY_MODULE
 def test_imports_go_one_way(module: Module) -> None:
-    """A room imports only rooms below it; run and measure do not see each other; the simulator stands apart.
+    """A room imports only rooms below it; live sees neither measure nor forecast; the simulator stands apart.
 
     Types count: a room that annotates with a name from above knows of it.
     """
@@ -126,7 +139,7 @@ def test_imports_are_written_as_imports(module: Module) -> None:
 
 @EVERY_MODULE
 def test_files_are_short(module: Module) -> None:
-    """A file has at most 400 lines."""
+    """A file has at most 600 lines."""
     assert FILE_STOP >= module.text.count("\n")
 
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from agent_magic.live.interrupt import interruptible
 from agent_magic.notebook.bridge import run_sync
-from agent_magic.run.interrupt import interruptible
 
 
 def interrupt():

@@ -15,9 +15,9 @@ import pytest
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.errors import Rejected
-from agent_magic.record.ledger import MemoryLedger
+from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import Prices, TokenPrice
-from tests.run.virtual import Reply, Scripted, drive
+from tests.live.virtual import Reply, Scripted, drive
 
 PRICES = Prices({"m": TokenPrice(1_000_000.0, 1_000_000.0)})
 

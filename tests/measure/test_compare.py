@@ -15,8 +15,8 @@ import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.measure.compare import COMPARISON
 from agent_magic.measure.spread import ALL
+from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
-from tests.run.virtual import Reply, drive
 
 
 def run_of(prompts, texts):

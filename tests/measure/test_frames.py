@@ -16,12 +16,12 @@ from hypothesis import given, settings
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import Unreachable
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
-from agent_magic.schedule.policy import Policy
 from tests.declare.examples import E2
+from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
-from tests.run.virtual import Reply, drive
 
 # The columns of `run.agents` and `run.summary` are the contract of issue 2.
 AGENTS = (

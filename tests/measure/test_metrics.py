@@ -9,15 +9,15 @@ import pytest
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded
-from agent_magic.measure.estimate import estimate
-from agent_magic.measure.estimate_agents import ASSUMED_OUTPUT_TOKENS
+from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
+from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack_s, summarize, total_cost
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.record.request import Request
-from agent_magic.schedule.policy import Policy
 from tests.declare.examples import E1, E2, E6
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 
 def run_of(example, policy=None):
@@ -121,8 +121,8 @@ def test_a_run_that_goes_on_counts_up_to_now():
 
     import asyncio
 
-    from agent_magic.run.driver import Driver
-    from tests.run.virtual import Scripted, run_virtually
+    from agent_magic.live.driver import Driver
+    from tests.live.virtual import Scripted, run_virtually
 
     async def work(loop):
         driver = Driver(

@@ -16,12 +16,12 @@ from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
 from agent_magic.measure.metrics import slack_s, summarize
 from agent_magic.measure.path import SAVINGS, STEPS, Chains
-from agent_magic.schedule.policy import Policy
 from tests.declare.examples import E2, E6
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 eighths = st.integers(0, 80).map(lambda eighth: eighth / 8)
 

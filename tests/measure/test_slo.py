@@ -13,13 +13,13 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Rejected
 from agent_magic.measure.slo import SLO
-from agent_magic.record.ledger import MemoryLedger
+from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.schedule.policy import Policy
+from tests.live.virtual import Reply, Scripted, drive
 from tests.measure.test_path import run_of
-from tests.run.virtual import Reply, Scripted, drive
 
 
 def judged(count, reply=lambda one: Reply(1.0), slots=1000, **targets):

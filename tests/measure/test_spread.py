@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.measure.spread import ALL, PERCENTILES, UTILIZATION, overlap, percentile
-from agent_magic.schedule.policy import Policy
+from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
-from tests.run.virtual import Reply, drive
 
 
 def wide(count, policy=None, *, takes=float, model=None):

@@ -14,7 +14,7 @@ from agent_magic.notebook.exporting import to_script
 from agent_magic.notebook.listing import agent_error, declared_text
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import _prompts_text
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["good", "bad"]}, index=["x", "y"])
 

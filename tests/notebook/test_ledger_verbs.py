@@ -17,13 +17,13 @@ from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.sharing import worth_sharing
 from agent_magic.notebook.verbs.past import VERBS
-from agent_magic.record.cassette import read_cassette
-from agent_magic.record.cassette_writing import only_hash, write_cassette
-from agent_magic.run.replay import Deck, Nobody
+from agent_magic.providers.recorded import Deck, Nobody
+from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.notes import filled_note, served_note
 from agent_magic.show.units import dollars
+from tests.live.virtual import Scripted, drive
 from tests.record.conformance import always, answer, plan_of
-from tests.run.virtual import Scripted, drive
 
 
 @pytest.fixture

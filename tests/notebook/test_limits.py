@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agent_magic.engine.pacing.limits import Limits
 from agent_magic.notebook.magics import AgentMagics
-from agent_magic.schedule.limits import Limits
 
 
 def test_limits_are_shown_and_set(capsys: pytest.CaptureFixture[str]):

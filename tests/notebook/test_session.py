@@ -18,14 +18,14 @@ from IPython.core.error import UsageError
 from agent_magic.api import Plan, Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
 from agent_magic.notebook.arguments import read_command, split_command, waits
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
 from agent_magic.notebook.listing import agent_error, agent_text, declared_text
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
-from agent_magic.schedule.policy import Policy
-from tests.run.virtual import Reply, Scripted, drive
+from tests.live.virtual import Reply, Scripted, drive
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import agent_magic as am
 from agent_magic.errors import UnknownAgent
 from agent_magic.notebook.verbs.runs import VERBS
 from agent_magic.notebook.verbs.steering import _running
-from tests.run.virtual import Reply, Scripted
+from tests.live.virtual import Reply, Scripted
 
 
 def desk_of(*plans):

@@ -27,9 +27,10 @@ import urllib.request
 from pathlib import Path
 
 import agent_magic as am
-from agent_magic.record import store_journal, store_lease
-from agent_magic.run.interrupt import interruptible
-from agent_magic.schedule.policy import Policy
+from agent_magic.engine.policy import Policy
+from agent_magic.live.interrupt import interruptible
+from agent_magic.record.ledger import journal as store_journal
+from agent_magic.record.ledger import lease as store_lease
 from tests.record.lateness import Timer
 
 AGENTS = 12

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import Late, Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
-from agent_magic.schedule.policy import Policy
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 seconds = st.floats(0, 30, allow_subnormal=False)
 tokens = st.integers(0, 200_000)

@@ -20,12 +20,12 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import CassetteError, Overloaded, RateLimited, ReplayMiss
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
-from agent_magic.record.cassette import read_cassette
-from agent_magic.record.cassette_writing import write_cassette
+from agent_magic.providers.recorded import Deck, replay
+from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.cassette.writing import write_cassette
 from agent_magic.record.place import inside
-from agent_magic.run.replay import Deck, replay
+from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
-from tests.run.virtual import Reply, drive
 
 FRAMES = (agents_frame, attempts_frame, layers_frame, summary_frame)
 TIMEOUT_S = 300.0
@@ -340,7 +340,7 @@ class TestMatching:
     def test_an_agent_that_was_stopped_takes_no_ones_answer(self, path):
         """Of two equal agents the one that was stopped before it was asked stays so."""
         plan = Plan([Agent("a", "draw"), Agent("b", "draw")])
-        from agent_magic.schedule.policy import Policy
+        from agent_magic.engine.policy import Policy
 
         record, _ = drive(plan, lambda *_: Reply(2.0), Policy(concurrency=1), stops=[(1.0, ["b"])])
         assert ["succeeded", "cancelled"] == [result.status for result in record.results]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_magic.record.cassette import read_cassette
+from agent_magic.record.cassette.reading import read_cassette
 
 ROOT = Path(__file__).parents[2]
 WRITERS, TIMES = 4, 25
@@ -14,8 +14,8 @@ SCRIPT = f"""
 import sys
 from pathlib import Path
 from agent_magic.api import Agent, Plan
-from agent_magic.record.cassette_writing import write_cassette
-from tests.run.virtual import Reply, drive
+from agent_magic.record.cassette.writing import write_cassette
+from tests.live.virtual import Reply, drive
 
 plan = Plan([Agent(f"a{{one}}", "x") for one in range(3)])
 record, _ = drive(plan, lambda *_: Reply(1.0, text=sys.argv[2] * 100_000))

@@ -24,17 +24,17 @@ from pandas.testing import assert_frame_equal
 
 from agent_magic.api import Ledger, Run
 from agent_magic.declare.baseline import one_agent
+from agent_magic.engine.policy import Policy
 from agent_magic.errors import LedgerError
 from agent_magic.record.home import data_folder, where
-from agent_magic.record.ledger import Busy, MemoryLedger
+from agent_magic.record.ledger.base import Busy, MemoryLedger
+from agent_magic.record.ledger.file import StoreFile, carries_a_log
+from agent_magic.record.ledger.schema import MARK, VERSION
+from agent_magic.record.ledger.store import DiskLedger
 from agent_magic.record.owner import Owner
 from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.record.store import DiskLedger
-from agent_magic.record.store_file import StoreFile, carries_a_log
-from agent_magic.record.store_schema import MARK, VERSION
-from agent_magic.schedule.policy import Policy
+from tests.live.virtual import MODEL, Reply, drive
 from tests.record.conformance import Conformance, always, answer, plan_of, record_of
-from tests.run.virtual import MODEL, Reply, drive
 
 HERE = Path(__file__).resolve().parent
 
@@ -93,7 +93,7 @@ class TestRollbackJournal(Conformance):
         assert not made.is_logged
         assert [("delete",)] == made.read("PRAGMA journal_mode")
         assert [(2,)] == made.read("PRAGMA synchronous")
-        monkeypatch.setattr("agent_magic.record.store.StoreFile", lambda *_: made)
+        monkeypatch.setattr("agent_magic.record.ledger.store.StoreFile", lambda *_: made)
         found = Ledger(path)
         yield found
         found.close()
@@ -591,7 +591,7 @@ def test_no_key_and_no_address_in_the_file(path):
     """S03: the file holds what was asked and answered, no credentials and no address with a token in it."""
     ledger = Ledger(path)
     ledger.file.is_logged = False
-    from tests.run.virtual import Scripted
+    from tests.live.virtual import Scripted
 
     drive(plan_of(a="x"), Scripted(always(), endpoint="https://user:canary@host.example/v1?k=canary"), ledger=ledger)
     ledger.close()
@@ -633,8 +633,8 @@ def test_waiting_for_the_disk_is_shared(path, monkeypatch):
     plan = plan_of(**{f"a{one}": f"question {one}" for one in range(30)})
 
     async def work():
-        from agent_magic.run.driver import Driver
-        from tests.run.virtual import Scripted
+        from agent_magic.live.driver import Driver
+        from tests.live.virtual import Scripted
 
         client = Scripted(always(takes_s=0.01))
         driver = Driver(plan, Policy(30), client, ledger=ledger)
@@ -658,8 +658,8 @@ def test_waiting_for_the_disk_ends(path):
     plan = plan_of(**{f"a{one}": f"question {one}" for one in range(60)})
 
     async def work():
-        from agent_magic.run.driver import Driver
-        from tests.run.virtual import Scripted
+        from agent_magic.live.driver import Driver
+        from tests.live.virtual import Scripted
 
         driver = Driver(plan, Policy(20), Scripted(lambda _, __: Reply(random.random() * 0.02)), ledger=ledger)
         async with asyncio.timeout(60):

@@ -12,13 +12,14 @@ import time
 import pytest
 
 import agent_magic as am
-from agent_magic.record import store_file, store_journal
+from agent_magic.engine.policy import Policy
+from agent_magic.live.driver import Driver
+from agent_magic.record.ledger import file as store_file
+from agent_magic.record.ledger import journal as store_journal
+from agent_magic.record.ledger.lease import LEASE_S, Heart, Pulses
 from agent_magic.record.owner import Owner
-from agent_magic.record.store_lease import LEASE_S, Heart, Pulses
-from agent_magic.run.driver import Driver
-from agent_magic.schedule.policy import Policy
+from tests.live.virtual import Reply, Scripted
 from tests.record.conformance import answer, plan_of, record_of
-from tests.run.virtual import Reply, Scripted
 
 ME, ELSEWHERE = str(Owner.me()), "elsewhere 1 1"
 LEASE = ("k", 0, 1)
@@ -60,7 +61,7 @@ def test_the_clock_of_a_waiter_may_be_wrong():
 
 def test_a_heart_beats_for_those_who_run(monkeypatch):
     """Once for each, on another thread, until the last has gone."""
-    monkeypatch.setattr("agent_magic.record.store_lease.TICK_S", 0.005)
+    monkeypatch.setattr("agent_magic.record.ledger.lease.TICK_S", 0.005)
     heart, beats, both = Heart(), {}, threading.Event()
 
     def work(name):
@@ -170,7 +171,7 @@ def test_a_long_log_is_moved_without_the_loop(ledger, monkeypatch):
     assert before == ledger.path.stat().st_size
     assert store_file._pages_in_log(ledger.path) > 20
     journal = ledger.begin(record_of())
-    monkeypatch.setattr("agent_magic.record.store_lease.TICK_S", 0.01)
+    monkeypatch.setattr("agent_magic.record.ledger.lease.TICK_S", 0.01)
     assert journal.ask(0, 1, "k", 0, fresh=False) is None
     until = time.monotonic() + 60
     while store_file._pages_in_log(ledger.path) > 10:

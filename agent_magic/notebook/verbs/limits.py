@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, class_of
+from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.notebook.verb import Desk, Parser, Verb
-from agent_magic.schedule.limits import DIMENSIONS, Limits, class_of
-from agent_magic.schedule.pacer import Pacer
 
 if TYPE_CHECKING:
     from argparse import Namespace

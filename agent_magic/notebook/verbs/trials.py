@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.declare.plan_json import asks_the_same
-from agent_magic.measure.sweep import make_sweep
+from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.front_end import is_kernel
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from agent_magic.api import Run
-    from agent_magic.measure.advice import Advice
-    from agent_magic.measure.sweep import Sweep
-    from agent_magic.schedule.policy import Policy
+    from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.advice.advice import Advice
+    from agent_magic.forecast.sweep import Sweep
 
 USUAL = (1, 2, 4, 8)
 

@@ -1,0 +1,1 @@
+"""Deciding, without I/O: the life of a run."""

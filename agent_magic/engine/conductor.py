@@ -1,0 +1,391 @@
+"""The conductor: decides which agent does what next. No clock, no tasks, no network.
+
+Events and the time go in, actions come out. Two drivers turn it: the live one on the event loop, and a heap of virtual
+time in forecasts, so that a forecast comes from the code that ran the agents.
+
+```
+          parents done             slot              answer
+PENDING ---------------> READY -----------> RUNNING ---------> ENDED
+                           ^                   |
+                           |  time             | failure that another try can mend
+                           +------- BACKOFF <--+
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.engine.actions import Action, Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
+from agent_magic.engine.again import to_reopen
+from agent_magic.engine.alarms import RUN, Alarms
+from agent_magic.engine.barrier import Barrier
+from agent_magic.engine.hold import Hold
+from agent_magic.engine.lines import Lines, turns_of
+from agent_magic.engine.slots import Slots
+from agent_magic.engine.tries import Tries
+from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic.record.made import made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.engine.policy import Policy
+    from agent_magic.engine.retry import Failure
+    from agent_magic.engine.room import Room
+    from agent_magic.record.answer import Status
+
+PENDING: Final = 0
+READY: Final = 1
+RUNNING: Final = 2
+BACKOFF: Final = 3
+ENDED: Final = 4
+PASSED_ON: Final = frozenset({"succeeded", "capped"})
+"""Whose children may begin."""
+SKIPPED: Final = "skipped by the user"
+
+
+class Conductor:
+    """Decides, for one run of one plan.
+
+    Args:
+        dag: Who waits for whom.
+        policy: How to run.
+        timeouts_s: Per agent, seconds from its first launch to its deadline.
+        work_s: Per agent, expected seconds of work. Agents with more work before the end of the plan go first.
+            Without it every agent counts the same.
+        room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
+        seed: Makes the jitter of waiting times repeatable, where the policy names none.
+    """
+
+    def __init__(
+        self,
+        dag: Dag,
+        policy: Policy,
+        *,
+        timeouts_s: Sequence[float],
+        work_s: Sequence[float] | None = None,
+        room: Room | None = None,
+        seed: int | None = None,
+    ) -> None:
+        count = len(dag.parents)
+        self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
+        self._slots = Slots(1 if policy.schedule == "sequential" else policy.concurrency)
+        self._counts_all = policy.timeout_counts == "total"
+        self._state = [PENDING] * count
+        self._missing = [len(before) for before in dag.parents]
+        self._tries = Tries(count, policy, seed)
+        self._ready_s = [0.0] * count
+        self._deadline_s: list[float | None] = [None] * count
+        self._barrier = barrier = Barrier(dag) if policy.schedule == "layers" else None
+        self._lines = Lines(room.line if room else None, *turns_of(dag, policy, work_s), barrier)
+        self._room = room
+        self._alarms = Alarms()
+        self._running = 0
+        self._open = count
+        self._cut = self._over = False
+        self._stopping: dict[int, tuple[Status, str]] = {}
+        self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
+        self._again: set[int] = set()
+        self._paused = False
+        self._out: list[Action] = []
+
+    @property
+    def running(self) -> int:
+        """How many requests are under way."""
+        return self._running
+
+    @property
+    def slots(self) -> int:
+        """How many requests may be under way now; see `agent_magic.engine.slots`."""
+        return self._slots.width
+
+    @property
+    def paused(self) -> bool:
+        """Whether nobody is let go."""
+        return self._paused
+
+    def start(self, now: float) -> list[Action]:
+        """Begin. Call it once."""
+        for agent, missing in enumerate(self._missing):
+            if not missing and self._state[agent] == PENDING:
+                self._make_ready(agent, now)
+        if self._policy.deadline_s is not None:
+            self._alarms.set(now + self._policy.deadline_s, RUN)
+        return self._go_on(now)
+
+    def room_changed(self, now: float) -> list[Action]:
+        """Take in that there may be more room than before."""
+        return self._go_on(now) if self._running < self._slots.width and self._lines.waiting else []
+
+    def succeeded(self, agent: int, now: float) -> list[Action]:
+        """Take in that a running agent has its answer."""
+        self._leave(agent)
+        self._slots.answered(agent)
+        return self._pass_on(agent, "succeeded", None, now)
+
+    def goes_on(self, agent: int, now: float) -> list[Action]:
+        """Take in that a running agent's answer is to go on with another request, which uses up no attempt."""
+        self._leave(agent)
+        if agent in self._stopping:
+            return self.cancelled(agent, now, left=True)
+        self._tries.turned(agent)
+        self._state[agent], self._ready_s[agent] = READY, now
+        self._lines.join(agent)
+        return self._go_on(now)
+
+    def capped(self, agent: int, why: str, now: float) -> list[Action]:
+        """Take in that a running agent has a part of its answer, and shall have no more. It is passed on."""
+        self._leave(agent)
+        return self._pass_on(agent, "capped", why, now)
+
+    def _pass_on(self, agent: int, status: Status, why: str | None, now: float) -> list[Action]:
+        """End an agent whose children may begin."""
+        self._end(agent, status, why, now)
+        missing = self._missing
+        for child in self._dag.children[agent]:
+            missing[child] -= 1
+            if not missing[child] and self._state[child] == PENDING:
+                self._make_ready(child, now)
+        return self._go_on(now)
+
+    def failed(self, agent: int, failure: Failure, now: float) -> list[Action]:
+        """Take in that a running agent's attempt failed: try again later, or give up."""
+        self._leave(agent)
+        if agent in self._stopping:
+            return self.cancelled(agent, now, left=True)
+        answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
+        self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
+        if not isinstance(answer, str):
+            self._state[agent] = BACKOFF
+            self._alarms.set(answer, agent, self._tries.made(agent))
+            self._out.append(Backoff(agent, answer, failure.why))
+            return self._go_on(now)
+        self._give_up(agent, answer, now)
+        if failure.stops_run:
+            self._cancel_all(now, f"the run was stopped by {answer}")
+        return self._go_on(now)
+
+    def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Action]:
+        """Take in that a running agent's request was cancelled, as this conductor had asked.
+
+        Args:
+            agent: The agent.
+            now: The time.
+            left: Whether its slot is free already.
+        """
+        if not left:
+            self._leave(agent)
+        status, why = self._stopping.get(agent, ("cancelled", "stopped"))
+        self._end(agent, status, why, now)
+        self._skip_descendants(agent, now)
+        if agent in self._again and not self._cut:
+            self._reopen((agent,), now)
+        return self._go_on(now)
+
+    def held_by(self, agent: int) -> str:
+        """Say what holds an agent that is ready: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
+        if self._state[agent] == BACKOFF:
+            return "backoff"
+        if self._state[agent] != READY:
+            return ""
+        if self._paused:
+            return "paused"
+        return self._lines.reason(agent)
+
+    def wake(self, now: float) -> list[Action]:
+        """Take in that the time of a `WakeAt` has come."""
+        self._alarms.woken()
+        while (agent := self._alarms.due(now)) is not None:
+            if agent == RUN:
+                self._run_out(now)
+            if agent < 0 or self._state[agent] == ENDED:
+                continue
+            deadline = self._deadline_s[agent]
+            if deadline is not None and deadline <= now:
+                self._run_late(agent, now)
+            elif self._state[agent] == BACKOFF and self._tries.until_s[agent] <= now:
+                self._state[agent] = READY
+                self._lines.join(agent)
+        return self._go_on(now)
+
+    def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
+        """Stop these agents, or all of them. Those under way are reported by `cancelled` later."""
+        if agents is None:
+            self._cut = True
+            self._cancel_all(now, "stopped")
+        else:
+            for agent in agents:
+                self._take_out(agent, "cancelled", "stopped", now)
+        return self._go_on(now)
+
+    def skip(self, now: float, agents: Iterable[int]) -> list[Action]:
+        """Leave these agents out, and what waits for them. Those under way are reported by `cancelled` later."""
+        for agent in agents:
+            self._take_out(agent, "skipped", SKIPPED, now)
+        return self._go_on(now)
+
+    def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
+        """Run these agents again, or all, that did not succeed; see `agent_magic.engine.again`."""
+        if not self._cut and self._open:
+            self._reopen(range(len(self._state)) if agents is None else agents, now)
+        return self._go_on(now)
+
+    def pause(self, now: float) -> list[Action]:
+        """Let nobody go until `resume`. What is under way goes on."""
+        self._paused = True
+        self._lines.hold_others((), "paused", now)
+        return self._go_on(now)
+
+    def resume(self, now: float) -> list[Action]:
+        """Let agents go again."""
+        if self._paused:
+            self._paused = False
+            self._lines.hold_others((), "paused", now)
+        return self._go_on(now)
+
+    def _make_ready(self, agent: int, now: float) -> None:
+        self._state[agent] = READY
+        self._ready_s[agent] = now
+        if self._counts_all:
+            self._set_deadline(agent, now, self._tries.made(agent))
+        self._out.append(made(AgentReady, (now, agent)))
+        self._lines.join(agent)
+
+    def _go_on(self, now: float) -> list[Action]:
+        """Fill the free slots, set the alarm, and hand over what was decided."""
+        if self._lines.waiting and not self._paused:
+            self._fill(now)
+        if not self._open and not self._over:
+            self._over = True
+            self._out.append(Finished(self._cut))
+        if (wake_s := self._alarms.next_s()) is not None:
+            self._out.append(WakeAt(wake_s))
+        out, self._out = self._out, []
+        return out
+
+    def _fill(self, now: float) -> None:
+        """Let agents go while there are slots and room, the longest remaining path first."""
+        lines, room, width = self._lines, self._room, self._slots.width
+        held: set[int] = set()
+        while lines.waiting and self._running < width and (agent := lines.first(held)) is not None:
+            if self._state[agent] != READY:  # it ended while it waited
+                lines.leave(agent, now, now)
+            elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
+                lines.leave(agent, now, now)
+                self._run_late(agent, now)  # a slot came free too late for another try
+            elif room is None or (answer := room.enter(agent, now)) is None:
+                self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
+            elif isinstance(answer, Hold):
+                held.add(lines.hold(agent, answer.reason, now))
+                self._alarms.set_lines(answer.until_s)
+            else:
+                lines.leave(agent, now, now)
+                self._end(agent, "cancelled", answer.why, now)
+                self._skip_descendants(agent, now)
+        if self._running >= width:
+            lines.hold_others(held, "slot", now)
+
+    def _launch(self, agent: int, now: float, reason: str) -> None:
+        self._state[agent] = RUNNING
+        self._running += 1
+        number = self._tries.launched(agent)
+        if self._deadline_s[agent] is None:
+            self._set_deadline(agent, now, number)
+        at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
+        held_by = "" if at_once else self._held_by(agent, now, reason)
+        self._out.append(made(Launch, (agent, number, held_by)))
+
+    def _held_by(self, agent: int, now: float, reason: str) -> str:
+        if self._tries.made(agent) > 1:
+            return self._tries.held_by(agent, reason)
+        return "barrier" if self._lines.opened(agent, now) else reason or "slot"
+
+    def _set_deadline(self, agent: int, now: float, number: int) -> None:
+        deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
+        self._alarms.set(deadline, agent, number)
+
+    def _leave(self, agent: int) -> None:
+        if self._state[agent] != RUNNING:
+            raise RuntimeError(f"agent {agent} is not running")
+        self._running -= 1
+
+    def _run_late(self, agent: int, now: float) -> None:
+        if self._state[agent] == RUNNING:
+            self._out.append(Cancel(agent, "late"))
+        else:
+            self._give_up(agent, f"Late: no complete answer within {self._timeouts_s[agent]:g} s", now)
+
+    def _give_up(self, agent: int, why: str, now: float) -> None:
+        self._end(agent, "failed", why, now)
+        self._skip_descendants(agent, now)
+
+    def _skip_descendants(self, agent: int, now: float) -> None:
+        """Give up on what waits for this agent. The walk stops at agents that have ended: theirs have too."""
+        todo = [agent]
+        while todo:
+            for child in self._dag.children[todo.pop()]:
+                if self._state[child] != ENDED:
+                    self._end(child, "skipped", None, now, cause=agent)
+                    todo.append(child)
+
+    def _end(self, agent: int, status: Status, error: str | None, now: float, cause: int | None = None) -> None:
+        self._state[agent] = ENDED
+        self._open -= 1
+        self._slots.ended(agent)
+        if status not in PASSED_ON:
+            self._lost[agent] = agent if cause is None else cause
+        end = made(AgentEnded, (now, agent, status, error)) if cause is None else Skipped(agent, cause)
+        self._out.append(end)
+        if self._barrier is not None:
+            self._lines.ended(agent, now)
+
+    def _run_out(self, now: float) -> None:
+        """End a run whose deadline has passed."""
+        self._cut = True
+        why = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
+        for agent in self._dag.order:
+            if self._state[agent] == RUNNING:
+                self._out.append(Cancel(agent, "over"))
+            elif self._state[agent] != ENDED:
+                self._end(agent, "cancelled", why, now)
+
+    def _cancel_all(self, now: float, why: str) -> None:
+        for agent in self._dag.order:
+            self._cancel_one(agent, now, why)
+
+    def _cancel_one(self, agent: int, now: float, why: str, status: Status = "cancelled") -> None:
+        if self._state[agent] == RUNNING:
+            self._stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
+            self._again.discard(agent)
+            self._out.append(Cancel(agent, "stopped"))
+        elif self._state[agent] != ENDED:
+            self._end(agent, status, why, now)
+
+    def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
+        """End one agent and what waits for it. One under way may still come in complete."""
+        if self._state[agent] != ENDED:
+            self._cancel_one(agent, now, why, status)
+            if self._state[agent] == ENDED:
+                self._skip_descendants(agent, now)
+
+    def _reopen(self, agents: Iterable[int], now: float) -> None:
+        """Let agents run again that did not succeed, and what was skipped because of them."""
+        asked = list(agents)
+        self._again.update(agent for agent in asked if agent in self._stopping and self._state[agent] == RUNNING)
+        again, skipped = to_reopen(self._dag, self._lost, asked)
+        for agent in again:
+            del self._lost[agent]
+            self._stopping.pop(agent, None)
+            self._again.discard(agent)
+            self._state[agent], self._deadline_s[agent] = PENDING, None
+            self._tries.forget(agent)
+            self._open += 1
+            self._lines.reopened(agent)
+            self._out.append(Reopened(agent))
+            if not self._missing[agent]:
+                self._make_ready(agent, now)
+        for agent, cause in skipped.items():
+            self._lost[agent] = cause
+            self._out += [Reopened(agent), Skipped(agent, cause)]

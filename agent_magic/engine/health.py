@@ -1,0 +1,231 @@
+"""How a run fares with the provider: what is used of each limit, refusals, retries, latency, open breakers.
+
+The thresholds are those by which people watch an API: under 60 % of a limit is good and over 70 % is not, first tokens
+within 2 seconds are good, and any refusal of late is a sign of load.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from agent_magic.engine.pacing.limits import DIMENSIONS
+from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.engine.pacing.health import PoolHealth
+    from agent_magic.engine.pacing.limits import Dimension
+    from agent_magic.record.events import Event
+    from agent_magic.record.results import RunRecord
+
+Level = Literal["ok", "warn", "bad"]
+LEVELS: Final[tuple[Level, ...]] = ("ok", "warn", "bad")
+RECENT: Final = 10
+"""How many answers are recent; the trend compares their median with that of as many before them."""
+LEAST: Final = 4
+"""A trend needs at least so many on either side."""
+LATELY_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From where on something is not good.
+
+    Attributes:
+        warn_share: Of a limit.
+        bad_share: Of a limit.
+        warn_latency_s: Of the median time to the first token.
+        bad_refusals: Refusals (429) within a minute; a single one is a warning.
+    """
+
+    warn_share: float = 0.6
+    bad_share: float = 0.7
+    warn_latency_s: float = 2.0
+    bad_refusals: int = 5
+
+
+class LimitUse(NamedTuple):
+    """One limit of one model class.
+
+    Attributes:
+        kind: `requests`, `input` or `output`.
+        model_class: Whose limit it is.
+        limit_per_min: `None` while it is unknown.
+        used_per_min: By us, over the last minute.
+        used_share: Of what could pass meanwhile, by the limit and what was saved up, 0 to 1 and more; `None` while the
+            limit is unknown.
+        learned: Whether the limit comes from the provider's replies, not from the user.
+    """
+
+    kind: Dimension
+    model_class: str
+    limit_per_min: float | None
+    used_per_min: float
+    used_share: float | None
+    learned: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Health:
+    """The health of a run.
+
+    Attributes:
+        level: `ok`, `warn` or `bad`.
+        reason: Why, in words; an empty string where all is well.
+        limits: Each limit of each model class in use.
+        refusals: How many requests were answered by 429.
+        retries: How many requests repeated a failed one.
+        latency_s: The median time to the first token, of recent answers; `None` without any.
+        latency_trend_s: How much longer that is than before; `None` with too few answers.
+        breakers: What lets nobody go, in words: open breakers, and a provider that has said to wait.
+    """
+
+    level: Level
+    reason: str
+    limits: tuple[LimitUse, ...] = field(default=(), kw_only=True)
+    refusals: int = field(default=0, kw_only=True)
+    retries: int = field(default=0, kw_only=True)
+    latency_s: float | None = field(default=None, kw_only=True)
+    latency_trend_s: float | None = field(default=None, kw_only=True)
+    breakers: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __repr__(self) -> str:
+        return f"Health({self})"
+
+    def __str__(self) -> str:
+        used = [one for one in self.limits if one.limit_per_min is not None]
+        parts = [self.level + (f": {self.reason}" if self.reason else "")]
+        parts += [f"{one.kind} {_percent(one.used_share)} of {one.limit_per_min:,.0f}/min" for one in used]
+        if not used:
+            parts.append("limits unknown")
+        if self.latency_s is not None:
+            trend = "" if self.latency_trend_s is None else f" ({self.latency_trend_s:+.1f} s)"
+            parts.append(f"first token {self.latency_s:.1f} s{trend}")
+        said = [one for one in self.breakers if one not in self.reason]
+        parts += [f"429s {self.refusals}", f"retries {self.retries}", *said]
+        return " · ".join(parts)
+
+
+def limits_in_use(pools: Mapping[str, PoolHealth], given: Mapping[str, Sequence[float | None]]) -> list[LimitUse]:
+    """List the limits of the model classes in use.
+
+    Args:
+        pools: What the pacer says of each class.
+        given: What the user says of them: requests, input and output per minute.
+    """
+    found: list[LimitUse] = []
+    for name, pool in pools.items():
+        told = given.get(name, (None, None, None))
+        for kind, gauge, said in zip(DIMENSIONS, (pool.requests, pool.input, pool.output), told, strict=True):
+            learned = gauge.limit is not None and gauge.limit != said
+            found.append(LimitUse(kind, name, gauge.limit, gauge.used, gauge.share, learned))
+    return found
+
+
+class Watch:
+    """Counts what a run's events say of its health. It reads them when it is asked, not before."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._refused_s: deque[float] = deque()
+        self._sent_s: dict[int, float] = {}
+        self._first_s: dict[int, float] = {}
+        self._latencies: deque[float] = deque(maxlen=2 * RECENT)
+        self.refusals = 0
+        self.retries = 0
+
+    def read(self, events: Sequence[Event]) -> None:
+        """Take in the events since the last time."""
+        for event in events[self._seen :]:
+            match event:
+                case AttemptStarted():
+                    self._sent_s[event.agent] = event.at_s
+                    self.retries += event.number > 1
+                case FirstToken():
+                    self._first_s[event.agent] = event.at_s - self._sent_s[event.agent]
+                case AttemptEnded():
+                    self._end(event)
+                case _:
+                    pass
+        self._seen = len(events)
+
+    def _end(self, event: AttemptEnded) -> None:
+        first_s = self._first_s.pop(event.agent, None)
+        if event.kind == "RateLimited":
+            self.refusals += 1
+            self._refused_s.append(event.at_s)
+        if event.answer is not None and first_s is not None and event.price != PAID_BEFORE:
+            self._latencies.append(first_s)
+
+    def refused_lately(self, now: float) -> int:
+        """Count the refusals of the last minute."""
+        while self._refused_s and self._refused_s[0] < now - LATELY_S:
+            self._refused_s.popleft()
+        return len(self._refused_s)
+
+    def latency_s(self) -> tuple[float | None, float | None]:
+        """Return the median time to the first token of recent answers, and how much longer that is than before."""
+        known = list(self._latencies)
+        if not known:
+            return None, None
+        now, before = known[-RECENT:], known[:-RECENT]
+        if len(before) < LEAST:
+            half = len(known) // 2
+            before, later = known[:half], known[half:]
+        else:
+            later = now
+        trend = median(later) - median(before) if min(len(before), len(later)) >= LEAST else None
+        return median(now), trend
+
+
+def health_of(
+    watch: Watch, now: float, *, limits: Sequence[LimitUse], breakers: tuple[str, ...], thresholds: Thresholds
+) -> Health:
+    """Judge how a run fares.
+
+    Args:
+        watch: What its events say.
+        now: The time, on the run's clock.
+        limits: The limits of the model classes in use.
+        breakers: What lets nobody go, in words: open breakers, and a provider that has said to wait.
+        thresholds: From where on something is not good.
+    """
+    latency_s, trend_s = watch.latency_s()
+    signs: list[tuple[int, str]] = [(2, words) for words in breakers]
+    for one in limits:
+        share = one.used_share or 0.0
+        if share > thresholds.warn_share:
+            signs.append((1 + (share > thresholds.bad_share), f"{one.kind} at {_percent(share)} of the limit"))
+    refused = watch.refused_lately(now)
+    if refused:
+        signs.append((1 + (refused >= thresholds.bad_refusals), f"{refused} refused (429) within a minute"))
+    if latency_s is not None and latency_s > thresholds.warn_latency_s:
+        signs.append((1, f"first tokens take {latency_s:.1f} s"))
+    worst = max((grade for grade, _ in signs), default=0)
+    return Health(
+        LEVELS[worst],
+        "; ".join(words for grade, words in signs if grade == worst),
+        limits=tuple(limits),
+        refusals=watch.refusals,
+        retries=watch.retries,
+        latency_s=latency_s,
+        latency_trend_s=trend_s,
+        breakers=breakers,
+    )
+
+
+def record_health(record: RunRecord) -> Health:
+    """Judge a run by its record alone: a replayed one, whose limits nobody knows."""
+    watch = Watch()
+    watch.read(record.events)
+    now = record.events[-1].at_s if record.events else 0.0
+    return health_of(watch, now, limits=(), breakers=(), thresholds=Thresholds())
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{100 * share:.0f} %"

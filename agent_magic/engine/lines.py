@@ -1,0 +1,141 @@
+"""The ready agents that wait for a slot or for room, in lines, each ordered by who goes first."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.declare.dag import by_most, places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Iterable, Sequence
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.engine.barrier import Barrier
+    from agent_magic.engine.policy import Policy
+
+
+NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
+"""What was waited for longest, from when and until when: nothing yet."""
+
+
+class Lines:
+    """One line per kind of room: where one is held, the others move on.
+
+    Args:
+        name: Returns the name of an agent's line; `None` puts all into one.
+        turns: Per agent, its place among all; lower goes first.
+        by_turn: The agents by their places.
+        barrier: Keeps agents out of their lines until earlier layers have ended; `None` keeps none.
+
+    Attributes:
+        waiting: How many agents wait in lines.
+    """
+
+    def __init__(
+        self,
+        name: Callable[[int], str] | None,
+        turns: Sequence[int],
+        by_turn: Sequence[int],
+        barrier: Barrier | None = None,
+    ) -> None:
+        count, self._line_of = (1, [0] * len(turns)) if name is None else _numbered(map(name, range(len(turns))))
+        self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
+        self._waiting: list[list[int]] = [[] for _ in range(count)]
+        self._reasons = [""] * count
+        self._since_s = [0.0] * count
+        self._longest = [NOTHING] * count
+        self.waiting = 0
+
+    def join(self, agent: int) -> None:
+        """Put an agent into its line, as soon as the barrier lets it."""
+        if self._barrier is not None and self._barrier.hold(agent):
+            return
+        self.waiting += 1
+        heappush(self._waiting[self._line_of[agent]], self._turns[agent])
+
+    def first(self, held: Collection[int]) -> int | None:
+        """Return the agent that goes before all others, those in held lines left out."""
+        if len(self._waiting) == 1:  # the most common, where nothing limits the run
+            waiting = self._waiting[0]
+            return self._by_turn[waiting[0]] if waiting and not held else None
+        best: int | None = None
+        for line, waiting in enumerate(self._waiting):
+            if waiting and line not in held and (best is None or waiting[0] < best):
+                best = waiting[0]
+        return None if best is None else self._by_turn[best]
+
+    def leave(self, agent: int, since_s: float, now: float) -> str:
+        """Let an agent out that is first in its line. Returns what it waited for longest since a time, if anything."""
+        self.waiting -= 1
+        line = self._line_of[agent]
+        waiting, reason = self._waiting[line], self._reasons[line]
+        heappop(waiting)
+        if reason:
+            longest, from_s, to_s = self._longest[line]
+            if to_s - max(from_s, since_s) > now - max(self._since_s[line], since_s):
+                reason = longest
+            if not waiting:
+                self._reasons[line], self._longest[line] = "", NOTHING
+        return reason
+
+    def ended(self, agent: int, now: float) -> None:
+        """Take in that an agent has ended: others may have waited for its layer."""
+        if self._barrier is not None:
+            for held in self._barrier.ended(agent, now):
+                self.join(held)
+
+    def reopened(self, agent: int) -> None:
+        """Take in that an agent will run again. Agents of later layers that have not gone yet wait for it."""
+        if self._barrier is None or not self._barrier.reopened(agent):
+            return
+        for waiting in self._waiting:
+            passed = [turn for turn in waiting if not self._barrier.hold(self._by_turn[turn])]
+            self.waiting -= len(waiting) - len(passed)
+            waiting[:] = passed
+            heapify(waiting)
+
+    def hold(self, agent: int, reason: str, now: float) -> int:
+        """Note what an agent's line waits for. Returns the line."""
+        line = self._line_of[agent]
+        if reason != self._reasons[line]:
+            self._turn_to(line, reason, now)
+        return line
+
+    def hold_others(self, held: Container[int], reason: str, now: float) -> None:
+        """Note what all lines wait for that are not among these."""
+        for line, waiting in enumerate(self._waiting):
+            if waiting and reason != self._reasons[line] and line not in held:
+                self._turn_to(line, reason, now)
+
+    def _turn_to(self, line: int, reason: str, now: float) -> None:
+        """Begin to wait for something else, and remember the longest that was waited for before."""
+        before, since_s = self._reasons[line], self._since_s[line]
+        _, from_s, to_s = self._longest[line]
+        if before and now - since_s > to_s - from_s:
+            self._longest[line] = before, since_s, now
+        self._reasons[line], self._since_s[line] = reason, now
+
+    def reason(self, agent: int) -> str:
+        """Return what the agent waits for: the barrier, or what its line waits for, or last waited for."""
+        if self._barrier is not None and self._barrier.is_held(agent):
+            return "barrier"
+        return self._reasons[self._line_of[agent]]
+
+    def opened(self, agent: int, now: float) -> bool:
+        """Tell whether the barrier has let the agent pass just now."""
+        return self._barrier is not None and self._barrier.opened_s(agent) == now
+
+
+def _numbered(names: Iterable[str]) -> tuple[int, list[int]]:
+    """Number names by their first appearance. Returns how many there are, and the number of each."""
+    numbers: dict[str, int] = {}
+    found = [numbers.setdefault(name, len(numbers)) for name in names]
+    return len(numbers), found
+
+
+def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[Sequence[int], Sequence[int]]:
+    """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
+    if policy.schedule == "sequential":
+        return places(dag.order), dag.order
+    return dag.turns if work_s is None else by_most(dag.remaining(work_s))

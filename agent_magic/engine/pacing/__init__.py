@@ -1,0 +1,1 @@
+"""The pacer keeps requests inside the provider's rate limits."""

@@ -1,0 +1,109 @@
+"""How much of the rate limits was used of late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from agent_magic.engine.pacing.bucket import Bucket
+
+BIN_S: Final = 5.0
+BINS: Final = 12
+"""A minute, in steps of five seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One limit.
+
+    Attributes:
+        limit: Per minute; `None` while unknown.
+        used: Per minute, by us, over the last minute or since the first request.
+        others: Per minute, by others with the same key, as far as it shows.
+        share: What was used of what could pass in that time; `None` while the limit is unknown. That is its part of the
+            limit, and what was saved up before: a burst that fits is no excess.
+    """
+
+    limit: float | None
+    used: float
+    others: float
+    share: float | None
+
+
+def gauge(bucket: Bucket, used: float, passed_s: float) -> Gauge:
+    """Say how much of a limit is used.
+
+    Args:
+        bucket: What is known of the limit.
+        used: What was used.
+        passed_s: In how many seconds.
+    """
+    could = min(bucket.limit, bucket.low + bucket.rate * passed_s)
+    share = used / could if could else None
+    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.foreign * 60, share)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolHealth:
+    """The state of one model class.
+
+    Attributes:
+        name: The class.
+        requests: The limit of requests.
+        input: The limit of uncached input tokens.
+        output: The limit of output tokens.
+        under_way: Requests under way.
+        refusals: How many 429s there were.
+        episodes: How many times they began. Refusals of one moment are one episode.
+        shut_s: For how many seconds more nothing goes, because a 429 said so; 0 where something may.
+    """
+
+    name: str
+    requests: Gauge
+    input: Gauge
+    output: Gauge
+    under_way: int = field(kw_only=True)
+    refusals: int = field(kw_only=True)
+    episodes: int = field(kw_only=True)
+    shut_s: float = field(default=0.0, kw_only=True)
+
+
+class Meter:
+    """Sums over the last minute.
+
+    Attributes:
+        refusals: Requests that were turned away, ever.
+    """
+
+    __slots__ = ("_bins", "_first_s", "_place", "refusals")
+
+    def __init__(self) -> None:
+        self._bins = [[0.0, 0.0, 0.0] for _ in range(BINS)]
+        self._place = -1
+        self._first_s = 0.0
+        self.refusals = 0
+
+    def add(self, now: float, requests: float, taken: float, made: float) -> None:
+        """Count requests, input tokens and output tokens."""
+        place = int(now / BIN_S)
+        if place != self._place:
+            self._turn(place, now)
+        bin_ = self._bins[place % BINS]
+        bin_[0] += requests
+        bin_[1] += taken
+        bin_[2] += made
+
+    def lately(self, now: float) -> tuple[list[float], float]:
+        """Return requests, input tokens and output tokens of the last minute, and how many seconds that was."""
+        self.add(now, 0.0, 0.0, 0.0)
+        passed_s = min(max(now - self._first_s, 1.0), (BINS - 1) * BIN_S + now % BIN_S)
+        return [max(0.0, sum(column)) for column in zip(*self._bins, strict=True)], passed_s
+
+    def _turn(self, place: int, now: float) -> None:
+        """Clear the bins that a minute has passed over."""
+        if self._place < 0:
+            self._first_s = now
+        for old in range(max(self._place + 1, place - BINS + 1), place + 1):
+            self._bins[old % BINS] = [0.0, 0.0, 0.0]
+        self._place = place

@@ -1,0 +1,189 @@
+"""Shared prefixes: one agent warms the prompt cache, the others follow when its response has begun.
+
+An entry of the cache is usable only once the response of the request that wrote it has begun. Agents that share a
+context and leave together each pay for writing it: four agents then cost more than without any cache. So one leads,
+and the rest wait for the beginning of its answer, not for its end.
+
+Source: the vendor's page on prompt caching; the life of an entry counts from the start of the request, and each read
+starts it anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.engine.hold import Hold
+from agent_magic.engine.lifetime import LIFE_S, with_lives
+from agent_magic.record.answer import CHARS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Policy
+    from agent_magic.record.request import Ttl
+
+PATIENCE_S: Final = 30.0
+"""How long followers wait for a leader before they go anyway."""
+MINIMUM_TOKENS: Mapping[str, int] = {
+    "claude-opus-4-8": 1024,
+    "claude-opus-4-7": 2048,
+    "claude-opus-4-6": 4096,
+    "claude-sonnet-5": 1024,
+    "claude-sonnet-4-6": 1024,
+    "claude-haiku-4-5": 4096,
+}
+"""The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
+USUAL_MINIMUM: Final = 512
+LEAST_FOLLOWERS: Final = 2
+"""Writing costs 1.25 times the input and reading at most 0.1: it pays from two agents on."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The agents of one model that share one context.
+
+    Attributes:
+        leader: The agent that warms the cache, while it has not begun to answer.
+        led_s: When it left.
+        warm_until_s: Until when the entry can be read.
+        useless: Whether a follower read nothing: the provider does not cache this, so nobody waits any more.
+        ttl: How long its entry lives after each use.
+    """
+
+    leader: int | None = None
+    led_s: float = 0.0
+    warm_until_s: float = field(default=0.0)
+    useless: bool = False
+    ttl: Ttl = "5m"
+
+    @property
+    def life_s(self) -> float:
+        """Seconds that the entry lives after a use."""
+        return LIFE_S[self.ttl]
+
+
+class Prefixes:
+    """Says who leads and who waits.
+
+    Args:
+        groups: Per agent, the name of its group; `None` where nothing is shared, or sharing does not pay.
+        lives: Per group, how long its entry lives; five minutes where it says nothing.
+    """
+
+    def __init__(self, groups: Sequence[str | None], lives: Mapping[str, Ttl] | None = None) -> None:
+        self._names = groups
+        chosen = lives or {}
+        self._groups = {name: Group(ttl=chosen.get(name, "5m")) for name in groups if name is not None}
+
+    def name(self, agent: int) -> str | None:
+        """Return the name of the agent's group."""
+        return self._names[agent]
+
+    def ttl(self, agent: int) -> Ttl | None:
+        """Say for how long the agent's request asks for its context to be cached; `None` asks for nothing."""
+        group = self._group(agent)
+        return None if group is None else group.ttl
+
+    def hold(self, agent: int, now: float) -> Hold | None:
+        """Say whether the agent waits for a leader's answer to begin."""
+        group = self._group(agent)
+        if group is None or group.useless or group.leader in {None, agent} or now < group.warm_until_s:
+            return None
+        until = group.led_s + PATIENCE_S
+        return Hold("leader", until) if now < until else None
+
+    def left(self, agent: int, now: float) -> None:
+        """Take in that the agent's request was sent: it leads if nobody has."""
+        group = self._group(agent)
+        if group is None:
+            return
+        if now < group.warm_until_s:
+            group.warm_until_s = now + group.life_s
+        elif group.leader is None:
+            group.leader, group.led_s = agent, now
+
+    def began(self, agent: int) -> None:
+        """Take in that the agent's answer has begun: its entry can be read."""
+        group = self._group(agent)
+        if group is not None and group.leader == agent:
+            group.leader, group.warm_until_s = None, group.led_s + group.life_s
+
+    def ended(self, agent: int, read_tokens: int | None, *, followed: bool) -> None:
+        """Take in that the agent's request is over.
+
+        Args:
+            agent: The agent.
+            read_tokens: What it read from the cache; `None` is unknown.
+            followed: Whether it left when the entry was warm.
+        """
+        group = self._group(agent)
+        if group is None:
+            return
+        if group.leader == agent:  # it failed before its answer began: another one leads
+            group.leader = None
+        if followed and read_tokens == 0:
+            group.useless = True
+
+    def is_warm(self, agent: int, now: float) -> bool:
+        """Tell whether the agent would find its context in the cache."""
+        group = self._group(agent)
+        return group is not None and now < group.warm_until_s and not group.useless
+
+    def _group(self, agent: int) -> Group | None:
+        name = self._names[agent]
+        return None if name is None else self._groups[name]
+
+
+def paying_groups(
+    models: Sequence[str], contexts: Sequence[str | None], tokens: Mapping[str, int], *, always: bool = False
+) -> list[str | None]:
+    """Name the groups of agents for which a shared cache pays.
+
+    Args:
+        models: Per agent, its model.
+        contexts: Per agent, the name of its context.
+        tokens: Per context, its length, estimated.
+        always: Whether to mark contexts also where it does not pay.
+
+    Returns:
+        Per agent, the name of its group, or `None`.
+    """
+    names = [None if one is None else f"{model}/{one}" for model, one in zip(models, contexts, strict=True)]
+    sizes: dict[str, int] = {}
+    for name in names:
+        if name is not None:
+            sizes[name] = sizes.get(name, 0) + 1
+
+    def pays(model: str, context: str | None, name: str | None) -> bool:
+        if context is None or name is None:
+            return False
+        least = MINIMUM_TOKENS.get(model, USUAL_MINIMUM)
+        return always or (sizes[name] >= LEAST_FOLLOWERS and tokens[context] >= least)
+
+    return [
+        name if pays(model, context, name) else None
+        for model, context, name in zip(models, contexts, names, strict=True)
+    ]
+
+
+def shared_prefixes(
+    plan: Plan, models: Sequence[str], policy: Policy, work_s: Sequence[float] | None = None
+) -> Prefixes | None:
+    """Find the agents that share a context; `None` where none do, or no cache is wanted.
+
+    Args:
+        plan: The plan.
+        models: Per agent, its model.
+        policy: How to run.
+        work_s: Per agent, expected seconds of work; `None` is unknown.
+    """
+    contexts = [agent.context for agent in plan.agents]
+    if policy.cache == "off" or not any(contexts):
+        return None
+    tokens = {
+        name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
+    }
+    groups = paying_groups(models, contexts, tokens, always=policy.cache == "on")
+    return Prefixes(*with_lives(groups, plan.dag, policy, work_s))

@@ -1,0 +1,327 @@
+"""Whether there is room for a request: what the conductor asks before it lets an agent go.
+
+The pacer keeps requests inside the provider's limits and is shared by every run of a session. The budget belongs to
+one run. Both are told what a request may use before it leaves, and what it has used when it is over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from agent_magic.engine.health import limits_in_use
+from agent_magic.engine.hold import Hold
+from agent_magic.engine.pacing.limits import class_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from agent_magic.engine.breaker import Blame, Breakers
+    from agent_magic.engine.budget import Budget, Worst
+    from agent_magic.engine.health import LimitUse
+    from agent_magic.engine.key import Key
+    from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.engine.pacing.pool import Ticket
+    from agent_magic.engine.pool import Seat
+    from agent_magic.engine.prefix import Prefixes
+
+FOREVER = float("inf")
+TOLD_S = 1.5
+"""A shorter wait than this is over before anybody has read of it."""
+OVERHEAD_TOKENS = 16
+"""What the API adds to a message around its text, at most a few tokens."""
+LONGEST_TOKEN = 16
+"""Tokens are a few bytes long. Where no room would be for them if they were as long as this, nobody counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """There will be no room for the agent in this run."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a request will use.
+
+    Attributes:
+        model: The model.
+        input_tokens: Its input, estimated.
+        output_tokens: Its output, expected. The pacer learns what answers really have.
+        worst: The most it can use.
+        least: The most it can use if its input is as short as can be; `None` where `worst` is all that can be known.
+        free: Whether its answer is there already, so that nothing is sent.
+        shared_tokens: The part of its input that may come from the cache, which no limit counts then.
+    """
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    worst: Worst
+    free: bool = False
+    shared_tokens: int = 0
+    least: Worst | None = None
+
+
+class Room(Protocol):
+    """Whoever says when an agent may go."""
+
+    def line(self, agent: int) -> str:
+        """Name the line the agent waits in: agents of one line share limits."""
+        ...
+
+    def enter(self, agent: int, now: float) -> Hold | Never | None:
+        """Take room for the agent, or say what it waits for. `None` means that it may go."""
+        ...
+
+
+class Gate:
+    """The room of one run.
+
+    Args:
+        models: Per agent, its model.
+        need: Says what the agent's request will use; asked when its parents are done.
+        pacer: Keeps the provider's limits; `None` keeps none.
+        budget: Keeps the run's own; `None` keeps none.
+        prefixes: Knows who shares a context with whom; `None` shares none.
+        breakers: Open when too much fails, or is spent; `None` has none.
+        key: Lets one request go ahead until the key is known to be taken; `None` where that is known.
+        patience_s: Per agent, the longest wait that the provider may ask for after a refusal; `None` is any.
+
+    Attributes:
+        began_s: When the run began on the pacer's clock, which all runs of a session share.
+        seat: The run's part of the slots that all runs of a session share; `None` shares none.
+        count: Has an agent's input counted, where the budget has no room for the most it can be. Tells whether to wait
+            for that; if not, `need` says what there is to know. `None` counts nothing.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        need: Callable[[int], Need],
+        *,
+        pacer: Pacer | None = None,
+        budget: Budget | None = None,
+        prefixes: Prefixes | None = None,
+        breakers: Breakers | None = None,
+        key: Key | None = None,
+        patience_s: Sequence[float] | None = None,
+    ) -> None:
+        self._breakers, self._key, self._patience_s = breakers, key, patience_s
+        self._lines = [class_of(model) for model in models]
+        self._prefixes = prefixes
+        self._followers: set[int] = set()
+        self._queues: dict[str, int] = {}
+        self._turns: dict[str, str] = {}  # lines that the pacer holds, each with the model it asked for
+        self._need, self._pacer, self._budget = need, pacer, budget
+        self._tickets: dict[int, Ticket] = {}
+        self.began_s = 0.0
+        self.seat: Seat | None = None
+        self.count: Callable[[int], bool] | None = None
+        self._seated: set[int] = set()
+
+    def line(self, agent: int) -> str:
+        """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
+        group = self._prefixes.name(agent) if self._prefixes is not None else None
+        return self._lines[agent] if group is None else f"{self._lines[agent]} {group}"
+
+    def enter(self, agent: int, now: float) -> Hold | Never | None:
+        """Take room for the agent, or say what it waits for."""
+        need = self._need(agent)
+        if need.free:
+            return None
+        line = self.line(agent)
+        counting = False
+        if self.count is not None and need.least is not None and self._may_fit(need.worst, need.least):
+            counting = self.count(agent)
+            need = self._need(agent)
+        if (held := Hold("budget", FOREVER) if counting else self._held(agent, need, now)) is not None:
+            if line in self._turns:
+                self._forgo(line)
+            return held
+        if self._pacer is not None:
+            warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
+            tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
+            queue = self._queues.setdefault(line, id(self) + len(self._queues))  # one for each run and line
+            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self.began_s + now, queue=queue)
+            if isinstance(ticket, Hold):
+                self._turns[line] = need.model
+                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self.began_s)
+            self._turns.pop(line, None)
+            self._tickets[agent] = ticket
+        self._took(agent, need, now)
+        return None
+
+    def leave(self) -> None:
+        """Take in that the run is over: what it kept goes to others."""
+        self.forgo()
+        if self.seat is not None:
+            self.seat.leave()
+
+    def forgo(self) -> None:
+        """Take in that nobody of this run will ask for a while: it was paused, or is over."""
+        for line in list(self._turns):
+            self._forgo(line)
+
+    def _forgo(self, line: str) -> None:
+        """Give the line's turn with the pacer to others: what flows in is not saved for who cannot take it."""
+        if self._pacer is not None:
+            self._pacer.forgo(self._turns.pop(line), self._queues[line])
+
+    def _held(self, agent: int, need: Need, now: float) -> Hold | Never | None:
+        """Ask everybody but the pacer."""
+        if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
+            return hold
+        if (stop := self._stopped(need, now)) is not None:
+            return stop
+        if self._budget is not None and not self._budget.fits(need.worst):
+            why = self._budget.why_not(need.worst, need.model)
+            return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
+        if self.seat is not None and agent not in self._seated and not self.seat.is_free():
+            return Hold("slot", FOREVER)
+        return None
+
+    def _may_fit(self, worst: Worst, least: Worst) -> bool:
+        """Tell whether the budget has no room for a request, and may have once it is known how long it is."""
+        if self._breakers is not None and self._breakers.never(worst):
+            return not self._breakers.never(least)
+        return self._budget is not None and not self._budget.fits(worst) and self._budget.fits(least)
+
+    def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:
+        """Give up where the provider asks for a longer wait than anybody here has: it has to be asked again later."""
+        wait_s = hold.until_s - self.began_s - now
+        if self._patience_s is None or hold.reason != "backoff" or wait_s <= self._patience_s[agent]:
+            return None
+        most_s = self._patience_s[agent]
+        return Never(f"RateLimited: the provider asks to wait {wait_s:,.0f} s, and this agent has {most_s:g} s.")
+
+    def _took(self, agent: int, need: Need, now: float) -> None:
+        """Tell everybody that the agent goes."""
+        if self.seat is not None and agent not in self._seated:
+            self._seated.add(agent)
+            self.seat.take()
+        if self._budget is not None:
+            self._budget.set_aside(agent, need.worst)
+        if self._prefixes is not None:
+            if self._prefixes.is_warm(agent, now):
+                self._followers.add(agent)
+            self._prefixes.left(agent, now)
+        if self._breakers is not None:
+            self._breakers.left(agent, need.worst, now)
+        if self._key is not None:
+            self._key.left(self.began_s + now)
+
+    def _stopped(self, need: Need, now: float) -> Hold | Never | None:
+        """Ask the breakers, and whether the key is known to be taken."""
+        if self._key is not None:
+            if self._key.accepted:
+                self._key = None
+            elif (until_s := self._key.wait_until_s(self.began_s + now)) is not None:
+                return Hold("key", until_s - self.began_s)
+        if self._breakers is None:
+            return None
+        stop = self._breakers.hold(need.worst, now)
+        return Never(f"Breaker: {stop.rstrip('.')}.") if isinstance(stop, str) and stop else stop or None
+
+    def replied(self, status: int | None) -> None:
+        """Take in a reply, or that a request ended without one."""
+        if self._key is not None:
+            was_accepted = self._key.accepted
+            self._key.replied(status)
+            if self._key.accepted and not was_accepted:
+                self._tell()
+
+    def turned_back(self) -> None:
+        """Take in that a request was never sent, because its answer was there already."""
+        if self._key is not None:
+            self._key.turned_back()
+
+    def halted(self, now: float) -> tuple[str, ...]:
+        """Say what lets nobody go: open breakers, and a provider that has told a model class to wait."""
+        shut = {} if self._pacer is None else self._pacer.health(self.began_s + now)
+        told = [(name, math.ceil(pool.shut_s)) for name, pool in shut.items() if pool.shut_s > TOLD_S]
+        waits = [f"{name} was told to wait (429): {left_s:,} s more" for name, left_s in told]
+        return (*waits, *(() if self._breakers is None else self._breakers.words(now)))
+
+    def limits_in_use(self, now: float) -> list[LimitUse]:
+        """List the limits of the model classes in use, and what is used of them."""
+        if self._pacer is None:
+            return []
+        given = {name: (one.requests, one.input_tokens, one.output_tokens) for name, one in self._pacer.given.items()}
+        return limits_in_use(self._pacer.health(self.began_s + now), given)
+
+    def began(self, agent: int) -> None:
+        """Take in that the agent's answer has begun."""
+        if self._prefixes is not None:
+            self._prefixes.began(agent)
+
+    def heard(
+        self, agent: int, headers: Mapping[str, str], now: float, arrived: Callable[[float], int] | None = None
+    ) -> None:
+        """Take in the headers of a reply, and who says how many characters of it have arrived on the pacer's clock."""
+        ticket = self._tickets.get(agent)
+        if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
+            self._pacer.heard(ticket, headers, self.began_s + now, arrived)
+            if was_quiet:
+                self._tell()
+
+    def refused(
+        self, agent: int, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
+    ) -> None:
+        """Take in a 429."""
+        ticket = self._tickets.pop(agent, None)
+        if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
+            self._pacer.refused(ticket, retry_after_s, limit, self.began_s + now, headers)
+            if was_quiet:
+                self._tell()
+
+    def _tell(self) -> None:
+        """Let the other runs of the session ask again: they waited for this reply too."""
+        if self.seat is not None:
+            self.seat.news()
+
+    def settle(
+        self,
+        agent: int,
+        *,
+        input_tokens: int | None,
+        output_tokens: int | None,
+        total_tokens: int | None,
+        read_tokens: int | None,
+        cost_usd: float | None,
+        bad: Blame = None,
+        now: float,
+    ) -> None:
+        """Take in what a request has used.
+
+        Args:
+            agent: The agent.
+            input_tokens: What the provider's limit counts: input that was not read from the cache.
+            output_tokens: Output.
+            read_tokens: Input that came from the cache.
+            total_tokens: All of both, cached input too, which is what a budget counts.
+            cost_usd: Dollars. `None` is unknown, in all of these.
+            bad: What it says of the service and the network.
+            now: The time.
+        """
+        ticket, was_quiet = self._tickets.pop(agent, None), False
+        if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
+            self._pacer.finished(ticket, input_tokens, output_tokens, self.began_s + now)
+        if self._breakers is not None:
+            self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
+        if self._budget is not None:
+            self._budget.settle(agent, cost_usd, total_tokens)
+        if self._prefixes is not None:
+            read = None if total_tokens == 0 else read_tokens  # what was turned away says nothing of the cache
+            self._prefixes.ended(agent, read, followed=agent in self._followers)
+            self._followers.discard(agent)
+        if self.seat is not None and agent in self._seated:
+            self._seated.discard(agent)
+            self.seat.give()
+        if was_quiet:
+            self._tell()

@@ -1,0 +1,1 @@
+"""What to change, by published rules."""

@@ -1,0 +1,141 @@
+"""`run.advise()`: rules that people publish for many agents, answered with the numbers of this run.
+
+A rule speaks only where it has a number. What it proposes is forecast by the conductor that ran the agents; what it
+cannot judge, the quality of the answers, it leaves to the reader.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from agent_magic.declare.agent import is_word
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+from agent_magic.forecast.advice.rules import RULES
+from agent_magic.measure.table import make_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+
+    from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.forecast.outlook import Outlook
+
+Action = Literal["change", "keep"]
+ADVICE: Mapping[str, str] = {
+    "rule": "string",
+    "action": "string",
+    "measured": "string",
+    "change": "string",
+    "saves_s": "float64",
+    "saves_usd": "float64",
+    "forecast_s": "float64",
+    "forecast_usd": "float64",
+    "basis": "string",
+    "assumed": "string",
+    "source": "string",
+}
+CENT = 0.005
+BY = ("seconds", "dollars")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Advice:
+    """What the rules say of a run.
+
+    Attributes:
+        findings: One per rule that had a number, what saves most first, what is fine last.
+        wall_s: What the run took.
+        cost_usd: What it cost; `None` is unknown.
+        simulated: Whether its answers were made up.
+    """
+
+    findings: tuple[Finding, ...]
+    wall_s: float | None = field(kw_only=True)
+    cost_usd: float | None = field(kw_only=True)
+    simulated: bool = field(kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    @property
+    def changes(self) -> tuple[Finding, ...]:
+        """What there is to change; empty where nothing is to improve."""
+        return tuple(one for one in self.findings if one.change)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per rule that had a number; columns are `ADVICE`.
+
+        `action` is `change` or `keep`. `saves_s` and `saves_usd` are differences of two forecasts, below 0 where it
+        gets slower or dearer; `forecast_s` and `forecast_usd` the run with the change. `NaN` where the rule foresees
+        none or a price is unknown. `basis` is what the forecast stands on: `measured` durations of this run, the
+        `ledger`'s history, or `assumed`, which `assumed` explains.
+        """
+        names = [name for name in ADVICE if name != "action"]
+        rows = [
+            {**{name: getattr(one, name) for name in names}, "action": "change" if one.change else "keep"}
+            for one in self.findings
+        ]
+        return make_frame(rows, ADVICE)
+
+    def __repr__(self) -> str:
+        took = "" if self.wall_s is None else f" {self.wall_s:.1f} s"
+        cost = "" if self.cost_usd is None else f", ${self.cost_usd:.4f}"
+        head = f"Advice on a run of{took}{cost}{', simulated' if self.simulated else ''}"
+        fine = [one for one in self.findings if not one.change]
+        lines = [head, *(f"{number}. {_told(one)}" for number, one in enumerate(self.changes, 1))]
+        if not self.changes:
+            lines.append("Nothing to improve: no rule finds a change that pays.")
+        return "\n".join([*lines, *(f"ok {one.rule}: {one.measured}" for one in fine)])
+
+
+def _told(one: Finding) -> str:
+    amounts = [(one.saves_s, CENT, "{:.1f} s"), (one.saves_usd, CENT / 100, "${:.4f}")]
+    told = [
+        (value, text.format(abs(value))) for value, least, text in amounts if value is not None and abs(value) > least
+    ]
+    words = [
+        ("saves", [text for value, text in told if value > 0]),
+        ("costs", [text for value, text in told if value < 0]),
+    ]
+    gain = ", ".join(f"{word} {' and '.join(texts)}" for word, texts in words if texts)
+    then = f" -> {one.forecast_s:.1f} s" if one.forecast_s is not None and not math.isnan(one.forecast_s) else ""
+    trust = f"{one.basis}{': ' + one.assumed if one.assumed else ''}"
+    worth = f" It {gain}{then} ({trust})." if gain else f" ({trust})"
+    return f"{one.rule}: {one.measured}\n   {one.change}{worth}\n   rule: {one.source}"
+
+
+def _by_seconds(one: Finding) -> tuple[bool, float, float]:
+    return not one.change, -(one.saves_s or 0.0), -(one.saves_usd or 0.0)
+
+
+def _by_dollars(one: Finding) -> tuple[bool, float, float]:
+    return not one.change, -(one.saves_usd or 0.0), -(one.saves_s or 0.0)
+
+
+def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by: str = "seconds") -> Advice:
+    """Ask every rule of a run.
+
+    Args:
+        outlook: The run, ready to be forecast.
+        wall_s: What it took.
+        cost_usd: What it cost.
+        by: What comes first: what saves most `seconds` or most `dollars`.
+
+    Raises:
+        DeclarationError: It is neither.
+    """
+    if not is_word(by, BY):
+        raise DeclarationError(
+            f"by={shown_value(by)} cannot work.", hint=f"One of {', '.join(BY)}.{did_you_mean(by, BY)}"
+        )
+    worked = any(result.attempts for result in outlook.record.results)
+    told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
+    told.sort(key=_by_seconds if by == "seconds" else _by_dollars)
+    return Advice(tuple(told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)

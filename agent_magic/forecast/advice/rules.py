@@ -1,0 +1,219 @@
+"""The rules of `run.advise()`, each with its public source. A rule returns `None` where it has no number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.forecast.advice.dollars import cheaper_model, cost_against_time, shared_context
+from agent_magic.forecast.advice.finding import (
+    CONCURRENT,
+    DEEP_DIVE,
+    LAYERS,
+    SPECIFICATION,
+    WORTH,
+    Finding,
+    found,
+    pays,
+)
+from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize
+from agent_magic.measure.path import Chains, works
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_magic.forecast.outlook import Outlook
+
+MOST_ASKED = 12
+"""So many agents or edges are forecast at most, those with the largest promise first."""
+MOST_COUNTED = 1_000
+"""In larger plans nobody counts who can run beside whom."""
+SMALL_S = 5.0
+"""Tasks below this are called too small to run at once by the source; the rule measures the overhead instead."""
+FEW, HALF = 3, 0.5
+NO_MORE = ": the dependencies allow no more"
+LIMITS = ("requests", "input", "output")
+
+
+def wall_time(outlook: Outlook) -> Finding | None:
+    """Near the longest path, near the sum, or between; and what more slots would do about it."""
+    summary = summarize(outlook.record)
+    if summary.verdict is None or summary.wall_s is None:
+        return None
+    cause = f", held by {summary.limited_by}" if summary.limited_by else ""
+    measured = (
+        f"{summary.wall_s:.1f} s for {summary.agent_s:.1f} s of work on a path of {summary.critical_path_s:.1f} s: "
+        f"{summary.verdict}{cause}"
+    )
+    rule, source = "wall time near the critical path, not the sum", f"{DEEP_DIVE}: {NEAR_BOUND:g} and {NEAR_SUM:g}"
+    if not pays(outlook, outlook.unlimited):
+        return found(outlook, rule, measured, source)
+    slots = outlook.enough_slots()
+    change = f"Run it with concurrency={slots}; more slots would save no more."
+    return found(outlook, rule, measured, source, outlook.under(concurrency=slots, schedule="ready"), change)
+
+
+def barrier(outlook: Outlook) -> Finding | None:
+    """An agent waits for its own parents only."""
+    if len(outlook.record.plan.dag.layers()) < 2:
+        return None
+    cost_s, source = outlook.barrier_cost_s(), f'{LAYERS}: "wait only for their specific dependencies"'
+    measured = f"a barrier behind each layer costs {cost_s:.1f} s"
+    if outlook.policy.schedule != "layers":
+        return found(outlook, "no barriers", f"{measured}, and there is none", source)
+    ready = outlook.under(schedule="ready")
+    change = "Run it with schedule='ready'." if pays(outlook, ready) else ""
+    return found(outlook, "no barriers", measured, source, ready, change)
+
+
+def longest(outlook: Outlook) -> Finding | None:
+    """Split or shorten what the run waits for most."""
+    record = outlook.record
+    work = works(record)
+    chains = Chains.of(record.plan.dag, work)
+    promising = sorted(range(len(work)), key=lambda one: -chains.saved_s(one, work[one] / 2))[:MOST_ASKED]
+    halved = {one: outlook.ask(faster={one: 0.5}) for one in promising if work[one] > 0}
+    if not halved:
+        return None
+    best = min(halved, key=lambda one: halved[one].wall_s)
+    name, changed = record.results[best].name, halved[best]
+    measured = f"{name} works {work[best]:.1f} s; halving it saves {outlook.saves_s(changed):.1f} s"
+    advice = f"Shorten {name}, or split it into parts that do not wait for each other."
+    change = advice if pays(outlook, changed) else ""
+    return found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
+
+
+def needless_edges(outlook: Outlook) -> Finding | None:
+    """An agent that comes `after` another does not use its text: does it have to wait?"""
+    record = outlook.record
+    plan = record.plan
+    edges = [(plan.number(one.parent), plan.number(one.child)) for one in plan.edges if one.kind == "after"]
+    if not edges:
+        return None
+    through_s = Chains.of(plan.dag, works(record)).through_s
+    asked = sorted(edges, key=lambda edge: -through_s[edge[1]])[:MOST_ASKED]
+    without = {edge: outlook.ask(cut=frozenset({edge})) for edge in asked}
+    best = min(without, key=lambda edge: without[edge].wall_s)
+    parent, child = (record.results[one].name for one in best)
+    measured = (
+        f"edges that carry no text: {len(edges)}; {parent} -> {child} costs {outlook.saves_s(without[best]):.1f} s"
+    )
+    advice = f"Let {child} go without waiting for {parent}, if order does not matter."
+    change = advice if pays(outlook, without[best]) else ""
+    source = f"{LAYERS}: minimize dependencies"
+    return found(outlook, "only necessary dependencies", measured, source, without[best], change)
+
+
+def strategy(outlook: Outlook) -> Finding | None:
+    """Sequential below three independent tasks, hybrid below a half of all, else parallel: with the seconds of each."""
+    dag = outlook.record.plan.dag
+    count = len(dag.parents)
+    if count > MOST_COUNTED:
+        return None
+    beside = sum(1 + len(dag.ancestors([one])) + len(dag.descendants([one])) < count for one in range(count))
+    word = "sequential" if beside < FEW else "hybrid" if beside / count < HALF else "parallel"
+    gain = outlook.sequential.wall_s / outlook.as_it_was.wall_s if outlook.as_it_was.wall_s else 1.0
+    measured = (
+        f"{beside} of {count} agents can run beside another, so the rule says {word}; "
+        f"one after another takes {outlook.sequential.wall_s:.1f} s, {gain:.2f} times this run"
+    )
+    return found(outlook, "sequential, hybrid or parallel", measured, f"{SPECIFICATION}: fewer than 3, below 50 %")
+
+
+def how_many(outlook: Outlook) -> Finding | None:
+    """Three to five at once: with the seconds of the rule's number and of what is enough."""
+    count = len(outlook.record.plan)
+    if count < FEW:
+        return None
+    rule = min(count, 3) if count < 10 else 5
+    enough = outlook.enough_slots()
+    at_rule = outlook.under(concurrency=rule, schedule="ready")
+    measured = (
+        f"the rule says {rule} for {count} agents: {at_rule.wall_s:.1f} s; "
+        f"a concurrency of {enough} is enough for {outlook.unlimited.wall_s:.1f} s; "
+        f"the run had {outlook.policy.concurrency}"
+    )
+    return found(outlook, "three to five agents at once", measured, f"{SPECIFICATION}: optimal agents")
+
+
+def small_tasks(outlook: Outlook) -> Finding | None:
+    """Tasks below five seconds: is the overhead larger than what concurrency brings?"""
+    done = [one for one in outlook.record.results if one.attempts and one.local_s is not None]
+    small = sum(one.api_s < SMALL_S for one in done)
+    if not small:
+        return None
+    overhead = sum(one.local_s or 0.0 for one in done) / len(done)
+    share = overhead * len(done) / (sum(one.work_s for one in done) or 1.0)
+    measured = (
+        f"{small} of {len(done)} agents took less than {SMALL_S:g} s; the overhead measured is "
+        f"{1000 * overhead:.1f} ms an agent, {share:.1%} of the work"
+    )
+    return found(outlook, "small tasks", measured, f"{SPECIFICATION}: not worth it below 5 s")
+
+
+def half_saved(outlook: Outlook) -> Finding | None:
+    """Iterate on the grouping if less than a half is saved: unless the plan itself allows no more."""
+    slow, best = outlook.sequential.wall_s, outlook.unlimited.wall_s
+    if not slow or len(outlook.record.plan) < 2:
+        return None
+    saved, most = 1 - outlook.as_it_was.wall_s / slow, 1 - best / slow
+    measured = f"{saved:.0%} of the sequential time saved; with a slot for everybody {most:.0%}"
+    limit = "" if saved >= HALF else ": more slots would help" if pays(outlook, outlook.unlimited) else NO_MORE
+    return found(outlook, "half of the time saved", measured + limit, f"{DEEP_DIVE}: practice 10")
+
+
+def limits(outlook: Outlook) -> Finding | None:
+    """Rate limits that held agents or refused requests: what the run would take without them."""
+    waited = dict.fromkeys(LIMITS, 0.0)
+    for result in outlook.record.results:
+        free = result.ready_s or 0.0
+        for one in result.attempts:
+            if one.held_by in waited:
+                waited[one.held_by] += one.granted_s - free
+            free = one.ended_s if one.ended_s is not None else one.granted_s
+    refused = sum(one.status_code == 429 for one in outlook.record.attempts)
+    if not refused and not any(waited.values()):
+        return None
+    worst = max(waited, key=lambda name: waited[name])
+    free_of = outlook.ask(limits={})
+    measured = f"{refused} requests refused; agents waited {waited[worst]:.1f} s for the {worst} limit"
+    advice = f"Ask for a higher {worst} limit, or run when nobody else uses the key."
+    change = advice if pays(outlook, free_of) else ""
+    return found(outlook, "inside the rate limits", measured, f"{CONCURRENT}: rate limits", free_of, change)
+
+
+def failures(outlook: Outlook) -> Finding | None:
+    """What failed attempts took and cost."""
+    attempts = outlook.record.attempts
+    bad = [one for one in attempts if one.status == "failed"]
+    if not bad:
+        return None
+    lost_s = sum(one.api_s or 0.0 for one in bad)
+    prices = [one.price.cost_usd if one.price else None for one in bad]
+    known = [price for price in prices if price is not None]
+    kinds = ", ".join(sorted({one.kind or "" for one in bad}))
+    measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), {lost_s:.1f} s of requests"
+    grave = lost_s > WORTH * sum(one.api_s or 0.0 for one in attempts)
+    return Finding(
+        "failures do not cascade",
+        measured,
+        change="Look at %agents error NAME for each." if grave else "",
+        source=f"{SPECIFICATION}: error handling",
+        saves_usd=sum(known) if len(known) == len(prices) else None,
+    )
+
+
+RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
+    wall_time,
+    barrier,
+    longest,
+    needless_edges,
+    strategy,
+    how_many,
+    small_tasks,
+    half_saved,
+    cost_against_time,
+    cheaper_model,
+    shared_context,
+    limits,
+    failures,
+)

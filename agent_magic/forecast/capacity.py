@@ -1,0 +1,255 @@
+"""Calculators: what a rate limit carries, what a token budget reaches, what concurrency can do at best.
+
+Plain arithmetic with its formula beside it. Nothing here was measured: give numbers of your own runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.agent import is_number
+from agent_magic.engine.pacing.limits import Limits
+from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
+from agent_magic.measure.table import make_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+MOST = 1e100
+"""A number above this is a mistake."""
+MINUTE_S, HOUR_S = 60.0, 3600.0
+DAYS_A_MONTH = 30
+CAPACITY: Mapping[str, str] = {
+    "limit": "string",
+    "per_minute": "float64",
+    "per_job": "float64",
+    "jobs_per_s": "float64",
+    "needed_per_minute": "float64",
+    "enough": "boolean",
+    "formula": "string",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What limits carry.
+
+    Attributes:
+        jobs_per_s: The most jobs a second that every given limit lets pass; `None` where no limit is given.
+        limited_by: The limit that binds, or an empty string.
+        concurrent: Jobs under way at once at that rate, by Little's law; `None` without `latency_s`.
+        usd_per_job: Dollars of a job; `None` where not given.
+        usd_per_hour: Dollars of an hour at `jobs_per_s`; `None` where unknown.
+        rows: The rows of `frame`.
+    """
+
+    jobs_per_s: float | None
+    limited_by: str
+    concurrent: float | None = field(kw_only=True)
+    usd_per_job: float | None = field(kw_only=True)
+    usd_per_hour: float | None = field(kw_only=True)
+    rows: tuple[Mapping[str, object], ...] = field(kw_only=True, repr=False)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per limit that was given; columns are `CAPACITY`. `needed_per_minute` and `enough` need a wish."""
+        return make_frame(self.rows, CAPACITY)
+
+
+def capacity(
+    limits: Limits | float | None = None,
+    *,
+    concurrent_requests: float | None = None,
+    requests: float = 1.0,
+    input_tokens: float = 0.0,
+    output_tokens: float = 0.0,
+    latency_s: float | None = None,
+    usd_per_job: float | None = None,
+    wanted_jobs_per_s: float | None = None,
+) -> Capacity:
+    """Say how many jobs a second rate limits carry, which of them binds, and what an hour of it costs.
+
+    A limit per minute carries `limit / 60 / use` jobs a second, `use` being that of one job; slots carry
+    `concurrent_requests / latency_s / requests`. At a rate there are `rate * latency_s * requests` requests under way.
+
+    Source: Little, "A Proof for the Queuing Formula L = lambda W", 1961.
+
+    Args:
+        limits: Per minute: requests, input tokens that were not read from the cache, output tokens; a number is
+            requests.
+        concurrent_requests: How many requests may be under way at once.
+        requests: Requests of one job.
+        input_tokens: Input tokens of one job.
+        output_tokens: Output tokens of one job.
+        latency_s: Seconds of one request.
+        usd_per_job: Dollars of one job.
+        wanted_jobs_per_s: The rate that is wanted, to see what it needs. Dollars an hour are then those of this rate.
+
+    Raises:
+        AgentMagicError: Something is no number from 0.
+    """
+    of_job = {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
+    more = {"concurrent_requests": concurrent_requests, "latency_s": latency_s, "usd_per_job": usd_per_job}
+    _check_numbers(of_job, optional={**more, "wanted_jobs_per_s": wanted_jobs_per_s})
+    limits = _read(limits)
+    slots = None if concurrent_requests is None or not latency_s else concurrent_requests * MINUTE_S / latency_s
+    given = [
+        ("requests", limits.requests, requests),
+        ("input tokens", limits.input_tokens, input_tokens),
+        ("output tokens", limits.output_tokens, output_tokens),
+        ("slots", slots, requests),
+    ]
+    binding = [(name, limit, used) for name, limit, used in given if limit is not None and used]
+    rates = {name: limit / MINUTE_S / used for name, limit, used in binding}
+    limited_by = min(rates, key=lambda name: rates[name], default="")
+    rate = rates.get(limited_by)
+    paid = rate if wanted_jobs_per_s is None else wanted_jobs_per_s
+    return Capacity(
+        rate,
+        limited_by,
+        concurrent=None if paid is None or latency_s is None else paid * requests * latency_s,
+        usd_per_job=usd_per_job,
+        usd_per_hour=None if paid is None or usd_per_job is None else paid * HOUR_S * usd_per_job,
+        rows=tuple(_limit_row(name, limit, used, wanted_jobs_per_s) for name, limit, used in binding),
+    )
+
+
+def _read(limits: object) -> Limits:
+    """Read limits.
+
+    Raises:
+        DeclarationError: They are none.
+    """
+    if limits is None or isinstance(limits, Limits):
+        return limits or Limits()
+    if is_number(limits):
+        return Limits(cast("float", limits))
+    hint = "Give requests per minute, or Limits(requests, input_tokens, output_tokens=...)."
+    raise DeclarationError(f"limits={limits!r} cannot work.", hint=hint)
+
+
+def _check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
+    """Raise `AgentMagicError` for the first that is no number from 0; what is optional may be `None`."""
+    said = {name: value for name, value in (optional or {}).items() if value is not None}
+    for name, value in {**given, **said}.items():
+        if not (is_number(value) and 0 <= value < MOST):
+            raise AgentMagicError(f"{name}={shown_value(value)} cannot work. Give a number from 0.")
+
+
+def _limit_row(name: str, per_minute: float, used: float, wanted: float | None) -> dict[str, object]:
+    needed = None if wanted is None else wanted * MINUTE_S * used
+    return {
+        "limit": name,
+        "per_minute": per_minute,
+        "per_job": used,
+        "jobs_per_s": per_minute / MINUTE_S / used,
+        "needed_per_minute": needed,
+        "enough": None if needed is None else needed <= per_minute,
+        "formula": "concurrent_requests / latency_s / requests" if name == "slots" else "limit / 60 / use",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Monthly:
+    """How far a monthly budget of tokens goes.
+
+    Attributes:
+        runs: Whole runs in a month.
+        runs_a_day: The same by day, of 30.
+        runs_left: Whole runs with what is left.
+        tokens_left: What is left of the budget.
+        days_left: Until the budget is used up at the pace so far; `None` where nothing was used yet.
+        usd: Dollars of all runs of a month; `None` where not given.
+    """
+
+    runs: int
+    runs_a_day: float
+    runs_left: int = field(kw_only=True)
+    tokens_left: float = field(kw_only=True)
+    days_left: float | None = field(kw_only=True)
+    usd: float | None = field(kw_only=True)
+
+
+def monthly(
+    tokens_per_run: float,
+    budget_tokens: float = 5_000_000,
+    *,
+    used_tokens: float = 0,
+    days_gone: float = 0,
+    usd_per_run: float | None = None,
+) -> Monthly:
+    """Say how many runs a monthly budget of tokens reaches: `budget // tokens_per_run`.
+
+    Args:
+        tokens_per_run: Input and output tokens of one run, such as `run.totals.tokens`.
+        budget_tokens: Tokens a month. The default is the example of "Token Usage & Cost Analysis" (svrnty,
+            claude-skills, 2025), which is no recommendation.
+        used_tokens: What was used this month.
+        days_gone: Days of this month that are over.
+        usd_per_run: Dollars of one run.
+
+    Raises:
+        AgentMagicError: A run needs more than 0 tokens, the rest at least 0.
+    """
+    needed = {"tokens_per_run": tokens_per_run, "budget_tokens": budget_tokens, "used_tokens": used_tokens}
+    _check_numbers({**needed, "days_gone": days_gone}, optional={"usd_per_run": usd_per_run})
+    if not tokens_per_run:
+        raise AgentMagicError("tokens_per_run=0 cannot work. Give the tokens of a run, such as run.totals.tokens.")
+    runs, left = math.floor(budget_tokens / tokens_per_run), max(0.0, budget_tokens - used_tokens)
+    pace = used_tokens / days_gone if days_gone else 0.0
+    return Monthly(
+        runs,
+        budget_tokens / tokens_per_run / DAYS_A_MONTH,
+        runs_left=math.floor(left / tokens_per_run),
+        tokens_left=left,
+        days_left=left / pace if pace else None,
+        usd=None if usd_per_run is None else runs * usd_per_run,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Between which speedups a plan lies with some slots.
+
+    Attributes:
+        best: Work over the longest of the critical path and an even share of the work: no schedule beats it.
+        worst: What every schedule reaches that leaves no slot idle while an agent is ready.
+        work_s: All work.
+        path_s: The critical path.
+    """
+
+    best: float
+    worst: float
+    work_s: float = field(kw_only=True)
+    path_s: float = field(kw_only=True)
+
+
+def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
+    """Say in closed form what speedup a plan can have over one agent at a time.
+
+    `best = W / max(C, W / n)` and `worst = W / (C + (W - C) / n)`. The second is Amdahl's formula with the critical
+    path as the serial part: for a graph it is what is reached at least, because side chains run beside that path.
+
+    Source: Graham, "Bounds for Certain Multiprocessing Anomalies", 1966; Amdahl, "Validity of the single processor
+    approach", 1967.
+
+    Args:
+        work_s: All work, `agent_s` of a run.
+        path_s: The critical path, `critical_path_s` of a run.
+        concurrency: Slots.
+
+    Raises:
+        AgentMagicError: The path is not between 0 and the work, or there is no slot.
+    """
+    _check_numbers({"work_s": work_s, "path_s": path_s, "concurrency": concurrency})
+    if not (0 < path_s <= work_s and concurrency >= 1):
+        raise AgentMagicError(
+            f"work_s={work_s!r}, path_s={path_s!r}, concurrency={concurrency!r} cannot work. "
+            "Give 0 < path_s <= work_s, and one slot at least."
+        )
+    best, worst = work_s / max(path_s, work_s / concurrency), work_s / (path_s + (work_s - path_s) / concurrency)
+    return Bounds(best, worst, work_s=work_s, path_s=path_s)

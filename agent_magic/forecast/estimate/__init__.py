@@ -1,0 +1,1 @@
+"""What a plan will cost and take, before it runs."""

@@ -1,0 +1,246 @@
+"""What each agent of a plan may use and take before it has run, and what each number stands on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.engine.room import OVERHEAD_TOKENS
+from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
+from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.record.history import History, kin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.forecast.pace import Basis
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.history import Past
+    from agent_magic.record.request import Request
+
+ASSUMED_OUTPUT_TOKENS: Final = 500
+"""The length of an answer nobody has seen yet: an assumption, not a measurement. Capped at `max_tokens`."""
+UNSEEN: Final = (0.25, 4.0)
+"""The range of a length that is assumed: a quarter to four times."""
+MIDDLE: Final = 0.5
+
+InputBasis = Literal["counted", "estimated", "ledger"]
+"""`counted` by the API as a whole, `estimated` by characters and parents' answers, in the `ledger`: not sent again."""
+
+
+class Span(NamedTuple):
+    """A number that is not known yet: a low end, what is likely, a high end."""
+
+    low: float
+    likely: float
+    high: float
+
+    @classmethod
+    def around(cls, value: float, factors: tuple[float, float]) -> Span:
+        """Return a value with an assumed range."""
+        return cls(value * factors[0], value, value * factors[1])
+
+    @classmethod
+    def of(cls, values: Sequence[float], factors: tuple[float, float] = UNSURE) -> Span:
+        """Return the range of values: their 10th, 50th and 90th percentile, of fewer than five an assumed one."""
+        ordered = sorted(values)
+        if len(ordered) >= ENOUGH:
+            return cls(*(quantile(ordered, share) for share in (LOW, MIDDLE, HIGH)))
+        return cls.around(quantile(ordered, MIDDLE), factors)
+
+
+NOTHING: Final = Span(0.0, 0.0, 0.0)
+
+
+class Guess(NamedTuple):
+    """What one agent may use and take.
+
+    Attributes:
+        own: The tokens of its prompt without the answers it waits for.
+        input: Its whole input in tokens.
+        output: Its answer in tokens.
+        seconds: From the request to the end of the answer.
+        first_s: To the first token, likely.
+        cap: Its `max_tokens`.
+        most_input: Its input if every answer it waits for fills its `max_tokens`.
+        aside: The input a run with a budget sets aside for it, likely and at most: no token is shorter than a byte.
+        held: Whether its answer is in the ledger, so that nothing is sent.
+        words: What its numbers stand on.
+    """
+
+    own: int
+    input: Span
+    output: Span
+    seconds: Span
+    first_s: float
+    cap: int
+    most_input: int
+    aside: tuple[int, int]
+    held: bool
+    input_basis: InputBasis
+    output_basis: Basis
+    seconds_basis: Basis
+    words: tuple[str, ...]
+
+
+def guess_all(
+    plan: Plan,
+    requests: Sequence[Request],
+    held: Sequence[Answer | None],
+    counted: Sequence[int | None],
+    rows: Sequence[Past],
+    pilot: Collection[str] = (),
+) -> list[Guess]:
+    """Say of every agent what it may use and take.
+
+    Args:
+        plan: The plan.
+        requests: Per agent, what it will ask, answers that are not there left empty.
+        held: Per agent, its answer if it is there already.
+        counted: Per agent, the API's count of its request, or `None`.
+        rows: Earlier answers.
+        pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
+    """
+    history, speeds = History(rows), Speeds(rows)
+    tried = [row for row in rows if row.agent in pilot]
+    shared: dict[tuple[str, str, str | None], _Seen] = {}  # of agents without answers of their own, once a group
+    found: dict[int, Guess] = {}
+    for agent in plan.dag.order:
+        request = requests[agent]
+        if held[agent] is not None:
+            found[agent] = _held(request)
+            continue
+        waits_for = [plan.index[name] for name in plan.inputs[agent]]
+        parents = [(found[one], tokens_factor(requests[one].model, request.model)) for one in waits_for]
+        name = plan.agents[agent].name
+        before = [one for one in parents if not one[0].held]
+        if own := history.of_agent(name):
+            found[agent] = _guess(request, before, counted[agent], _seen(request, own, tried), speeds)
+            continue
+        key = (kin_of(name), request.model, request.effort)
+        if key not in shared:
+            kin = history.of_kin(name)
+            shared[key] = _seen(request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
+        found[agent] = _by_kin(
+            _guess(request, before, counted[agent], shared[key], speeds), piloted=shared[key].piloted
+        )
+    return [found[agent] for agent in range(len(plan))]
+
+
+def _held(request: Request) -> Guess:
+    words = ("its answer is in the ledger",)
+    cap = request.max_tokens or DEFAULT_MAX_TOKENS
+    return Guess(
+        0, NOTHING, NOTHING, NOTHING, 0.0, cap, 0, (0, 0), held=True, input_basis="ledger", output_basis="ledger",
+        seconds_basis="ledger", words=words,
+    )  # fmt: skip
+
+
+class _Seen(NamedTuple):
+    """What earlier answers say of the next one.
+
+    Attributes:
+        length: How long it may be, what that stands on, and that in words.
+        timing: How long it may take and to the first token, and what that stands on in words; `None` where nobody was
+            asked like that.
+        tried: Whether a pilot has answers by its model and effort.
+        piloted: Whether the answers of its group are a pilot's, in part.
+    """
+
+    length: tuple[Span, Basis, str]
+    timing: tuple[Span, float, str] | None
+    tried: bool
+    piloted: bool = False
+
+
+def _seen(request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
+    """Look through the earlier answers of an agent or its group, and those of a pilot."""
+    same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
+    tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
+    return _Seen(_length(request, same, earlier, tried), _timing(same) if same else None, bool(tried))
+
+
+def _guess(
+    request: Request, parents: Sequence[tuple[Guess, float]], counted: int | None, seen: _Seen, speeds: Speeds
+) -> Guess:
+    cap = request.max_tokens
+    texts = (request.prompt, request.system or "", request.context or "")
+    own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 if counted is None else counted
+    likely = round(sum(one.output.likely * by for one, by in parents))
+    most = round(sum(one.cap * by for one, by in parents))
+    ends = (round(sum(one.output[end] * by for one, by in parents)) for end in range(3))
+    size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS
+    output, output_basis, length_words = seen.length
+    output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
+    seconds, first_s, seconds_basis, pace_words = _seconds(request, seen, output, speeds)
+    return Guess(
+        own,
+        Span(*(float(own + tokens) for tokens in ends)),
+        output,
+        seconds,
+        first_s,
+        cap,
+        own + most,
+        (size + likely * CHARS_PER_TOKEN, size + most * CHARS_PER_TOKEN),
+        held=False,
+        input_basis="counted" if counted is not None and not parents else "estimated",
+        output_basis=output_basis,
+        seconds_basis=seconds_basis,
+        words=(length_words, pace_words),
+    )
+
+
+def _length(
+    request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past]
+) -> tuple[Span, Basis, str]:
+    """Return the length of an agent's answer, what it stands on, and that in words."""
+    lengths = [float(row.output_tokens) for row in same if row.output_tokens is not None]
+    if lengths:
+        few = "" if len(lengths) >= ENOUGH else ", taken as half to twice"
+        return Span.of(lengths), "ledger", f"length: {_answers(len(same))}{few}"
+    others = [
+        row.output_tokens * tokens_factor(row.model, request.model) for row in earlier if row.output_tokens is not None
+    ]
+    if others:
+        middle = Span.of(others).likely
+        words = f"length: {_answers(len(others))} by another model or effort, a quarter to four times"
+        return Span.around(middle, UNSEEN), "assumed", words
+    if lengths := [float(row.output_tokens) for row in tried if row.output_tokens is not None]:
+        words = f"length: as those of the pilot by {request.model} ({len(lengths)}), taken as a quarter to four times"
+        return Span.around(Span.of(lengths).likely, UNSEEN), "pilot", words
+    words = f"length: nobody has seen an answer, assumed {ASSUMED_OUTPUT_TOKENS} tokens, a quarter to four times"
+    return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
+
+
+def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
+    """Return how long such answers took, the first token, and what that stands on in words."""
+    seconds = Span.of([row.api_s for row in same])
+    firsts = [row.ttft_s for row in same if row.ttft_s is not None]
+    first_s = Span.of(firsts).likely if firsts else seconds.likely
+    few = "" if len(same) >= ENOUGH else ", taken as half to twice"
+    return seconds, min(first_s, seconds.likely), f"seconds: {_answers(len(same))}{few}"
+
+
+def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tuple[Span, float, Basis, str]:
+    """Return how long an agent's answer takes, the first token, what that stands on, and that in words."""
+    if seen.timing is not None:
+        seconds, first_s, words = seen.timing
+        return seconds, first_s, "ledger", words
+    timing, basis, words = speeds.of(request.model)
+    likely, low, high = ((timing.ttft_s + output[end] / timing.pace) for end in (1, 0, 2))
+    basis = "pilot" if basis == "ledger" and seen.tried else basis
+    return Span(low * timing.low, likely, high * timing.high), timing.ttft_s, basis, f"seconds: {words}"
+
+
+def _answers(number: int) -> str:
+    return "its 1 earlier answer" if number == 1 else f"its {number} earlier answers"
+
+
+def _by_kin(guess: Guess, *, piloted: bool) -> Guess:
+    """Say that the answers were not the agent's own, but its group's."""
+    words = tuple(each.replace(": its ", ": its group's ") for each in guess.words)
+    if not piloted:
+        return guess._replace(words=words)
+    length, pace = ("pilot" if basis == "ledger" else basis for basis in (guess.output_basis, guess.seconds_basis))
+    return guess._replace(words=words, output_basis=length, seconds_basis=pace)

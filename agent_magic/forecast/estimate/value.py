@@ -1,0 +1,216 @@
+"""What an estimate says: of each agent, of a budget, of the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.measure.table import make_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from agent_magic.forecast.estimate.agents import InputBasis, Span
+    from agent_magic.forecast.pace import Basis
+    from agent_magic.forecast.pilot import Pilot
+    from agent_magic.measure.path import CriticalPath
+
+EXPECTED: Mapping[str, str] = {
+    "agent": "string",
+    "layer": "Int64",
+    "model": "string",
+    "held": "bool",
+    "input_tokens": "Int64",
+    "output_low": "Int64",
+    "output_tokens": "Int64",
+    "output_high": "Int64",
+    "low_s": "float64",
+    "likely_s": "float64",
+    "high_s": "float64",
+    "low_usd": "float64",
+    "likely_usd": "float64",
+    "high_usd": "float64",
+    "most_usd": "float64",
+    "on_critical_path": "bool",
+    "input_basis": "string",
+    "output_basis": "string",
+    "seconds_basis": "string",
+    "stands_on": "string",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one agent may use and take. Dollars are `None` where the price is unknown.
+
+    Attributes:
+        held: Whether its answer is in the ledger: nothing is sent, nothing is paid.
+        input: Its whole input in tokens, its parents' answers as long as theirs are expected.
+        output: Its answer in tokens.
+        seconds: From its request to the end of its answer.
+        cost: Dollars.
+        most_usd: Dollars if it and its parents use their `max_tokens` to the full.
+        aside_usd: Dollars that a run with a budget sets aside for it before it is sent, likely and at most.
+        basis: What its input stands on: `counted` by the API, `estimated`, or held in the `ledger`.
+        output_basis: What the length of its answer stands on: `ledger` (its earlier answers) or `assumed`.
+        seconds_basis: What its seconds stand on.
+        stands_on: That in words.
+    """
+
+    agent: str
+    layer: int
+    model: str
+    held: bool
+    input: Span
+    output: Span
+    seconds: Span
+    cost: Span | None
+    most_usd: float | None
+    aside_usd: tuple[float | None, float | None]
+    basis: InputBasis
+    output_basis: Basis
+    seconds_basis: Basis
+    stands_on: str
+
+    @property
+    def input_tokens(self) -> int:
+        """Its whole input, likely."""
+        return round(self.input.likely)
+
+    @property
+    def output_tokens(self) -> int:
+        """Its answer, likely."""
+        return round(self.output.likely)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars, likely."""
+        return None if self.cost is None else self.cost.likely
+
+
+class Reach(NamedTuple):
+    """How many agents, in the order they start, a budget reaches.
+
+    Attributes:
+        budget_usd: The budget.
+        likely: If answers are as long as expected.
+        surely: If every answer fills its `max_tokens`.
+    """
+
+    budget_usd: float
+    likely: int
+    surely: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate:
+    """What a plan may cost and take. All in seconds, tokens and USD.
+
+    Attributes:
+        plan: The plan's name.
+        expected: Per agent, in plan order, what it may use.
+        cost: Dollars of all; `None` where a price is unknown.
+        most_usd: Dollars if every answer fills its `max_tokens`.
+        wall_s: First ready to last finished, failures and retries left out.
+        critical_path: The longest chain of likely seconds.
+        binds: What holds the run up or cuts it: `budget`, `deadline`, `timeout`, `requests`, `input`, `output`, `slot`,
+            `barrier`, `leader`, `dependencies`, or `none known`.
+        basis: The weakest thing a number stands on: `ledger` (earlier answers) or `assumed`.
+        order: The agents' numbers in the order they start.
+        reaches: How far the budget reaches; `None` without one.
+        notes: What else has to be known.
+        simulated: Whether earlier answers that the stand-in API made up are what it stands on.
+        pilot: Which agents were run to find out; `None` without a pilot.
+    """
+
+    plan: str
+    expected: tuple[Expected, ...]
+    cost: Span | None = field(kw_only=True)
+    most_usd: float | None = field(kw_only=True)
+    wall_s: Span = field(kw_only=True)
+    critical_path: CriticalPath = field(kw_only=True)
+    binds: str = field(kw_only=True)
+    basis: Basis = field(kw_only=True)
+    order: tuple[int, ...] = field(kw_only=True)
+    reaches: Reach | None = field(kw_only=True)
+    notes: tuple[str, ...] = field(kw_only=True)
+    simulated: bool = field(kw_only=True)
+    pilot: Pilot | None = field(default=None, kw_only=True)
+
+    @property
+    def agents(self) -> pd.DataFrame:
+        """One row per agent, in plan order. Columns are `EXPECTED`."""
+        path = set(self.critical_path.agents)
+        return make_frame([_row(one, on_path=one.agent in path) for one in self.expected], EXPECTED)
+
+    @property
+    def held(self) -> int:
+        """How many answers are in the ledger."""
+        return sum(one.held for one in self.expected)
+
+    @property
+    def stands_on(self) -> str:
+        """How many agents' numbers stand on what."""
+        parts = [
+            f"{what} {', '.join(f'{number} {basis}' for basis, number in Counter(found).items())}"
+            for what, found in (
+                ("inputs", [one.basis for one in self.expected if not one.held]),
+                ("lengths", [one.output_basis for one in self.expected if not one.held]),
+                ("seconds", [one.seconds_basis for one in self.expected if not one.held]),
+            )
+            if found
+        ]
+        return "; ".join(parts) or "every answer is in the ledger"
+
+    def reach(self, budget_usd: float) -> Reach:
+        """Say how many agents a budget reaches: in the order they start, up to the first that it may not be sent."""
+        return Reach(budget_usd, self._reached(budget_usd, surely=False), self._reached(budget_usd, surely=True))
+
+    def _reached(self, budget_usd: float, *, surely: bool) -> int:
+        spent = 0.0
+        for number, agent in enumerate(self.order):
+            one = self.expected[agent]
+            aside, cost = one.aside_usd[surely], one.most_usd if surely else one.cost_usd
+            if aside is None or cost is None or spent + aside > budget_usd:
+                return number
+            spent += cost
+        return len(self.order)
+
+    def __repr__(self) -> str:
+        made_up = ", by answers that were made up" if self.simulated else ""
+        held = f", {self.held} answered by the ledger at $0" if self.held else ""
+        noun = "agent" if len(self.expected) == 1 else "agents"
+        lines = [f"Estimate of {self.plan!r}: {len(self.expected)} {noun}{held}{made_up}"]
+        if self.cost is None:
+            lines.append("dollars: unknown, a model has no known price")
+        else:
+            lines.append("dollars: {:.4f} low, {:.4f} likely, {:.4f} high".format(*self.cost))
+            if self.most_usd is not None:
+                lines[-1] += f"; {self.most_usd:.4f} if every answer fills its max_tokens"
+        lines.append("seconds: {:.1f} low, {:.1f} likely, {:.1f} high".format(*self.wall_s))
+        lines.append(f"{self.critical_path!r}" if self.critical_path.agents else "critical path: nothing to do")
+        lines.append(f"binds: {self.binds}")
+        if self.pilot is not None:
+            lines.append(f"pilot: {', '.join(self.pilot.agents)} were run; the rest is estimated by that")
+        if self.reaches is not None:
+            found, of = self.reaches, len(self.expected)
+            lines.append(
+                f"${found.budget_usd:g} reaches {found.likely} of {of} agents, {found.surely} if every answer is full"
+            )
+        return "\n".join([*lines, f"stands on: {self.stands_on}", *(f"note: {note}" for note in self.notes)])
+
+
+def _row(one: Expected, *, on_path: bool) -> dict[str, object]:
+    cost = one.cost or (None, None, None)
+    return {
+        **{name: getattr(one, name, None) for name in EXPECTED},
+        "output_low": round(one.output.low),
+        "output_high": round(one.output.high),
+        **dict(zip(("low_s", "likely_s", "high_s"), one.seconds, strict=True)),
+        **dict(zip(("low_usd", "likely_usd", "high_usd"), cost, strict=True)),
+        "on_critical_path": on_path,
+        "input_basis": one.basis,
+    }

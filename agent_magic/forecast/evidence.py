@@ -1,0 +1,250 @@
+"""What a record says of each agent, read once, so that a thousand forecasts can stand on it."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.engine.breaker import Fault
+from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
+from agent_magic.engine.room import OVERHEAD_TOKENS
+from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, PAUSED
+from agent_magic.record.history import Past
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent_magic.engine.breaker import Blame
+    from agent_magic.record.answer import Price, Usage
+    from agent_magic.record.results import AgentResult, Attempt, RunRecord
+
+MANY: Final = 1_000_000
+"""A failure that was repeated is worth as many attempts as the policy allows."""
+GOES_ON: Final = Failure("the answer was paused, and goes on", MANY)
+"""Stands for the turn of an answer that went on."""
+TIMED: Final = frozenset({"live", "simulated", "replay"})
+"""The sources whose seconds are those of a model at work. What the ledger served took none."""
+
+FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
+"""The kinds of failure that are the fault of the service or of the network, as a live run's breaker takes them."""
+REFUSAL_S: Final = 0.05
+"""How long a 429 takes to come where the run has seen none."""
+LOCAL_REFUSAL_S: Final = 0.01
+"""The same from the stand-in API on the same machine, over HTTP and with the SDK."""
+
+
+class Tried(NamedTuple):
+    """One recorded attempt.
+
+    Attributes:
+        local_s: From being let go to being sent.
+        first_s: From being sent to the first token; `None` where none came.
+        takes_s: From being sent to the end.
+        failure: How it failed, as the conductor has to know; `None` for an answer.
+        refused: Whether it was a 429.
+        late: Whether it was cut at its deadline.
+        usage: Its tokens.
+        price: What they cost.
+        bad: What it says of the service and the network.
+        status: The HTTP status of its reply; `None` where none came.
+    """
+
+    local_s: float
+    first_s: float | None
+    takes_s: float
+    failure: Failure | None
+    refused: bool
+    late: bool
+    usage: Usage | None
+    price: Price | None
+    bad: Blame
+    status: int | None
+
+
+class Seen(NamedTuple):
+    """What a record says of one agent.
+
+    Attributes:
+        tries: Its attempts, those left out that somebody stopped.
+        answered: Whether the last of them has an answer that was passed on.
+        timed: Whether their seconds are those of a model at work.
+        output_tokens: The length of its answer; `None` where there is none.
+        input_tokens: Its whole input; `None` where unknown.
+        characters: What it sends, in characters.
+        size: The same in bytes, which is the most tokens it can be.
+        per_character: Tokens per character of it.
+        text_characters: The length of its answer in characters.
+        context: The name of its context.
+        prefix: The tokens of that.
+        prefix_counted: Whether the provider counted them, or they are a share by characters.
+        context_characters: The length of its context in characters.
+        context_size: The same in bytes.
+        warm: Whether it found its context in the cache when the run began.
+    """
+
+    name: str
+    model: str
+    effort: str | None
+    max_tokens: int
+    tries: tuple[Tried, ...]
+    answered: bool
+    timed: bool
+    output_tokens: int | None
+    input_tokens: int | None
+    characters: int
+    size: int
+    per_character: float
+    text_characters: int
+    context: str | None
+    prefix: int
+    prefix_counted: bool
+    context_characters: int
+    context_size: int
+    warm: bool
+
+
+def seen_of(record: RunRecord) -> list[Seen]:
+    """Read the agents of a record, in plan order."""
+    found = [_seen(record, number) for number in range(len(record.results))]
+    wrote = {(one.model, one.context) for one in found if any(_wrote(step) for step in one.tries)}
+    found = [one._replace(warm=one.warm and (one.model, one.context) not in wrote) for one in found]
+    counted = {(one.model, one.context): one.prefix for one in found if one.prefix_counted}
+    return [
+        one._replace(prefix=counted[one.model, one.context], prefix_counted=True)
+        if not one.prefix_counted and (one.model, one.context) in counted
+        else one
+        for one in found
+    ]
+
+
+def _is_timed(attempt: Attempt) -> bool:
+    """Tell whether the seconds of an attempt are those of a model at work."""
+    return attempt.source in TIMED and not attempt.is_served
+
+
+def _wrote(step: Tried) -> bool:
+    return bool(step.usage and step.usage.cache_write_tokens)
+
+
+def rows_of(record: RunRecord) -> Iterator[Past]:
+    """Yield the complete answers of a run whose seconds count, replayed ones too."""
+    simulated = record.simulated  # looks at every result
+    for attempt in record.attempts:
+        usage = attempt.answer.usage if attempt.answer and attempt.error is None else None
+        if usage is not None and _is_timed(attempt) and attempt.api_s is not None:
+            yield Past(
+                attempt.agent,
+                attempt.model,
+                attempt.request.effort,
+                usage.total_input_tokens,
+                usage.output_tokens,
+                attempt.ttft_s,
+                attempt.api_s,
+                simulated=simulated,
+            )
+
+
+def _seen(record: RunRecord, number: int) -> Seen:
+    result, agent = record.results[number], record.plan.agents[number]
+    asked = result.attempts[-1] if result.attempts else None
+    answer = result.answer if asked is not None and asked.error is None else None
+    usage = answer.usage if answer else None
+    context = record.plan.context_of(number) or ""
+    text = _text(record, number)
+    total = usage.total_input_tokens if usage else None
+    cached = ((usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)) if usage and agent.context else 0
+    per_character = total / len(text) if total and text else 1 / CHARS_PER_TOKEN
+    return Seen(
+        result.name,
+        result.model,
+        asked.request.effort if asked else agent.effort,
+        agent.max_tokens or DEFAULT_MAX_TOKENS,
+        tuple(_tries(result)),
+        answered=answer is not None,
+        timed=answer is not None and asked is not None and _is_timed(asked),
+        output_tokens=usage.output_tokens if usage else None,
+        input_tokens=total,
+        characters=len(text),
+        size=_size(text),
+        per_character=per_character,
+        text_characters=len(answer.text) if answer else 0,
+        context=agent.context,
+        prefix=cached or round(len(context) * per_character),
+        prefix_counted=cached > 0,
+        context_characters=len(context),
+        context_size=_size(context),
+        warm=bool(usage and usage.cache_read_tokens),
+    )
+
+
+def _size(text: str) -> int:
+    """Count bytes."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _text(record: RunRecord, number: int) -> str:
+    """Return all that an agent sends; where it never was asked, as far as it can be written."""
+    result, plan = record.results[number], record.plan
+    if result.attempts:
+        request = result.attempts[-1].request
+        return request.prompt + (request.system or "") + (request.context or "")
+    answers = {name: record[name].text for name in plan.inputs[number]}
+    agent = plan.agents[number]
+    return plan.prompt_ahead(number, answers) + (agent.system_text or "") + (plan.context_of(number) or "")
+
+
+def _tries(result: AgentResult) -> Iterator[Tried]:
+    attempts = result.attempts
+    for place, attempt in enumerate(attempts):
+        if attempt.ended_s is None or attempt.kind == "cancelled":
+            continue  # somebody stopped it: a forecast goes on
+        last = place == len(attempts) - 1
+        waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
+        final = last and not waited_s
+        went_on = not last and attempt.answer is not None and attempt.answer.stop_reason == PAUSED
+        yield Tried(
+            attempt.started_s - attempt.granted_s,
+            attempt.ttft_s,
+            attempt.ended_s - attempt.started_s,
+            GOES_ON if went_on else None if attempt.error is None else _failure(attempt, waited_s, final=final),
+            attempt.kind == "RateLimited",
+            attempt.kind == "Late",
+            attempt.usage,
+            attempt.price,
+            _blame_of(attempt),
+            attempt.status_code,
+        )
+
+
+def _blame_of(attempt: Attempt) -> Blame:
+    """Return what an attempt says of the service and the network, as the live run has it."""
+    if attempt.kind in FAULTS:
+        unsent = attempt.kind == "Unreachable" and attempt.status_code is None and attempt.usage == NOTHING_USED
+        return Fault(attempt.error or "", reached=not unsent)
+    return None if attempt.status_code is None else False
+
+
+def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:
+    """Write a recorded failure as the conductor takes it: repeated if it was, after the wait that was."""
+    why = attempt.error or ""
+    if final:
+        return Failure(why, stops_run=attempt.status_code in STOPS_RUN)
+    usual_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt.number - 1, 10))
+    demanded = waited_s > usual_s * (1 + JITTER)  # only a server's own demand makes it longer
+    told_s = waited_s - usual_s * JITTER / 2 if demanded else None
+    crowded = attempt.kind in {"Overloaded", "Unreachable"}
+    return Failure(why, MANY, retry_after_s=told_s, counts=attempt.kind != "RateLimited", crowded=crowded)
+
+
+def refusal_s_of(record: RunRecord) -> float:
+    """Return how long the provider takes to refuse a request: as the run has seen it, or else as usual."""
+    took_s = [
+        one.ended_s - one.started_s for one in record.attempts if one.kind == "RateLimited" and one.ended_s is not None
+    ]
+    return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
+
+
+def needed_tokens(characters: int) -> int:
+    """Return the input that the pacer is told of, before anybody has counted it."""
+    return characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS

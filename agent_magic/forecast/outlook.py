@@ -1,0 +1,79 @@
+"""Forecasts of a finished run under one change each, beside the forecast of the run as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.forecast.forecast import Scenario
+
+if TYPE_CHECKING:
+    from agent_magic.forecast.forecast import Forecast, Forecaster
+
+NEAR = 1.02
+"""Within this factor two forecasts count as the same: it is how well a forecast repeats a recorded run."""
+
+
+class Outlook:
+    """Answers what one change would have done to a run.
+
+    Savings are differences between two forecasts, so that what a forecast does not know of cancels out.
+
+    Args:
+        forecaster: The run, ready to be asked.
+
+    Attributes:
+        record: The run.
+        policy: How it ran.
+    """
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._forecaster, self.record, self.policy = forecaster, forecaster.record, forecaster.policy
+
+    @cached_property
+    def as_it_was(self) -> Forecast:
+        """The run again, nothing changed."""
+        return self.ask()
+
+    @cached_property
+    def unlimited(self) -> Forecast:
+        """A slot for everybody."""
+        return self.under(concurrency=max(1, len(self.record.plan)), schedule="ready")
+
+    @cached_property
+    def sequential(self) -> Forecast:
+        """One agent after another."""
+        return self.under(schedule="sequential")
+
+    def ask(self, **changes: Any) -> Forecast:
+        """Forecast one scenario."""
+        return self._forecaster.forecast(Scenario(**changes), ranges=False)
+
+    def under(self, **policy: Any) -> Forecast:
+        """Forecast another policy; what is left out stays."""
+        return self.ask(policy=replace(self.policy, **policy))
+
+    def saves_s(self, changed: Forecast) -> float:
+        """Return by how many seconds a change makes the run shorter."""
+        return self.as_it_was.wall_s - changed.wall_s
+
+    def saves_usd(self, changed: Forecast) -> float | None:
+        """Return by how many dollars a change makes the run cheaper; `None` where a price is unknown."""
+        before, after = self.as_it_was.cost_usd, changed.cost_usd
+        return None if before is None or after is None else before - after
+
+    def barrier_cost_s(self) -> float:
+        """Return what layers cost: the forecast with a barrier behind each layer, minus the one without."""
+        return self.under(schedule="layers").wall_s - self.under(schedule="ready").wall_s
+
+    def enough_slots(self) -> int:
+        """Return the smallest concurrency that is about as good as a slot for everybody."""
+        least, most = 1, max(1, len(self.record.plan))
+        while least < most:  # more slots are rarely slower, and then by little: good enough to search by halves
+            middle = (least + most) // 2
+            if self.under(concurrency=middle, schedule="ready").wall_s <= NEAR * self.unlimited.wall_s:
+                most = middle
+            else:
+                least = middle + 1
+        return most

@@ -1,0 +1,248 @@
+"""The provider as a forecast takes it to be: rate limits, the headers that announce them, and the prompt cache.
+
+Source: the vendor's pages on rate limits (token buckets with continuous refill; a refused request uses nothing; cache
+reads do not count as input; output counts as it is produced) and on prompt caching (an entry can be read once the
+response that wrote it has begun; its life counts from the start of a request and each read starts it anew).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from heapq import heappop, heappush
+from time import gmtime, strftime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_magic.engine.lifetime import LIFE_S
+from agent_magic.engine.pacing.limits import DIMENSIONS, HEADER_OF, PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agent_magic.engine.pacing.limits import Dimension
+    from agent_magic.record.request import Ttl
+    from agent_magic.record.terms import Ceiling, Ceilings
+
+EPOCH_S = 1_700_000_000
+"""Any date will do: headers tell times only against each other."""
+
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+NAMES: Final = {
+    name: tuple(f"{PREFIX}{HEADER_OF[name]}-{what}" for what in ("limit", "remaining", "reset")) for name in DIMENSIONS
+}
+
+
+class Input(NamedTuple):
+    """How the input of a request is billed, in tokens; `written_1h` is a part of `written`."""
+
+    uncached: int
+    read: int = 0
+    written: int = 0
+    written_1h: int = 0
+
+
+class Refusal(NamedTuple):
+    """A 429.
+
+    Attributes:
+        retry_after_s: As the header says it, in whole seconds.
+        limit: What had no room.
+    """
+
+    retry_after_s: float
+    limit: str
+
+
+class Provider:
+    """Admits requests, bills their input, and says in headers what is left.
+
+    Args:
+        ceilings: The limits by model class; a class that is not in it has none.
+        warm: The cache entries that are there when the run begins.
+        lives: How long each entry lives; five minutes where it says nothing.
+        refusal_s: How long a 429 takes to come.
+    """
+
+    def __init__(
+        self,
+        ceilings: Ceilings,
+        warm: Iterable[str] = (),
+        lives: Mapping[str, Ttl] | None = None,
+        *,
+        refusal_s: float = 0.0,
+    ) -> None:
+        self.refusal_s = refusal_s
+        self._pools = {name: _Pool(limits) for name, limits in ceilings.items() if limits}
+        self._lives = lives or {}
+        self._usable_s = dict.fromkeys(warm, 0.0)
+        self._until_s = {entry: self._life_s(entry) for entry in self._usable_s}
+
+    def limits(self, pool: str) -> bool:
+        """Tell whether a model class has limits."""
+        return pool in self._pools
+
+    def take(self, pool: str, tokens: int, now: float, entry: str | None = None, prefix: int = 0) -> Input | Refusal:
+        """Let a request in and take its share, or refuse it.
+
+        Args:
+            pool: Its model's class.
+            tokens: Its whole input.
+            now: When it arrives.
+            entry: The cache entry it asks for; `None` asks for none.
+            prefix: The tokens of that.
+        """
+        billed = Input(tokens)
+        prefix = min(prefix, tokens)
+        if entry is not None:
+            if self._usable_s.get(entry, math.inf) <= now < self._until_s[entry]:
+                billed = Input(tokens - prefix, read=prefix)
+            else:
+                long = self._lives.get(entry) == "1h"
+                billed = Input(tokens - prefix, written=prefix, written_1h=prefix if long else 0)
+        limited = self._pools.get(pool)
+        if limited is not None and (refusal := limited.take(billed.uncached + billed.written, now)):
+            return refusal
+        if entry is not None and billed.read:
+            self._until_s[entry] = now + self._life_s(entry)
+        return billed
+
+    def began(self, pool: str, answer: tuple[float, float, int], entry: str | None, sent_s: float) -> None:
+        """Take in that an answer begins.
+
+        Args:
+            pool: Its model's class.
+            answer: When it begins, when it ends, and its tokens.
+            entry: The cache entry it wrote; `None` where it wrote none.
+            sent_s: When its request arrived.
+        """
+        limited = self._pools.get(pool)
+        if limited is not None:
+            limited.produce(*answer)
+        if entry is not None:
+            self._usable_s[entry] = min(self._usable_s.get(entry, math.inf), answer[0])
+            self._until_s[entry] = max(self._until_s.get(entry, 0.0), sent_s + self._life_s(entry))
+
+    def _life_s(self, entry: str) -> float:
+        return LIFE_S[self._lives.get(entry, "5m")]
+
+    def headers(self, pool: str, now: float) -> dict[str, str]:
+        """Return what the response to a request that arrived now announces, but for its date."""
+        limited = self._pools.get(pool)
+        return {} if limited is None else limited.headers(now)
+
+
+class _Bucket:
+    __slots__ = ("at_s", "capacity", "level", "limit", "rate")
+
+    def __init__(self, ceiling: Ceiling) -> None:
+        self.limit, self.rate = str(int(ceiling.per_minute)), ceiling.per_minute / 60
+        self.capacity = self.level = max(1.0, ceiling.capacity)
+        self.at_s = 0.0
+
+    def level_at(self, now: float) -> float:
+        return min(self.capacity, self.level + max(0.0, now - self.at_s) * self.rate)
+
+    def take(self, amount: float, now: float) -> None:
+        self.level = self.level_at(now) - amount
+        self.at_s = max(self.at_s, now)
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Return how long an amount has to wait. More than the capacity passes when it is full, the rest is owed."""
+        return (min(amount, self.capacity) - self.level_at(now)) / self.rate
+
+
+class _Output:
+    """The bucket of output tokens: answers are taken from it as they are produced, evenly from first token to last.
+
+    What flows in while the bucket is full is lost, so it is turned on from one change of the pace to the next.
+    """
+
+    __slots__ = ("_ends", "_pace", "bucket")
+
+    def __init__(self, bucket: _Bucket) -> None:
+        self.bucket = bucket
+        self._pace = 0.0
+        self._ends: list[tuple[float, float]] = []
+
+    def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
+        """Take in that an answer begins now."""
+        self.turn(begins_s)
+        if ends_s <= begins_s:
+            self.bucket.level -= tokens
+            return
+        pace = tokens / (ends_s - begins_s)
+        self._pace += pace
+        heappush(self._ends, (ends_s, pace))
+
+    def turn(self, now: float) -> None:
+        """Count what was produced and what flowed in until now."""
+        ends = self._ends
+        while ends and ends[0][0] <= now:
+            ends_s, pace = heappop(ends)
+            self._flow(ends_s)
+            self._pace = self._pace - pace if ends else 0.0
+        self._flow(now)
+
+    def _flow(self, now: float) -> None:
+        bucket = self.bucket
+        if now > bucket.at_s:
+            bucket.level = min(bucket.capacity, bucket.level + (now - bucket.at_s) * (bucket.rate - self._pace))
+            bucket.at_s = now
+
+
+class _Pool:
+    def __init__(self, limits: Mapping[str, Ceiling]) -> None:
+        self._buckets: list[tuple[Dimension, _Bucket]] = [
+            (name, _Bucket(limits[name])) for name in DIMENSIONS if name in limits
+        ]
+        made = dict(self._buckets).get("output")
+        self._output = None if made is None else _Output(made)
+
+    def take(self, limited: int, now: float) -> Refusal | None:
+        if self._output is not None:
+            self._output.turn(now)
+        wait_s, limit = 0.0, ""
+        for name, bucket in self._buckets:
+            if (each_s := bucket.wait_s(limited if name == "input" else 1, now)) > wait_s:
+                wait_s, limit = each_s, name
+        if wait_s > 0:
+            return Refusal(max(1.0, math.ceil(wait_s)), limit)
+        for name, bucket in self._buckets:
+            if name != "output":
+                bucket.take(limited if name == "input" else 1, now)
+        return None
+
+    def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
+        if self._output is not None:
+            self._output.produce(begins_s, ends_s, tokens)
+
+    def headers(self, now: float) -> dict[str, str]:
+        if self._output is not None:
+            self._output.turn(now)
+        found: dict[str, str] = {}
+        for name, bucket in self._buckets:
+            limit, remaining, reset = NAMES[name]
+            level = max(0.0, bucket.level_at(now))
+            found[limit] = bucket.limit
+            found[remaining] = str(int(level) if name == "requests" else round(level / 1000) * 1000)
+            found[reset] = _reset_date(math.ceil(now + (bucket.capacity - level) / bucket.rate))
+        return found
+
+
+def dated(headers: Mapping[str, str], now: float) -> Mapping[str, str]:
+    """Return the headers of a response that begins now: they were written when its request arrived."""
+    return {**headers, "date": _http_date(int(now))} if headers else headers
+
+
+@lru_cache(maxsize=4096)
+def _http_date(second: int) -> str:
+    return formatdate(EPOCH_S + second, usegmt=True)
+
+
+@lru_cache(maxsize=4096)
+def _reset_date(second: int) -> str:
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(EPOCH_S + second))

@@ -1,0 +1,108 @@
+"""Under which policy and limits a record was made, as far as it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.engine.pacing.pool import Ticket
+from agent_magic.engine.policy import Policy, policy_from
+from agent_magic.forecast.provider import Provider, dated
+from agent_magic.record.terms import Ceiling, Ceilings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from agent_magic.engine.pacing.limits import Limits
+    from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.record.results import Attempt, RunRecord
+
+LIMIT_REASONS: Final = frozenset({"requests", "input", "output"})
+OTHERS: Final = "*"
+
+
+def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
+    """Return the policy of a recorded run, and in words what had to be concluded.
+
+    A record that does not keep it shows at least how many ran at once, and who waited for a barrier or a slot.
+    """
+    if record.terms is not None:
+        return policy_from(record.terms.policy), ()
+    attempts = record.attempts
+    held = {one.held_by for one in attempts}
+    most = max((one.number for one in attempts), default=1)
+    peak = _peak(attempts)
+    usual = Policy()
+    concurrency = peak if "slot" in held else max(peak, usual.concurrency)
+    schedule = "layers" if "barrier" in held else "ready"
+    policy = Policy(concurrency, schedule, max_attempts=max(most, usual.max_attempts), seed=0)
+    words = [f"its policy was not recorded: concurrency {concurrency}, schedule {schedule} follow from its times"]
+    if held & LIMIT_REASONS:
+        words.append("it waited for rate limits that were not recorded: none are modelled")
+    return policy, tuple(words)
+
+
+def _peak(attempts: Iterable[Attempt]) -> int:
+    """Count the most attempts that were under way at once."""
+    steps = sorted(
+        [(one.granted_s, 1) for one in attempts] + [(one.ended_s, -1) for one in attempts if one.ended_s is not None]
+    )
+    most = running = 0
+    for _, step in steps:
+        running += step
+        most = max(most, running)
+    return max(most, 1)
+
+
+def ceilings_for(
+    record: RunRecord, asked: Mapping[str, Limits] | None, pools: Iterable[str]
+) -> tuple[Ceilings, tuple[str, ...]]:
+    """Return the limits that the provider of a forecast keeps, and what was assumed of them.
+
+    Args:
+        record: The run.
+        asked: Other limits by model class, `*` for those not named; `None` is as recorded; empty is none.
+        pools: The model classes in use.
+    """
+    learned: Ceilings = record.terms.after if record.terms is not None else {}
+    if asked is None:
+        return {pool: learned[pool] for pool in pools if pool in learned}, _unknown(learned, pools)
+    if not asked:
+        return {}, ("no rate limits",)
+    found: Ceilings = {}
+    for pool in pools:
+        limits = asked.get(pool) or asked.get(OTHERS)
+        known = dict(learned.get(pool, {}))
+        if limits is not None:
+            known.update(_ceilings(limits))
+        if known:
+            found[pool] = known
+    return found, ("the provider announces its limits and its buckets are full when the run begins",)
+
+
+def _unknown(learned: Ceilings, pools: Iterable[str]) -> tuple[str, ...]:
+    left = sorted(set(pools) - set(learned))
+    return (f"no rate limits are known of {', '.join(left)}: none are modelled",) if learned and left else ()
+
+
+def _ceilings(limits: Limits) -> dict[str, Ceiling]:
+    rows = (("requests", limits.requests), ("input", limits.input_tokens), ("output", limits.output_tokens))
+    return {name: Ceiling(each, max(1.0, each / 60 * limits.burst_s)) for name, each in rows if each is not None}
+
+
+def known_to(pacer: Pacer, record: RunRecord, began_s: float) -> None:
+    """Let a pacer learn, at its time 0, the limits that were known when the run began, and what else it knew then."""
+    terms = record.terms
+    if terms is not None:
+        announced_to(pacer, terms.before)
+        pacer.recall(terms.learned, began_s)
+
+
+def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:
+    """Let a pacer learn limits at its time 0."""
+    provider = Provider(ceilings)
+    for pool in ceilings:
+        ticket = pacer.ask(pool, 1, 1, 0.0)
+        if isinstance(ticket, Ticket):
+            provider.take(pool, 1, 0.0)
+            pacer.heard(ticket, dated(provider.headers(pool, 0.0), 0.0), 0.0)
+            pacer.finished(ticket, None, None, 0.0)

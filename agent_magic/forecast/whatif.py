@@ -1,0 +1,197 @@
+"""`run.whatif`: what a run would have taken and cost under other policies, as a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from agent_magic.engine.pacing.limits import Limits
+from agent_magic.engine.policy import as_policy
+from agent_magic.errors import DeclarationError
+from agent_magic.forecast.scenarios import ARGUMENTS, scenarios_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.calibration import Forecasts
+    from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.forecast.scenarios import Asked
+
+NUMBERS: Final[Mapping[str, str]] = {
+    "wall_s": "float64",
+    "agent_s": "float64",
+    "mean_concurrency": "float64",
+    "bound": "float64",
+    "input_tokens": "Int64",
+    "output_tokens": "Int64",
+    "cache_read_tokens": "Int64",
+    "cache_write_tokens": "Int64",
+    "cost_usd": "float64",
+    "cost_multiple": "float64",
+    "queue_s": "float64",
+    "limited_by": "string",
+    "n_429": "Int64",
+    "succeeded": "Int64",
+    "wall_low_s": "float64",
+    "wall_likely_s": "float64",
+    "wall_high_s": "float64",
+    "cost_low_usd": "float64",
+    "cost_likely_usd": "float64",
+    "cost_high_usd": "float64",
+    "basis": "string",
+    "assumed": "string",
+    "simulated": "bool",
+}
+"""The columns behind those of the policy, and their dtypes."""
+POLICY: Final[Mapping[str, str]] = {"model": "string", "concurrency": "Int64", "schedule": "string", "batch": "bool"}
+"""The dtypes of the policy's columns; others are `string`, or as they were given."""
+
+
+def whatif_frame(
+    forecaster: Forecaster,
+    given: Mapping[str, Any],
+    *,
+    baseline_usd: float | None = None,
+    tell: Callable[[int, int], None] | None = None,
+    log: Forecasts | None = None,
+) -> pd.DataFrame:
+    """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
+
+    A batch has no concurrency, schedule, limits or cache of ours: those are `NA`, and what differs in them is one row.
+    First the columns of the policy, named as the arguments, then `NUMBERS`. Unknown is `NA`, never 0.
+    `cost_multiple` is against `baseline_usd`, what one agent cost that did the whole task; `NaN` until it was measured.
+
+    Args:
+        forecaster: The run.
+        given: The arguments of `run.whatif`.
+        baseline_usd: Dollars of the single-agent baseline; by default those that the run was measured against.
+        tell: Told after each scenario how many are done, and of how many.
+        log: Keeps each forecast, to hold it against a later run.
+    """
+    alone = forecaster.record.bases.get("one agent")
+    if baseline_usd is None and alone is not None:
+        baseline_usd = alone.cost_usd
+    asked = scenarios_of(forecaster, given)
+    rows: list[dict[str, Any]] = []
+    batches: set[str] = set()
+    for number, one in enumerate(asked, 1):
+        policy = _policy_row(forecaster, one)
+        if one.scenario.batch:
+            if str(policy) in batches:
+                continue
+            batches.add(str(policy))
+        found = forecaster.forecast(one.scenario)
+        rows.append({**policy, **_number_row(found, baseline_usd)})
+        if log is not None:
+            log.add(forecaster.record, found)
+        if tell is not None:
+            tell(number, len(asked))
+    return _frame(rows, forecaster)
+
+
+def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
+    """Forecast one combination, as a value.
+
+    Args:
+        forecaster: The run.
+        policy: How to run; `None` is as recorded. What `changes` say of concurrency, schedule and cache comes on top.
+        changes: Arguments of `run.whatif`, one value each.
+
+    Raises:
+        DeclarationError: An argument or a value is not known, or there are several.
+    """
+    asked = scenarios_of(forecaster, changes, None if policy is None else as_policy(policy))
+    if len(asked) > 1:
+        raise DeclarationError("forecast takes one value of each argument.", hint="For several use whatif.")
+    return forecaster.forecast(asked[0].scenario)
+
+
+def _frame(rows: list[dict[str, Any]], forecaster: Forecaster) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    for name in ARGUMENTS:
+        values: list[Any] = [row[name] for row in rows]
+        columns[name] = pd.Series(values, dtype=POLICY.get(name) or _dtype(values))
+    for name, dtype in NUMBERS.items():
+        columns[name] = pd.Series([row[name] for row in rows], dtype=dtype)
+    frame = pd.DataFrame(columns)
+    frame.attrs["plan"] = forecaster.record.plan.name
+    frame.attrs["source"] = "forecast"
+    frame.attrs["simulated"] = forecaster.evidence.simulated
+    return frame
+
+
+def _dtype(values: list[Any]) -> str:
+    kinds: set[type] = {type(value) for value in values if value is not None}
+    if kinds <= {str}:
+        return "string"
+    return "float64" if kinds <= {int, float} else "object"
+
+
+def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
+    """Write what was asked; what was not, as it was recorded."""
+    given, policy = asked.given, asked.scenario.policy or forecaster.policy
+    ours = {
+        "concurrency": policy.concurrency,
+        "schedule": policy.schedule,
+        "limits": _text(given["limits"]),
+        "cache": policy.cache if given["cache"] is None else given["cache"],
+        "cache_ttl": policy.cache_ttl,
+    }
+    return {
+        "model": _models_text(forecaster, given["model"]),
+        **(dict.fromkeys(ours) if asked.scenario.batch else ours),
+        "batch": asked.scenario.batch,
+        "effort": _text(given["effort"]),
+        "drop": _text(given["drop"]),
+        "prices": _text(given["prices"]),
+    }
+
+
+def _models_text(forecaster: Forecaster, given: Any) -> Any:
+    """Write the models, those of agents that a mapping leaves out too."""
+    value: object = given
+    named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
+    rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.name not in named}))
+    if value is None:
+        return rest
+    return f"{_text(given)}; {rest} for the rest" if named and rest else _text(given)
+
+
+def _text(value: object) -> Any:
+    """Write a value that is no plain one as text, so that it can be read and compared."""
+    if isinstance(value, Mapping):
+        names: dict[str, list[str]] = {}
+        for name, each in cast("Mapping[str, object]", value).items():
+            names.setdefault(str(_text(each)), []).append(name)
+        return "; ".join(f"{each} for {', '.join(those)}" for each, those in names.items())
+    if isinstance(value, Limits):
+        words = ("requests", "input_tokens", "output_tokens")
+        return ", ".join(f"{name}={each:g}" for name in words if (each := getattr(value, name)) is not None)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value)))
+    known = value is None or isinstance(value, str | int | float)
+    return "off" if value is False else value if known else str(value)
+
+
+def _number_row(found: Forecast, baseline_usd: float | None) -> dict[str, Any]:
+    totals, cost = found.totals, found.totals.cost_usd
+    low, high = found.cost_range_usd or (None, None)
+    return {
+        **{name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)},
+        "cost_multiple": cost / baseline_usd if cost is not None and baseline_usd else None,
+        "limited_by": totals.limited_by or None,
+        "wall_low_s": found.wall_range_s[0],
+        "wall_likely_s": totals.wall_s,
+        "wall_high_s": found.wall_range_s[1],
+        "cost_low_usd": low,
+        "cost_likely_usd": cost,
+        "cost_high_usd": high,
+        "basis": found.basis,
+        "assumed": found.assumed or None,
+        "simulated": found.simulated,
+    }

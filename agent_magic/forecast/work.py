@@ -1,0 +1,364 @@
+"""What each agent will do in a forecast: recorded attempts where nothing changed, else modelled ones."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_magic.engine.pacing.limits import class_of
+from agent_magic.forecast.evidence import needed_tokens, refusal_s_of, rows_of, seen_of
+from agent_magic.forecast.pace import (
+    ENOUGH,
+    HIGH,
+    LOW,
+    RANK,
+    UNSURE,
+    UNSURE_EFFORT,
+    Speeds,
+    Timing,
+    quantile,
+    timing_of,
+    tokens_factor,
+)
+from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.record.history import History
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.engine.breaker import Blame
+    from agent_magic.engine.retry import Failure
+    from agent_magic.forecast.evidence import Seen, Tried
+    from agent_magic.forecast.pace import Basis
+    from agent_magic.record.answer import Price, Usage
+    from agent_magic.record.results import RunRecord
+
+PRIOR_OUTPUT_TOKENS: Final = 500
+"""The length of an answer when nothing at all is known."""
+SAME: Final = (1.0, 1.0)
+OK: Final = 200
+
+
+class Try(NamedTuple):
+    """One attempt to come.
+
+    Attributes:
+        local_s: From being let go to being sent.
+        first_s: From being sent to the first token; `None` where none comes.
+        takes_s: From being sent to the end.
+        failure: How it will fail; `None` for an answer.
+        input_tokens: Its whole input; `None` is unknown.
+        output_tokens: Its output; `None` is unknown.
+        usage: What the same attempt used when it was recorded; `None` if something changed.
+        price: What that cost.
+        bad: What it says of the service and the network.
+        status: The HTTP status of its reply; `None` where none comes.
+    """
+
+    local_s: float
+    first_s: float | None
+    takes_s: float
+    failure: Failure | None
+    input_tokens: int | None
+    output_tokens: int | None
+    usage: Usage | None = None
+    price: Price | None = None
+    bad: Blame = False
+    status: int | None = OK
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether it fails before anything of it was counted or billed."""
+        return self.failure is not None and self.input_tokens == 0
+
+
+class Work(NamedTuple):
+    """What one agent will do.
+
+    Attributes:
+        tries: Its attempts, those left out that the modelled provider refuses on its own.
+        pool: Its model's class.
+        need: The input the pacer is told of.
+        size: The most tokens its input can be.
+        prefix: The tokens of its context.
+        shared: The part of `need` that is its context, as the pacer is told of it.
+        context_size: The most tokens its context can be, a part of `size`.
+        warm: Whether the record found that in the cache when the run began.
+        time: The range of its durations, as factors.
+        output: The range of its answer's length, as factors.
+    """
+
+    name: str
+    model: str
+    pool: str
+    tries: tuple[Try, ...]
+    max_tokens: int
+    need: int
+    size: int
+    prefix: int
+    shared: int
+    context_size: int
+    warm: bool
+    time: tuple[float, float]
+    output: tuple[float, float]
+
+
+class Works(NamedTuple):
+    """The work of a plan.
+
+    Attributes:
+        agents: Per agent of the whole plan; `None` for one that is dropped.
+        basis: The weakest thing it stands on.
+        words: What was assumed.
+    """
+
+    agents: tuple[Work | None, ...]
+    basis: Basis
+    words: tuple[str, ...]
+
+
+class Evidence:
+    """What a record and earlier answers say, ready to be asked what-ifs.
+
+    Args:
+        record: The run.
+        history: Earlier answers. Those the stand-in API made up count for simulated runs only, and no others there.
+    """
+
+    def __init__(self, record: RunRecord, history: History | None = None) -> None:
+        self.record, self.simulated = record, record.simulated
+        self.seen = seen_of(record)
+        self.refusal_s = refusal_s_of(record)
+        own = list(rows_of(record))
+        known = set(own)
+        earlier = [row for row in history or () if row.simulated == self.simulated and row not in known]
+        self.history = History([*earlier, *own])
+        self.speeds = Speeds(self.history)
+        lengths = [one.output_tokens for one in self.seen if one.output_tokens is not None]
+        self.usual_output = round(median(lengths)) if lengths else None
+        self._works: dict[tuple[object, ...], Works] = {}
+
+    @property
+    def models(self) -> set[str]:
+        """Every model something is known of."""
+        return {row.model for row in self.history} | {one.model for one in self.seen}
+
+    def works(
+        self,
+        models: Mapping[int, str],
+        efforts: Mapping[int, str | None],
+        dropped: frozenset[int],
+        limited: frozenset[str],
+    ) -> Works:
+        """Model the work of every agent.
+
+        Args:
+            models: Per agent that changes, its model.
+            efforts: Per agent that changes, its effort.
+            dropped: Agents left out.
+            limited: The model classes whose limits the modelled provider keeps: recorded 429s of theirs are left out.
+        """
+        key = (tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str)), dropped, limited)
+        found = self._works.get(key)
+        if found is None:
+            found = self._works[key] = _Modelling(self, models, efforts, dropped, limited).all()
+        return found
+
+
+class _Modelling:
+    """Writes the work of a plan for one set of changes."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        models: Mapping[int, str],
+        efforts: Mapping[int, str | None],
+        dropped: frozenset[int],
+        limited: frozenset[str],
+    ) -> None:
+        self.evidence, self.seen = evidence, evidence.seen
+        self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
+        self.text_scale: dict[int, float] = {}
+        self.basis: Basis = "measured"
+        self.words: dict[str, None] = {}
+        self.assumed_answers: list[str] = []
+
+    def all(self) -> Works:
+        dag = self.evidence.record.plan.dag
+        works: list[Work | None] = [None] * len(self.seen)
+        for agent in dag.order:
+            if agent not in self.dropped:
+                works[agent] = self.one(agent)
+        if self.assumed_answers:
+            self.say(f"{_names(self.assumed_answers)}: no answer was recorded, forecast as if it came", "assumed")
+        return Works(tuple(works), self.basis, tuple(self.words))
+
+    def say(self, words: str, basis: Basis) -> None:
+        """Note what something stands on."""
+        self.words[words] = None
+        if RANK[basis] > RANK[self.basis]:
+            self.basis = basis
+
+    def one(self, agent: int) -> Work:
+        seen = self.seen[agent]
+        model = self.models.get(agent, seen.model)
+        factor = 1.0 if model == seen.model or self.evidence.simulated else tokens_factor(seen.model, model)
+        if factor != 1.0:
+            words = f"{model} makes about {factor:.2f} tokens of each one of {seen.model}, as the vendor says"
+            self.say(words, "assumed")
+        pool = class_of(model)
+        change = self._text_change(agent)
+        tries, time, output = self._tries(agent, model, pool, factor, change)
+        return Work(
+            seen.name,
+            model,
+            pool,
+            tries,
+            seen.max_tokens,
+            needed_tokens(max(0, seen.characters + change)),
+            max(0, seen.size + change),
+            round(seen.prefix * factor),
+            seen.context_characters // CHARS_PER_TOKEN,
+            seen.context_size,
+            warm=seen.warm,
+            time=time,
+            output=output,
+        )
+
+    def _text_change(self, agent: int) -> int:
+        """Return by how many characters the agent's prompt changes because its parents' answers do."""
+        change = 0.0
+        plan = self.evidence.record.plan
+        for name in plan.inputs[agent]:
+            parent = plan.index[name]
+            if parent in self.dropped:
+                change -= self.seen[parent].text_characters
+                self.say(f"prompts without the answer of {name!r} are shorter by it", "measured")
+            elif (scale := self.text_scale.get(parent, 1.0)) != 1.0:
+                change += self.seen[parent].text_characters * (scale - 1)
+        return round(change)
+
+    def _tries(
+        self, agent: int, model: str, pool: str, factor: float, change: int
+    ) -> tuple[tuple[Try, ...], tuple[float, float], tuple[float, float]]:
+        seen = self.seen[agent]
+        effort = self.efforts.get(agent, seen.effort)
+        recorded = [one for one in seen.tries if not (one.refused and pool in self.limited)]
+        same = model == seen.model and effort == seen.effort
+        given = (
+            None
+            if seen.input_tokens is None
+            else max(0, round((seen.input_tokens + change * seen.per_character) * factor))
+        )
+        failed = [_failing(one, factor, same=same) for one in recorded if one.failure is not None]
+        if seen.answered and seen.timed:
+            last = recorded[-1]
+            if same and not change:
+                return (*failed, _answering(last, given, seen.output_tokens)), SAME, SAME
+            output, spread = self._output(agent, model, effort, factor)
+            answer, time = self._changed(seen, last, model, output, factor)
+            return (*failed, answer._replace(input_tokens=given)), time, spread
+        if failed and recorded[-1].failure is not None and recorded[-1].failure.attempts == 1:
+            return tuple(failed), SAME, SAME  # it fails again as it did
+        output, spread = self._output(agent, model, effort, factor)
+        if not seen.answered:
+            self.assumed_answers.append(seen.name)
+        made = self._guess(output, seen.max_tokens)
+        timing = self._timing(seen.name, model)
+        given = self._given(seen, change, factor) if given is None else given
+        answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
+        return (*failed, answer), (timing.low, timing.high), spread
+
+    def _guess(self, output: int | None, most: int) -> int:
+        if output is not None:
+            return output
+        usual = self.evidence.usual_output
+        if usual is None:
+            self.say(f"answers nobody has seen have {PRIOR_OUTPUT_TOKENS} tokens", "assumed")
+            usual = PRIOR_OUTPUT_TOKENS
+        return min(usual, most)
+
+    def _given(self, seen: Seen, change: int, factor: float) -> int:
+        self.say(f"{seen.name}: input counted by its characters", "assumed")
+        return round(max(0, seen.characters + change) * seen.per_character * factor)
+
+    def _timing(self, name: str, model: str) -> Timing:
+        """Return how fast an agent answers whose own seconds are not known."""
+        own = timing_of(self.evidence.history.of_agent(name, model))
+        if own is not None:
+            self.say(f"{name}: speed of its own earlier answers ({own.answers})", "ledger")
+            return own
+        timing, basis, words = self.evidence.speeds.of(model)
+        self.say(words, basis)
+        return timing
+
+    def _output(
+        self, agent: int, model: str, effort: str | None, factor: float
+    ) -> tuple[int | None, tuple[float, float]]:
+        """Return the length of an agent's answer, and its range as factors."""
+        seen = self.seen[agent]
+        same = model == seen.model and effort == seen.effort
+        if same and seen.answered:
+            return seen.output_tokens, SAME
+        earlier = self.evidence.history.of_agent(seen.name, model)
+        lengths = sorted(row.output_tokens for row in earlier if row.effort == effort and row.output_tokens is not None)
+        if lengths:
+            self.say(f"{seen.name}: length of its {len(lengths)} earlier answers by {model}", "ledger")
+            length = median(lengths)
+            if seen.output_tokens and length:
+                self.text_scale[agent] = length / (seen.output_tokens * factor)
+            return round(length), _spread(lengths, length)
+        if seen.output_tokens is None:
+            return None, UNSURE
+        if effort != seen.effort:
+            self.say(f"effort {effort or 'default'}: answers as long as recorded, which nobody has tried", "assumed")
+            return min(round(seen.output_tokens * factor), seen.max_tokens), UNSURE_EFFORT
+        self.say("another model's answers as long as the recorded ones", "measured")
+        return min(round(seen.output_tokens * factor), seen.max_tokens), UNSURE
+
+    def _changed(
+        self, seen: Seen, last: Tried, model: str, output: int | None, factor: float
+    ) -> tuple[Try, tuple[float, float]]:
+        """Return the answering attempt of an agent whose model, effort or prompt changed."""
+        first_by, pace_by, time = 1.0, 1.0, SAME
+        if model != seen.model:
+            first_by, pace_by, timing, basis, words = self.evidence.speeds.change(seen.model, model)
+            self.say(words, basis)
+            time = timing.low, timing.high
+        longer = output / seen.output_tokens if output is not None and seen.output_tokens else factor
+        first_s = None if last.first_s is None else last.first_s * first_by
+        streamed_s = (last.takes_s - (last.first_s or 0.0)) * longer / pace_by
+        return Try(last.local_s, first_s, (first_s or 0.0) + streamed_s, None, None, output), time
+
+
+def _answering(one: Tried, given: int | None, output: int | None) -> Try:
+    return Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.bad, one.status)
+
+
+def _failing(one: Tried, factor: float, *, same: bool) -> Try:
+    usage = one.usage
+    given = usage.total_input_tokens if usage else None
+    made = usage.output_tokens if usage else None
+    return Try(
+        one.local_s,
+        one.first_s,
+        float("inf") if one.late else one.takes_s,
+        one.failure,
+        None if given is None else round(given * factor),
+        None if made is None else round(made * factor),
+        usage if same else None,
+        one.price if same else None,
+        one.bad,
+        one.status,
+    )
+
+
+def _spread(ordered: Sequence[int], middle: float) -> tuple[float, float]:
+    if len(ordered) < ENOUGH or not middle:
+        return UNSURE
+    return quantile(ordered, LOW) / middle, quantile(ordered, HIGH) / middle
+
+
+def _names(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

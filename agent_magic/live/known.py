@@ -1,0 +1,76 @@
+"""Answers that need not be bought again: of an earlier run, or in the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_magic.declare.plan import Plan
+    from agent_magic.live.earlier import Earlier
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.ledger.base import Ledger
+    from agent_magic.record.request import Request
+
+
+class Known:
+    """What is known before asking.
+
+    Args:
+        plan: What runs.
+        endpoint: Where requests go: part of the key under which answers are kept.
+        ledger: Answers bought before; `None` has none.
+        earlier: Answers of an earlier run; `None` takes none over.
+        fresh: Ask again what the ledger has.
+    """
+
+    def __init__(
+        self, plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool
+    ) -> None:
+        self._plan, self._endpoint, self._ledger, self._earlier = plan, endpoint, ledger, earlier
+        self._fresh = fresh
+        self._ordinals: dict[str, int] = {}
+        self._keys: dict[tuple[int, str], tuple[str, int]] = {}
+        self._taken: dict[int, Answer | None] = {}
+
+    def taken_over(self, agent: int, request: Request) -> Answer | None:
+        """Return the answer of the earlier run, if the agent asks for the same as then."""
+        if self._earlier is None or request.so_far:
+            return None
+        if agent not in self._taken:
+            self._taken[agent] = self._earlier.find(self._plan.agents[agent].name, request)
+        return self._taken[agent]
+
+    def is_there(self, agent: int, request: Request, *, look: bool) -> bool:
+        """Tell whether the answer is there already, so that nothing will be sent.
+
+        Args:
+            agent: The agent.
+            request: What it asks.
+            look: Whether to look into the ledger for it.
+        """
+        return (self.find(agent, request) if look else self.taken_over(agent, request)) is not None
+
+    def find(self, agent: int, request: Request) -> Answer | None:
+        """Return the answer that is there already, of the earlier run or in the ledger."""
+        taken = self.taken_over(agent, request)
+        if taken is not None or self._ledger is None or self.is_fresh(agent):
+            return taken
+        return self._ledger.find(*self.key(agent, request))
+
+    def is_fresh(self, agent: int) -> bool:
+        """Tell whether the agent is to be asked whatever the ledger has."""
+        return self._fresh or (self._earlier is not None and self._plan.agents[agent].name in self._earlier.again)
+
+    def paid_before(self, agent: int, answer: Answer) -> bool:
+        """Tell whether an answer was there already."""
+        return answer.source == "ledger" or self._taken.get(agent) is answer
+
+    def key(self, agent: int, request: Request) -> tuple[str, int]:
+        """Return the request's fingerprint, and how many agents of this run asked the same before."""
+        known = self._keys.get((agent, request.so_far))
+        if known is None:
+            key = request.key(self._endpoint)
+            ordinal = self._ordinals.get(key, 0)
+            self._ordinals[key] = ordinal + 1
+            known = self._keys[agent, request.so_far] = key, ordinal
+        return known

@@ -1,0 +1,221 @@
+"""A recording played in time: shown and stopped as a live run is. `lay` says how a cassette answers a plan."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from agent_magic.engine.asking import model_of
+from agent_magic.engine.health import record_health
+from agent_magic.live.filling import Filling
+from agent_magic.record.answer import Price
+from agent_magic.record.events import (
+    AgentEnded,
+    AttemptEnded,
+    Event,
+    FirstToken,
+    RunEnded,
+    on_grid,
+)
+from agent_magic.record.results import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.health import Health
+    from agent_magic.engine.policy import Policy
+    from agent_magic.live.driver import Driver
+    from agent_magic.providers.recorded import Deck
+    from agent_magic.record.prices import Prices
+
+TAIL = 80
+
+
+class Player:
+    """Plays a recorded run at the times it was recorded. Nothing is sent.
+
+    Args:
+        recorded: The run, whole.
+        policy: What the view says of how it runs.
+        pace: How many recorded seconds go by in one.
+        clock: Monotonic seconds.
+
+    Attributes:
+        record: What has been played so far.
+        streams: The answers that are arriving, by agent.
+    """
+
+    def __init__(
+        self, recorded: RunRecord, policy: Policy, *, pace: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.plan, self.policy, self.pace, self._clock = recorded.plan, policy, pace, clock
+        self._recorded = recorded
+        self.record = RunRecord(
+            recorded.plan,
+            began_at=recorded.began_at,
+            models=map(model_of, recorded.plan.agents),
+            origin=recorded.origin,
+        )
+        self.record.replays_simulation = recorded.replays_simulation
+        self.record.replayed, self.record.provenance = recorded.replayed, recorded.provenance
+        self.record.terms, self.record.bases = recorded.terms, recorded.bases
+        self.record.redacted = recorded.redacted
+        self.streams: dict[int, _Arriving] = {}
+        self.prices: Prices | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
+        self._held_since: float | None = None
+        self._nudge = asyncio.Event()
+        self._began = clock()
+
+    @property
+    def paused(self) -> bool:
+        """Whether its time stands still."""
+        return self._held_since is not None
+
+    def health(self) -> Health:
+        """Say how the recorded run fared, as far as its record knows."""
+        return record_health(self.record)
+
+    def now(self) -> float:
+        """Recorded seconds since the run began."""
+        now = self._clock() if self._held_since is None else self._held_since
+        return on_grid((now - self._began) * self.pace)
+
+    def held_by(self, _agent: int) -> str:
+        """Say nothing: what held an agent is known when it has started."""
+        return ""
+
+    def stop(self, names: Iterable[str] | None = None) -> None:
+        """Stop playing: what was not played is cancelled. Single agents of a recording cannot be stopped."""
+        if names is None:
+            self._stopped = True
+            self._nudge.set()
+
+    def pause(self) -> None:
+        """Let its time stand still until `resume`."""
+        if self._held_since is None:
+            self._held_since = self._clock()
+            self._nudge.set()
+
+    def resume(self) -> None:
+        """Let its time go on."""
+        if self._held_since is not None:
+            self._began += self._clock() - self._held_since
+            self._held_since = None
+            self._nudge.set()
+
+    def retry(self, _names: Iterable[str] | None = None) -> None:
+        """Do nothing: what was recorded happened once."""
+
+    def skip(self, _names: Iterable[str]) -> None:
+        """Do nothing: what was recorded happened."""
+
+    async def drive(self) -> None:
+        """Play to the end, or until it is stopped."""
+        self.loop = asyncio.get_running_loop()
+        self._began = self._clock()
+        try:
+            for event in self._recorded.events:
+                await self._until(event.at_s)
+                if self._stopped or isinstance(event, RunEnded):
+                    break
+                self._play(event)
+        finally:
+            self._close()
+
+    async def _until(self, at_s: float) -> None:
+        while (left_s := at_s - self.now()) > 0 and not self._stopped:
+            self._nudge.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._nudge.wait(), None if self.paused else left_s / self.pace)
+
+    def _play(self, event: Event) -> None:
+        self.record.add(event)
+        match event:
+            case FirstToken():
+                ended = self._recorded.results[event.agent].attempts[event.number - 1].ended
+                if ended is not None:
+                    self.streams[event.agent] = _Arriving(self, event.at_s, ended)
+            case AttemptEnded():
+                self.streams.pop(event.agent, None)
+            case _:
+                pass
+
+    def _close(self) -> None:
+        """End the record: as it was, or cut where it stands."""
+        whole = len(self.record.events) >= len(self._recorded.events) - 1
+        if whole:
+            self.record.add(self._recorded.events[-1])
+            return
+        now = max(self.now(), *(event.at_s for event in self.record.events[-1:]), 0.0)
+        for agent, result in enumerate(self.record.results):
+            if result.attempts and result.attempts[-1].ended is None:
+                self.record.add(_cut(now, agent, result.attempts[-1].number, self.streams.pop(agent, None)))
+            if result.finished_s is None:
+                self.record.add(AgentEnded(now, agent, "cancelled", "stopped"))
+        self.record.add(RunEnded(now, cut=True))
+
+
+class _Arriving:
+    """An answer on its way, as much of it as the time that has passed."""
+
+    def __init__(self, player: Player, since_s: float, ended: AttemptEnded) -> None:
+        self._player, self._since_s, self._until_s = player, since_s, ended.at_s
+        self._whole = ended.answer.text if ended.answer else ended.partial
+
+    @property
+    def text(self) -> str:
+        """What has arrived."""
+        whole_s = self._until_s - self._since_s
+        share = 1.0 if whole_s <= 0 else (self._player.now() - self._since_s) / whole_s
+        return self._whole[: max(0, int(len(self._whole) * min(share, 1.0)))]
+
+    def tail(self, most: int = TAIL) -> str:
+        """The last characters."""
+        return self.text[-most:]
+
+
+def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> AttemptEnded:
+    return AttemptEnded(
+        now,
+        agent,
+        number,
+        answer=None,
+        error="stopped",
+        kind="cancelled",
+        partial=arriving.text if arriving else "",
+        usage=None,
+        price=Price(None, "unknown"),
+        source="replay",
+        status_code=None,
+    )
+
+
+def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Plan], Driver]) -> RunRecord | Player | Filling:
+    """Lay a plan beside a cassette.
+
+    Args:
+        deck: The cassette, and how it is to be played.
+        plan: What is run.
+        policy: How.
+        start: Makes ready to run live what is missing.
+
+    Returns:
+        The run as it was recorded; what plays it, where it is to take its time; or what buys the rest of it.
+
+    Raises:
+        ReplayMiss: Something is missing, and is not to be bought.
+    """
+    match = deck.find(plan, timeout_s=policy.timeout_s)
+    if match.missing and deck.fill:
+        filling = Filling(match, start, deck.provenance(match.run))
+        if filling.bought:
+            return filling
+        record = filling.whole()
+    else:
+        record = deck.whole(match)
+    return record if deck.pace is None else Player(record, policy, pace=deck.pace)

@@ -1,0 +1,49 @@
+"""The health of one run, felt when somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.engine.health import Thresholds, Watch, health_of
+
+if TYPE_CHECKING:
+    from agent_magic.engine.health import Health, LimitUse
+    from agent_magic.engine.room import Gate
+    from agent_magic.record.results import RunRecord
+
+    Look = tuple[float, list[LimitUse], tuple[str, ...]]
+    """When the gate was asked, what is used of the limits, and what lets nobody go."""
+
+
+class Pulse:
+    """Judges how a run fares; of one that is over, how it fared at its end.
+
+    Args:
+        gate: Knows the limits and the breakers; `None` has neither.
+    """
+
+    def __init__(self, gate: Gate | None) -> None:
+        self._gate = gate
+        self._watch: Watch | None = None
+        self._kept: Look | None = None
+        self._final: Health | None = None
+
+    def keep(self, now: float) -> None:
+        """Keep what the gate says now, at the end of the run: what was used of the limits fades."""
+        self._kept = self._look(now)
+
+    def feel(self, record: RunRecord, now: float) -> Health:
+        """Return the health of the run of this record, at a time of its clock."""
+        if self._final is not None:
+            return self._final
+        watch = self._watch = self._watch or Watch()
+        watch.read(record.events)
+        at_s, limits, breakers = self._kept or self._look(now)
+        health = health_of(watch, at_s, limits=limits, breakers=breakers, thresholds=Thresholds())
+        if record.ended_s is not None:
+            self._final = health
+        return health
+
+    def _look(self, now: float) -> Look:
+        gate = self._gate
+        return (now, [], ()) if gate is None else (now, gate.limits_in_use(now), gate.halted(now))

@@ -1,0 +1,1 @@
+"""Whoever answers, behind one seam."""

@@ -1,0 +1,1 @@
+"""All that is Anthropic's: requests, streams, errors, limits."""

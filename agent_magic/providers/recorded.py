@@ -1,0 +1,307 @@
+"""Replay: a plan's run as a cassette recorded it. No network, no key, the recorded clock.
+
+Each agent's prompt is written anew from the recorded answers of its parents and looked up by what it asks. The events
+are the recorded ones, so the frames, the timeline and the retries come out as they were. Nothing is run again.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.agent import is_number
+from agent_magic.engine.asking import ask, model_of
+from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
+from agent_magic.providers.shelf import Shelf
+from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
+from agent_magic.record.results import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Iterator
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.providers.base import Stream
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.cassette.reading import Cassette, RecordedAgent, RecordedRun
+    from agent_magic.record.request import Request
+    from agent_magic.record.terms import Terms
+
+
+class Match:
+    """A plan laid beside one recorded run.
+
+    Attributes:
+        plan: The plan.
+        run: The recorded run.
+        record: What of the plan was found, folded agent by agent; not in the order of time.
+        misses: Why the others were not found, by agent, in the order of the plan's graph.
+        unknown: The agents that need the answer of one that was not found, so that nobody knows what they ask.
+    """
+
+    def __init__(self, plan: Plan, run: RecordedRun, *, timeout_s: float) -> None:
+        self.plan, self.run = plan, run
+        self.record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
+        self.record.replays_simulation = run.simulated
+        self.misses: dict[int, ReplayMiss] = {}
+        self.unknown: set[int] = set()
+        self.texts: dict[str, str] = {}
+        self._recorded_places = {agent.name: place for place, agent in enumerate(run.agents)}
+        self._places: dict[int, int] = {}
+        shelf = Shelf(run, plan)
+        for agent in plan.dag.order:
+            self._find(agent, shelf, timeout_s)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The agents that were not found, and those that depend on them, in the order of the plan's graph."""
+        return tuple(agent for agent in self.plan.dag.order if agent in self.misses or agent in self.unknown)
+
+    @property
+    def ended_s(self) -> float:
+        """When the last thing that was found happened."""
+        return max((event.at_s for event in self.record.events), default=0.0)
+
+    def found(self) -> RunRecord:
+        """Return what was found as a run, in the order of time."""
+        record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
+        record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
+        record.redacted = self.run.redacted
+        for event in self.events():
+            record.add(event)
+        return record
+
+    def events(self) -> list[Event]:
+        """Return what was found in the order of time; what happened to one agent at one time stays in order."""
+        return sorted(self.record.events, key=lambda event: event.at_s)
+
+    def whole(self) -> RunRecord:
+        """Return the run as it was.
+
+        Raises:
+            ReplayMiss: An agent asks for something that was not recorded.
+        """
+        if self.misses:
+            first, *others = self.misses.values()
+            raise first.beside(len(others) + len(self.unknown))
+        record = self.found()
+        record.add(RunEnded(self._end_of_all() or self.ended_s, cut=self.run.cut))
+        if len(self.run.agents) == len(self.plan):
+            record.terms, record.bases = self._terms(), dict(self.run.bases)
+        return record
+
+    def _terms(self) -> Terms | None:
+        """What it ran under, the expected seconds in the order of this plan."""
+        terms, count = self.run.terms, len(self.plan)
+        if terms is None or terms.work_s is None:
+            return terms
+        known = len(terms.work_s) == count
+        return terms._replace(work_s=tuple(terms.work_s[self._places[one]] for one in range(count)) if known else None)
+
+    @property
+    def _models(self) -> Iterable[str]:
+        return map(model_of, self.plan.agents)
+
+    def _end_of_all(self) -> float | None:
+        """When the recorded run ended, if this is all of it."""
+        return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
+
+    def _find(self, agent: int, shelf: Shelf, timeout_s: float) -> None:
+        declared, inputs = self.plan.agents[agent], self.plan.inputs[agent]
+        parents = self.plan.dag.parents[agent]
+        lost = [self.plan.agents[one].name for one in parents if one in self.misses or one in self.unknown]
+        if any(name in inputs for name in lost):
+            self.unknown.add(agent)
+            return
+        if any(name not in self.texts and name not in lost for name in (self.plan.agents[one].name for one in parents)):
+            found = shelf.silent(declared.name)  # it was never asked: an ancestor had failed
+            if found is None:
+                self.misses[agent] = shelf.lacks(declared.name)
+        else:
+            found = self._asking(agent, shelf, timeout_s)
+        if found is not None:
+            self._take(agent, found)
+
+    def _asking(self, agent: int, shelf: Shelf, timeout_s: float) -> RecordedAgent | None:
+        name = self.plan.agents[agent].name
+        try:
+            request = ask(self.plan, agent, self.texts, timeout_s)
+        except DeclarationError:  # its prompt cannot be written with these answers: nothing was sent then either
+            found, miss = shelf.silent(name), shelf.lacks(name)
+        else:
+            found = shelf.answering(name, request)
+            miss = shelf.miss(name, request) if found is None else None
+        if found is None and miss is not None:
+            self.misses[agent] = miss
+        return found
+
+    def _take(self, agent: int, found: RecordedAgent) -> None:
+        """Fold what was recorded of an agent, and keep the text that its children use."""
+        self._places[agent] = self._recorded_places[found.name]
+        for event in _events(agent, found):
+            self.record.add(event)
+        for call in found.calls:
+            self.record.replayed[agent, call.number] = call.source
+        result = self.record.results[agent]
+        if result.status in {"succeeded", "capped"} and result.answer is not None:
+            self.texts[result.name] = result.text
+
+
+def replay(plan: Plan, cassette: Cassette, *, timeout_s: float) -> RunRecord:
+    """Return the run that a cassette recorded of this plan.
+
+    Args:
+        plan: What was run. Its agents may have been renamed, not changed.
+        cassette: The recording.
+        timeout_s: The deadline of agents that name none.
+
+    Raises:
+        ReplayMiss: An agent asks for something that was not recorded.
+    """
+    return Deck(cassette).play(plan, timeout_s=timeout_s)
+
+
+class Deck:
+    """Plays the recorded runs of a cassette, each in its turn.
+
+    Args:
+        cassette: What is in it.
+        fill: Buy what is missing.
+        pace: Recorded seconds in a second of playing; `None` plays at once.
+
+    Attributes:
+        served: The recorded runs that have been played.
+
+    Raises:
+        CassetteError: Something is to be bought on top of answers that were left out of the file.
+        DeclarationError: The pace is no number above 0.
+    """
+
+    def __init__(self, cassette: Cassette, *, fill: bool = False, pace: float | None = None) -> None:
+        if fill and cassette.redacted:
+            raise CassetteError(
+                f"{cassette.name!r} was recorded without its texts: nothing can be bought on top of it."
+            )
+        if pace is not None and not (is_number(pace) and 0 < pace < math.inf):
+            raise DeclarationError(f"pace={pace!r} cannot work.", hint="Give recorded seconds in a second, such as 1.")
+        self.cassette, self.fill, self.pace = cassette, fill, pace
+        self.served: set[int] = set()
+
+    def play(self, plan: Plan, *, timeout_s: float) -> RunRecord:
+        """Return the next recorded run of this plan.
+
+        Raises:
+            ReplayMiss: There is none; the error is of the one that comes nearest.
+        """
+        return self.whole(self.find(plan, timeout_s=timeout_s))
+
+    def whole(self, match: Match) -> RunRecord:
+        """Return a recorded run as it was, with its provenance.
+
+        Raises:
+            ReplayMiss: Something is missing.
+        """
+        record = match.whole()
+        record.provenance = self.provenance(match.run)
+        return record
+
+    def find(self, plan: Plan, *, timeout_s: float) -> Match:
+        """Lay the plan beside the recorded runs, and count the nearest as played.
+
+        One that has not been played goes first, and after the last it begins anew: a cell that runs twice gets what
+        its first run got, unless two runs of it were recorded.
+
+        Raises:
+            ReplayMiss: The cassette is empty.
+        """
+        best: tuple[tuple[int, bool, int], Match] | None = None
+        for number, run in enumerate(self.cassette.runs):
+            match = Match(plan, run, timeout_s=timeout_s)
+            rank = (len(match.missing), number in self.served, number)
+            if best is None or rank < best[0]:
+                best = rank, match
+            if rank[:2] == (0, False):
+                break
+        if best is None:
+            raise ReplayMiss(plan.names[0], nearest=None, differences={}, others=len(plan) - 1)
+        (_, again, number), match = best
+        if again:
+            self.served.clear()
+        self.served.add(number)
+        return match
+
+    def provenance(self, run: RecordedRun) -> dict[str, Any]:
+        """Say where a replayed run is from, as frames carry it in `attrs["provenance"]`."""
+        return {
+            "cassette": self.cassette.name,
+            "sha256": self.cassette.sha256,
+            "recorded": run.recorded,
+            "simulated": run.simulated,
+            "made_with": dict(self.cassette.made_with),
+        }
+
+
+class Nobody:
+    """A client that never asks anybody: who plans while a recording answers needs no network either."""
+
+    @property
+    def endpoint(self) -> str:
+        """Nowhere."""
+        return "cassette"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Refuse.
+
+        Raises:
+            NotConnected: Always.
+        """
+        raise NotConnected
+        yield  # pyright: ignore[reportUnreachable] - this makes it a generator
+
+    async def call(self, request: Request, stream: Stream) -> Answer:
+        """Refuse."""
+        del request, stream
+        raise NotConnected
+
+    async def count_tokens(self, request: Request) -> int:
+        """Refuse."""
+        del request
+        raise NotConnected
+
+
+def _began(run: RecordedRun) -> datetime:
+    try:
+        began = datetime.fromisoformat(run.recorded)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+    return began if began.tzinfo is not None else began.replace(tzinfo=UTC)
+
+
+def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
+    """Write the events of an agent as they were."""
+    before = found.events
+    if before is None:  # its line is damaged, and its calls are whole: they know when it was ready
+        ready_s = found.calls[0].ready_s
+        before = () if ready_s is None else (AgentReady(ready_s, agent),)
+    for event in before:
+        yield _of(agent, event)
+    for call in found.calls:
+        yield call.started._replace(agent=agent)
+        if call.first_token_s is not None:
+            yield FirstToken(call.first_token_s, agent, call.number)
+        if call.ended is not None:
+            yield _replayed(call.ended)._replace(agent=agent)
+        for event in call.then:
+            yield _of(agent, event)
+
+
+def _of(agent: int, event: Any) -> Event:
+    return event._replace(agent=agent)
+
+
+def _replayed(ended: AttemptEnded) -> AttemptEnded:
+    answer = replace(ended.answer, source="replay") if ended.answer else None
+    return ended._replace(answer=answer, source="replay")

@@ -1,0 +1,1 @@
+"""The shareable file of a run."""

@@ -1,0 +1,218 @@
+"""Writing a cassette: the lines of a run, and a file that is whole or as it was before."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import platform
+import secrets
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.errors import CassetteError, shown_value
+from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, OF_NOBODY, checked, is_cassette
+from agent_magic.record.codec import event_to_json, line_of, to_json
+from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken, RunEnded
+from agent_magic.record.results import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from agent_magic.record.events import Event
+    from agent_magic.record.results import AgentResult
+
+STAMPED = ("agent-magic", "anthropic", "genai-prices")
+"""The packages whose versions a cassette names."""
+IN_PLACE = frozenset({"at_s", "agent", "number"})
+"""Fields of events that a line says in other words."""
+
+
+TEXTS = ("prompt", "system", "context", "so_far", "text", "content", "partial", "error", "why")
+"""The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
+
+
+def only_hash(text: str) -> str:
+    """Stand for a text by its length and its fingerprint."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"[{len(text):,} characters left out, sha256 {digest[:16]}]" if text else text
+
+
+def write_cassette(
+    records: RunRecord | Sequence[RunRecord], path: Path, *, redact: Callable[[str], str] | None = None
+) -> int:
+    """Write runs to a file, whole or not at all. The same runs make the same bytes.
+
+    Args:
+        records: The runs.
+        path: The file.
+        redact: Returns what is to be written in place of a text: of each prompt, system prompt, context, answer and
+            error. `only_hash` leaves all of them out.
+
+    Returns:
+        The number of calls.
+
+    Raises:
+        CassetteError: There is a file of that name that is no cassette, and it is as before; or a run is a replay
+            whose texts are not there; or `redact` is no function.
+        OSError: The file cannot be written; an older one is as before.
+    """
+    if redact is not None and not callable(redact):
+        raise CassetteError(
+            f"redact={shown_value(redact)} is no function. It takes a text, and returns what is written."
+        )
+    runs = (records,) if isinstance(records, RunRecord) else tuple(records)
+    if path.exists() and path.stat().st_size and not is_cassette(path):
+        raise CassetteError(f"{path.name!r} is there already and is no cassette. Choose another name.")
+    if any(run.redacted for run in runs):
+        raise CassetteError("This run is the replay of a recording without its texts. Pass that recording on as it is.")
+    _write(path, (line_of(checked(line)) for line in lines_of(runs, redact)))
+    return sum(len(result.attempts) for run in runs for result in run.results)
+
+
+def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a cassette as plain data, without their checksums."""
+    for line in _lines_of(runs):
+        if redact is None:
+            yield line
+        elif "plan" in line:
+            yield {**line, "redacted": True}
+        else:
+            yield _redacted(line, redact)
+
+
+def _redacted(data: Any, redact: Callable[[str], str]) -> Any:
+    """Return plain data with other texts in it."""
+    if isinstance(data, list):
+        return [_redacted(one, redact) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    named = cast("dict[str, Any]", data)
+    return {
+        name: redact(value) if name in TEXTS and isinstance(value, str) else _redacted(value, redact)
+        for name, value in named.items()
+    }
+
+
+def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
+    yield {"cassette": FORMAT, "made_with": made_with(), "runs": len(runs)}
+    for number, record in enumerate(runs, 1):
+        yield {"run": number, **_run_line(record)}
+        events = _events_by_agent(record)
+        for result, happened in zip(record.results, events, strict=True):
+            for line in _agent_lines(record, result, happened):
+                yield {"run": number, **line}
+
+
+def made_with() -> dict[str, str]:
+    """Return the versions of what writes, by package."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in STAMPED}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _run_line(record: RunRecord) -> dict[str, Any]:
+    return {
+        "plan": record.plan.name,
+        "recorded": record.began_at.isoformat(timespec="seconds"),
+        "simulated": record.simulated,
+        "ended_s": record.ended_s,
+        "cut": record.cut,
+        "agents": len(record.results),
+        "calls": sum(len(result.attempts) for result in record.results),
+        "terms": to_json(record.terms),
+        "bases": to_json(record.bases),
+    }
+
+
+def _events_by_agent(record: RunRecord) -> list[list[Event]]:
+    """Sort what happened by agent."""
+    events: list[list[Event]] = [[] for _ in record.results]
+    for event in record.events:
+        if not isinstance(event, RunEnded):
+            events[event.agent].append(event)
+    return events
+
+
+def _agent_lines(record: RunRecord, result: AgentResult, events: list[Event]) -> Iterator[dict[str, Any]]:
+    """Write what happened before an agent's first call, then each call with what happened after it."""
+    starts = [place for place, event in enumerate(events) if isinstance(event, AttemptStarted)]
+    before = events[: starts[0]] if starts else events
+    yield {
+        "agent": result.name,
+        "calls": len(starts),
+        "status": result.status,
+        "ready_s": result.ready_s,
+        "finished_s": result.finished_s,
+        "error": result.error,
+        "events": [_plain(event) for event in before],
+    }
+    for start, end in itertools.pairwise([*starts, len(events)]):
+        yield _call_line(record, result, events[start:end])
+
+
+def _call_line(record: RunRecord, result: AgentResult, events: list[Event]) -> dict[str, Any]:
+    line: dict[str, Any] = {"agent": result.name, "ready_s": result.ready_s, "first_token_s": None, "ended_s": None}
+    then: list[Event] = []
+    for event in events:
+        match event:
+            case AttemptStarted():
+                line |= {**_rest(event), "call": event.number, "started_s": event.at_s}
+                line["key"] = event.request.key(ANYWHERE)
+            case FirstToken():
+                line["first_token_s"] = event.at_s
+            case AttemptEnded():
+                line |= {**_rest(event), "ended_s": event.at_s}
+                line["source"] = record.replayed.get((event.agent, event.number), event.source)
+                if event.answer is not None:
+                    line["answer"]["source"] = line["source"] or event.answer.source
+            case _:
+                then.append(event)
+    return {**line, "then": [_plain(event) for event in then]}
+
+
+def _rest(event: AttemptStarted | AttemptEnded) -> dict[str, Any]:
+    return {name: value for name, value in to_json(event).items() if name not in IN_PLACE}
+
+
+def _plain(event: Any) -> dict[str, Any]:
+    """Write an event without the number of its agent, which is another in another plan."""
+    line = event_to_json(event._replace(agent=OF_NOBODY))
+    del line["agent"]
+    return line
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Write lines to a new file beside the old one, make sure of it, and put it in the old one's place."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # the user's umask says who may read it
+    try:
+        with os.fdopen(handle, "w", encoding="ascii", newline="\n") as file:
+            for line in lines:
+                file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            fresh.chmod(path.stat().st_mode & 0o777)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable, on systems that open folders."""
+    with contextlib.suppress(OSError):  # Windows does not, and needs none of it
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

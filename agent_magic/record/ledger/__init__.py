@@ -1,0 +1,1 @@
+"""The durable private store of everything bought."""

@@ -1,1 +1,0 @@
-"""Doing, on the event loop."""

@@ -1,1 +1,0 @@
-"""Deciding, without input or output."""

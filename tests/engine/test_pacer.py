@@ -1,0 +1,456 @@
+"""The pacer on virtual time: what it lets go, what it holds, what it learns."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magic.engine.key import PATIENCE_S
+from agent_magic.engine.pacing.limits import PREFIX, Limits
+from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
+from agent_magic.engine.pacing.pool import SPREAD_S
+from agent_magic.engine.pacing.window import FIRST_GROWTH, FIRST_WINDOW
+from agent_magic.simulator.bucket import Bucket
+
+MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
+PER_MINUTE = {"requests": 3_000, "input-tokens": 2_400_000, "output-tokens": 600_000}
+
+
+def told(**remaining: int) -> dict[str, str]:
+    """Return headers of a server that has so much left of its limits."""
+    left = {"requests": 50, "input": 40_000, "output": 10_000} | remaining
+    found: dict[str, str] = {}
+    for name, limit in PER_MINUTE.items():
+        found[f"{PREFIX}{name}-limit"] = str(limit)
+        found[f"{PREFIX}{name}-remaining"] = str(left[name.partition("-")[0]])
+    return found
+
+
+def all_that_go(pacer: Pacer, now: float, model: str = MODEL, tokens: int = 100) -> list[Ticket]:
+    """Ask until one is held."""
+    found: list[Ticket] = []
+    while isinstance(got := pacer.ask(model, tokens, 100, now), Ticket):
+        found.append(got)
+        assert len(found) < 10_000
+    return found
+
+
+def untold(seed: int = 0) -> Pacer:
+    """Return a pacer whose first reply told no limit."""
+    pacer = Pacer(seed=seed)
+    ticket = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(ticket, Ticket)
+    pacer.heard(ticket, {}, 0.0)
+    pacer.finished(ticket, None, None, 0.0)
+    return pacer
+
+
+def test_with_nothing_known_one_goes_and_after_a_moment_a_few():
+    """The rest waits for the first reply, but nobody for long, and another model's first reply is its own."""
+    pacer = Pacer()
+    assert 1 == len(all_that_go(pacer, 1.0))
+    assert Hold("limits", 1.0 + PATIENCE_S) == pacer.ask(MODEL, 100, 100, 1.0)
+    assert [] == all_that_go(pacer, 1.0 + 0.9 * PATIENCE_S)
+    assert 1 == len(all_that_go(pacer, 1.0, OTHER))
+    assert FIRST_WINDOW - 1 == len(all_that_go(pacer, 1.0 + PATIENCE_S))
+    got = pacer.ask(MODEL, 100, 100, 1.0 + PATIENCE_S)
+    assert isinstance(got, Hold)
+    assert "limits" == got.reason
+
+
+@pytest.mark.parametrize("how", ["begins", "is whole", "fails", "is refused"])
+def test_whatever_the_first_reply_is_nobody_waits_for_it_any_more(how):
+    """Who asked for longer is asked anew, in whichever queue; of limits nothing is known still."""
+    pacer = Pacer()
+    first = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(first, Ticket)
+    for queue in (1, 2):
+        held = pacer.ask(MODEL, 100, 100, 0.1, queue=queue)
+        assert isinstance(held, Hold)
+        assert "limits" == held.reason
+    if how == "begins":
+        pacer.heard(first, {}, 0.2)
+    elif how == "is refused":
+        pacer.refused(first, 0.0, None, 0.2)
+    else:
+        used = 100 if how == "is whole" else None
+        pacer.finished(first, used, used, 0.2)
+    assert isinstance(pacer.ask(MODEL, 100, 100, 0.5, queue=2), Ticket)
+
+
+def test_with_no_limit_told_a_few_go():
+    """The rest waits for a slot, and knows when to ask again."""
+    pacer = untold()
+    assert FIRST_WINDOW == len(all_that_go(pacer, 0.0))
+    got = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(got, Hold)
+    assert "slot" == got.reason
+    assert got.until_s > 0
+
+
+def test_without_headers_the_window_more_than_doubles_while_it_is_used_up():
+    """Every two replies make room for five; a refusal ends that."""
+    pacer = untold()
+    tickets = all_that_go(pacer, 0.0)
+    for ticket in tickets:
+        pacer.finished(ticket, 100, 100, 1.0)
+        all_that_go(pacer, 1.0)
+    assert FIRST_WINDOW + FIRST_WINDOW * FIRST_GROWTH == pacer.health(1.0)["claude-opus-4"].under_way
+
+
+def test_the_window_does_not_grow_unused():
+    """One after another never needs more than one."""
+    pacer = Pacer()
+    for second in range(100):
+        ticket = pacer.ask(MODEL, 100, 100, float(second))
+        assert isinstance(ticket, Ticket)
+        pacer.finished(ticket, 100, 100, second + 0.5)
+    assert FIRST_WINDOW == len(all_that_go(pacer, 200.0))
+
+
+def test_refusals_of_one_moment_halve_the_window_once():
+    """Many 429s of one episode are one cut; the next episode is another."""
+    pacer = untold()
+    tickets = all_that_go(pacer, 0.0)
+    for ticket in tickets:
+        pacer.refused(ticket, 1.0, None, 0.1)
+    health = pacer.health(0.1)["claude-opus-4"]
+    assert (8, 1) == (health.refusals, health.episodes)
+    window = pacer._classes["claude-opus-4"]._window.size
+    assert FIRST_WINDOW / 2 == window
+    later = pacer.ask(MODEL, 100, 100, 5.0)
+    assert isinstance(later, Ticket)
+    pacer.refused(later, 1.0, None, 5.1)
+    assert 2 == pacer.health(5.1)["claude-opus-4"].episodes
+    assert window > pacer._classes["claude-opus-4"]._window.size
+
+
+def test_an_overloaded_service_says_nothing_of_our_limits():
+    """A 529 is a request that is over; nothing closes, nothing shrinks."""
+    pacer = Pacer()
+    for ticket in all_that_go(pacer, 0.0):
+        pacer.finished(ticket, None, None, 0.1)
+    assert FIRST_WINDOW == len(all_that_go(pacer, 0.2))
+    assert 0 == pacer.health(0.2)["claude-opus-4"].episodes
+
+
+def test_an_error_that_cost_nothing_teaches_nothing():
+    """A hundred failures of no tokens leave expectations as they were."""
+    pacer = Pacer()
+    for number in range(100):
+        ticket = pacer.ask(MODEL, 400, 500, float(number))
+        assert isinstance(ticket, Ticket)
+        pacer.finished(ticket, 0, 0, number + 0.5)
+    ticket = pacer.ask(MODEL, 400, 500, 200.0)
+    assert isinstance(ticket, Ticket)
+    assert (400, 500) == (ticket.input, ticket.output)
+
+
+def test_retry_after_closes_the_class_and_no_other():
+    """Models of the class wait that long and a little more; others go."""
+    pacer = Pacer(seed=1)
+    first = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(first, Ticket)
+    pacer.refused(first, 7.0, "requests", 1.0)
+    got = pacer.ask(SAME_CLASS, 100, 100, 7.99)
+    assert isinstance(got, Hold)
+    assert "backoff" == got.reason
+    assert 8.0 <= got.until_s <= 8.1
+    assert isinstance(pacer.ask(OTHER, 100, 100, 1.0), Ticket)
+    assert isinstance(pacer.ask(SAME_CLASS, 100, 100, got.until_s), Ticket)
+
+
+def test_the_jitter_is_repeatable_and_differs_between_seeds():
+    """Two processes do not come back in the same instant."""
+
+    def until(seed: int) -> float:
+        pacer = Pacer(seed=seed)
+        ticket = pacer.ask(MODEL, 100, 100, 0.0)
+        assert isinstance(ticket, Ticket)
+        pacer.refused(ticket, 1.0, None, 0.1)
+        got = pacer.ask(MODEL, 100, 100, 0.2)
+        assert isinstance(got, Hold)
+        return got.until_s
+
+    assert until(1) == until(1)
+    assert until(1) != until(2)
+
+
+def test_waiters_are_not_released_together():
+    """After a refusal, with a full bucket, they leave one by one."""
+    pacer = untold(seed=1)
+    tickets = all_that_go(pacer, 0.0)
+    pacer.heard(tickets[0], told(), 0.1)
+    pacer.refused(tickets[1], 1.0, "requests", 0.2, told(requests=0) | {"retry-after": "1"})
+    together = len(all_that_go(pacer, 3.0))
+    assert together <= 1 + 8 * SPREAD_S * 50
+    now, times = 3.0, []
+    while len(times) < 30:
+        got = pacer.ask(MODEL, 100, 100, now)
+        if isinstance(got, Ticket):
+            times.append(now)
+        else:
+            now = got.until_s
+    assert len(times) == len(set(times))
+
+
+@pytest.mark.parametrize(
+    ("left", "tokens", "reason"),
+    [({"requests": 5}, 10, "requests"), ({"input": 1_000}, 2_000, "input"), ({"output": 0}, 10, "output")],
+)
+def test_headers_tell_what_holds(left, tokens, reason):
+    """The limit with the least room is the reason."""
+    pacer = Pacer()
+    ticket = pacer.ask(MODEL, tokens, 100, 0.0)
+    assert isinstance(ticket, Ticket)
+    pacer.heard(ticket, told(**left), 0.5)
+    now, got = 0.5, None
+    for _ in range(40):
+        got = pacer.ask(MODEL, tokens, 100, now)
+        if isinstance(got, Hold) and got.reason == reason:
+            break
+        now = got.until_s if isinstance(got, Hold) else now
+    assert isinstance(got, Hold)
+    assert reason == got.reason
+
+
+def test_a_large_request_waits_for_its_room_while_another_queue_asks_for_little():
+    """What flows in is saved for the queue whose turn it is; then the other has its turn."""
+    pacer = Pacer({MODEL: Limits(input_tokens=60_000, burst_s=10)})
+    assert isinstance(pacer.ask(MODEL, 9_000, 10, 0.0, queue=1), Ticket)
+    now, small, large = 0.1, 0, None
+    for _ in range(10_000):
+        got = pacer.ask(MODEL, 8_000, 10, now, queue=1)
+        if isinstance(got, Ticket):
+            large = now
+            break
+        small += isinstance(pacer.ask(MODEL, 10, 10, now, queue=2), Ticket)
+        now += 0.01
+    assert large is not None
+    assert large < 8.5
+    assert 0 == small
+    assert isinstance(pacer.ask(MODEL, 10, 10, large + 1, queue=2), Ticket)
+
+
+def test_a_queue_that_is_gone_blocks_nobody_for_long():
+    """Its turn is over two seconds after it should have asked again."""
+    pacer = Pacer({MODEL: Limits(60)})
+    assert isinstance(pacer.ask(MODEL, 1, 1, 1.0, queue=1), Ticket)
+    gone = pacer.ask(MODEL, 1, 1, 1.1, queue=1)
+    assert isinstance(gone, Hold)
+    assert isinstance(pacer.ask(MODEL, 1, 1, gone.until_s + 0.5, queue=2), Hold)
+    assert isinstance(pacer.ask(MODEL, 1, 1, gone.until_s + 2.5, queue=2), Ticket)
+
+
+def test_larger_than_the_bucket_goes_when_it_is_full_and_the_rest_is_owed():
+    """A single large request is slow, never impossible."""
+    pacer = Pacer({MODEL: Limits(input_tokens=60_000)})
+    assert isinstance(pacer.ask(MODEL, 5_000, 10, 1.0), Ticket)
+    got = pacer.ask(MODEL, 100, 10, 1.0)
+    assert isinstance(got, Hold)
+    assert "input" == got.reason
+    assert 4.0 < got.until_s - 1.0 < 5.0
+
+
+def test_a_ticket_counts_once():
+    """A second end of the same request is ignored, in any order."""
+    pacer = Pacer()
+    ticket = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(ticket, Ticket)
+    pacer.finished(ticket, 100, 100, 1.0)
+    pacer.finished(ticket, 100, 100, 1.0)
+    pacer.refused(ticket, 99.0, None, 1.0)
+    pacer.heard(ticket, told(), 1.0)
+    assert 0 == pacer.health(1.0)["claude-opus-4"].under_way
+    assert isinstance(pacer.ask(MODEL, 100, 100, 1.1), Ticket)
+
+
+def test_expectations_are_learned_per_kind():
+    """Outputs ten times shorter than believed let ten times as many go, of that kind."""
+    pacer = Pacer()
+    for number in range(100):
+        for kind, used in (("short", 50), ("long", 5_000)):
+            ticket = pacer.ask(MODEL, 400, 500, number + 0.0, kind=kind)
+            assert isinstance(ticket, Ticket)
+            pacer.finished(ticket, 100, used, number + 0.5)
+    short, long = (pacer.ask(MODEL, 400, 500, 200.0, kind=kind) for kind in ("short", "long"))
+    assert isinstance(short, Ticket)
+    assert isinstance(long, Ticket)
+    assert short.output == pytest.approx(50, rel=0.1)
+    assert long.output == pytest.approx(5_000, rel=0.1)
+    assert short.input == pytest.approx(100, rel=0.05)
+
+
+def test_max_tokens_holds_nobody():
+    """Whoever knows no better than 64,000 tokens waits no longer for the first answers than others."""
+    held = []
+    for believed in (500, 64_000):
+        pacer = Pacer()
+        first = [pacer.ask(MODEL, 100, believed, 0.0) for _ in range(4)]
+        assert isinstance(first[0], Ticket)
+        pacer.heard(first[0], told(output=400_000), 0.5)
+        got = pacer.ask(MODEL, 100, believed, 1.0)
+        held.append(isinstance(got, Hold))
+    assert [False, False] == held
+
+
+def test_a_first_answer_that_hangs_does_not_hold_the_others_as_long():
+    """While no answer is complete nobody knows how long they take; what is under way is not waited for without end."""
+    pacer, now = Pacer(seed=1), 0.0
+    first = pacer.ask(MODEL, 100, 10_000, now)
+    assert isinstance(first, Ticket)
+    pacer.heard(first, told(output=2_000), now)
+    got = pacer.ask(MODEL, 100, 10_000, now)
+    assert isinstance(got, Hold)
+    while isinstance(got, Hold) and now < 60:
+        assert "output" == got.reason
+        now = max(now + 0.01, got.until_s)
+        got = pacer.ask(MODEL, 100, 10_000, now)
+    assert isinstance(got, Ticket)
+    assert 0 < now < 30
+
+
+def test_what_has_arrived_is_taken_from_the_output_bucket():
+    """At once and as it is, whatever answers produce on the average; when it is over, what it really had."""
+    pacer = Pacer()
+    ticket = pacer.ask(MODEL, 100, 2_000, 0.0)
+    assert isinstance(ticket, Ticket)
+    characters = {0.5: 0, 1.0: 4_000, 2.0: 12_000}
+    pacer.heard(ticket, told(), 0.5, characters.__getitem__)
+    bucket = pacer._classes["claude-opus-4"].output.bucket
+    for now, tokens in ((1.0, 1_000), (2.0, 3_000)):
+        pacer.ask(MODEL, 100, 2_000, now)
+        assert tokens == bucket.spent
+    characters[3.0] = 14_000
+    pacer.finished(ticket, 100, 3_600, 3.0)
+    assert 3_600 == bucket.spent
+
+
+def test_the_users_lower_limit_is_kept_and_a_higher_one_gives_way():
+    """Headers of 3,000 a minute."""
+    for given_limit, per_minute in ((600, 600), (90_000, 3_000)):
+        pacer = Pacer({MODEL: Limits(given_limit)})
+        ticket = pacer.ask(MODEL, 1, 1, 0.0)
+        assert isinstance(ticket, Ticket)
+        pacer.heard(ticket, told(), 0.1)
+        assert per_minute == pacer.health(0.1)["claude-opus-4"].requests.limit
+
+
+def test_a_ramp_refusal_slows_the_growth():
+    """The same refusals leave more room when they do not say that it grew too fast."""
+
+    def window(limit: str | None) -> float:
+        pacer = untold(seed=1)
+        for ticket in all_that_go(pacer, 0.0):
+            pacer.refused(ticket, 1.0, limit, 0.1)
+        now = 2.0
+        for _ in range(200):
+            for ticket in all_that_go(pacer, now):
+                pacer.finished(ticket, 100, 100, now + 0.4)
+            now += 0.5
+        return pacer._classes["claude-opus-4"]._window.size
+
+    assert window("ramp") < window(None)
+
+
+def test_a_burst_that_fits_is_no_excess():
+    """Ten requests in the first second of a limit of 600 a minute, where ten may pass at once: half of what could."""
+    pacer = Pacer({MODEL: Limits(600)})
+    for number in range(10):
+        pacer.ask(MODEL, 100, 50, number / 10)
+    assert 10 / (10 + 10) == pacer.health(1.0)["claude-opus-4"].requests.share
+
+
+def test_health_says_how_much_was_used():
+    """Ten requests in ten seconds in which 110 could pass; the rest fades after a minute."""
+    pacer = Pacer({MODEL: Limits(600)})
+    for second in range(10):
+        ticket = pacer.ask(MODEL, 100, 50, float(second))
+        assert isinstance(ticket, Ticket)
+        pacer.finished(ticket, 100, 50, second + 0.5)
+    health = pacer.health(10.0)["claude-opus-4"]
+    assert 60.0 == health.requests.used
+    assert 10 / (10 * 10 + 10) == health.requests.share
+    assert 3_000.0 == health.output.used
+    assert health.input.share is None
+    assert 0.0 == pacer.health(200.0)["claude-opus-4"].requests.used
+
+
+GAPS = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 2_500)), min_size=1, max_size=120)
+
+
+@settings(deadline=None)
+@given(GAPS, st.floats(0.5, 20), st.floats(0, 1e9))
+def test_given_limits_are_never_exceeded(asks, burst_s, began_s):
+    """Whoever asks when: a server with these buckets takes every request that is let go."""
+    limits = Limits(120, 60_000, burst_s=burst_s)
+    pacer = Pacer({MODEL: limits})
+    servers = Bucket(120, 2 * burst_s, began_s), Bucket(60_000, 1_000 * burst_s, began_s)
+    now = began_s
+    for gap_s, tokens in asks:
+        now += gap_s
+        while isinstance(got := pacer.ask(MODEL, tokens, 10, now), Hold):
+            assert got.until_s > now
+            now = max(got.until_s, now + 1e-3)
+        for server, amount in zip(servers, (1, tokens), strict=True):
+            assert server.wait_s(amount, now) == 0
+            server.take(amount, now)
+
+
+def happen(pacer: Pacer, ticket: Ticket, what: str, number: int, now: float) -> None:
+    """Let headers come, an answer, a 429, or a failure."""
+    headers = told(requests=number, input=number * 1_000, output=number * 200)
+    if what == "h":
+        pacer.heard(ticket, headers, now)
+    elif what == "f":
+        pacer.finished(ticket, number * 900, number * 90, now)
+    elif what == "r":
+        pacer.refused(ticket, float(number % 7), "requests", now, headers if number % 2 else None)
+    else:
+        pacer.finished(ticket, None, None, now)
+
+
+HEARD = st.lists(st.tuples(st.sampled_from("ahfrn"), st.integers(0, 60), st.floats(0, 30)), max_size=150)
+
+
+@settings(deadline=None)
+@given(HEARD, st.integers(0, 2**32))
+def test_whatever_happens_it_goes_on(events, seed):
+    """Any order of answers, failures, refusals and contradicting headers: it never breaks, and never holds for ever."""
+    pacer, random, now = Pacer(seed=seed), Random(seed), 0.0
+    open_ones: list[Ticket] = []
+    for what, number, gap_s in events:
+        now += gap_s
+        if what == "a" or not open_ones:
+            got = pacer.ask(MODEL, number * 1_000, number * 10, now)
+            if isinstance(got, Ticket):
+                open_ones.append(got)
+            continue
+        ticket = random.choice(open_ones)
+        happen(pacer, ticket, what, number, now)
+        if what != "h":
+            open_ones.remove(ticket)
+    for ticket in open_ones:
+        pacer.finished(ticket, None, None, now)
+    for _ in range(2_000):
+        got = pacer.ask(MODEL, 100, 100, now)
+        if isinstance(got, Ticket):
+            break
+        now = max(now + 0.05, got.until_s)
+    assert isinstance(got, Ticket)
+
+
+def test_a_queue_whose_turn_it_is_not_is_told_a_time_to_come():
+    """However often it asks, it is never told a time that is past: whoever asks again then would ask for ever."""
+    pacer = Pacer({MODEL: Limits(60)})
+    pacer.ask(MODEL, 10, 10, 0.0, queue=1)
+    assert isinstance(pacer.ask(MODEL, 10, 10, 0.0, queue=1), Hold)
+    now = 0.0
+    for _ in range(10):
+        held = pacer.ask(MODEL, 10, 10, now, queue=2)
+        assert isinstance(held, Hold)
+        assert held.until_s > now
+        now = held.until_s

@@ -1,0 +1,132 @@
+"""The pacer against a server on a virtual clock that keeps its capacities to itself: rates, refusals, fairness."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magic.engine.pacing.pacer import Pacer
+from benchmarks.rate_world import Naive, Paced, Server, World, draw
+
+INPUT = {"inputs": (1000, 0.5)}
+MIXED = {"inputs": (500, 0.5), "large": 0.05, "large_input": 20_000}
+TOLD: list[tuple[Literal["response", "admission", "none"], bool]] = [
+    ("response", False),
+    ("response", True),
+    ("admission", False),
+    ("admission", True),
+]
+
+
+def run(server, count, seed=1, **jobs):
+    """Send so many through a pacer that knows nothing, to the end."""
+    world = World(server, seed)
+    client = Paced(world, draw(count, Random(seed), **jobs), Pacer(seed=seed))
+    world.run()
+    assert 0 == client.result.left
+    return client.result
+
+
+@pytest.mark.parametrize("capacity_s", [1, 10, 60])
+@pytest.mark.parametrize(
+    ("kind", "per_minute", "count", "jobs", "least", "refused"),
+    [
+        ("requests", 3_000, 1_000, {}, 0.98, 0.005),
+        ("input", 2.4e6, 600, INPUT, 0.98, 0.005),
+        ("output", 6e5, 900, {}, 0.97, 0.05),
+        ("input", 2.4e6, 600, MIXED, 0.95, 0.005),
+    ],
+)
+def test_a_limit_is_reached_without_being_told(capacity_s, kind, per_minute, count, jobs, least, refused):
+    """Nearly all of the permitted rate after the first answer, next to no refusals, no failures."""
+    name = {"requests": "rpm", "input": "itpm", "output": "otpm"}[kind]
+    for headers, streamed in TOLD:
+        server = Server(**{name: per_minute}, capacity_s=capacity_s, headers=headers, streamed=streamed)
+        result = run(server, count, **jobs)
+        assert least <= result.share(kind, per_minute)
+        assert result.refused_share() <= refused
+        assert 0 == result.failed
+
+
+def test_large_ones_are_not_overtaken():
+    """Nothing that was queued behind a large request is let in before it, but for what a refusal of it lets by."""
+    assert run(Server(itpm=2.4e6), 600, **MIXED).overtaken(10_000) <= 1
+
+
+def test_nothing_is_left_of_a_wrong_belief():
+    """Estimates four times too low, and four times too high, end at the same rate."""
+    for believed in (70, 1_200):
+        result = run(Server(otpm=6e5), 900, believed_output=believed)
+        assert 0.93 <= result.share("output", 6e5)
+        assert 0 == result.failed
+
+
+def test_hours_make_no_difference():
+    """Two hours at one a second: the limit is kept, and kept busy, to the end."""
+    result = run(Server(rpm=60, capacity_s=10), 7_200)
+    assert 0 == len(result.refused)
+    assert 0.98 <= result.share("requests", 60, 3_600, 7_000) <= 1.001
+
+
+def test_without_headers_most_of_the_rate_is_found():
+    """A window alone: fewer refusals than a hundredth, nobody fails."""
+    result = run(Server(rpm=3_000, headers="none"), 3_000)
+    assert 0.9 <= result.share("requests", 3_000)
+    assert result.refused_share() < 0.01
+    assert 0 == result.failed
+
+
+@pytest.mark.parametrize("capacity_s", [1, 10])
+def test_two_pacers_share_a_key(capacity_s):
+    """Neither starves, neither storms, and together they use what there is."""
+    world = World(Server(rpm=3_000, capacity_s=capacity_s), 1)
+    both = [Paced(world, draw(4_000, Random(seed)), Pacer(seed=seed), attempts=10**9) for seed in (1, 2)]
+    world.run(60)
+    shares = [client.result.share("requests", 3_000, 10, 60) for client in both]
+    assert min(shares) > 0.3
+    assert 0.97 < sum(shares) < 1.02
+    assert max(client.result.refused_share() for client in both) < 0.03
+
+
+def test_a_colleague_with_a_steady_need_keeps_it():
+    """What he does not take is ours."""
+    world = World(Server(rpm=3_000), 1)
+    ours = Paced(world, draw(4_000, Random(1)), Pacer(seed=1))
+    colleague = Naive(world, [], slots=0)
+    for number, job in enumerate(draw(1_100, Random(2))):
+        world.later(5 + number / 20, partial(colleague.send, job))
+    world.run(60)
+    assert colleague.result.share("requests", 3_000, 10, 60) > 0.39
+    assert ours.result.share("requests", 3_000, 10, 60) > 0.57
+    assert ours.result.refused_share() < 0.01
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rpm=st.floats(30, 20_000),
+    itpm=st.floats(20_000, 5e6),
+    otpm=st.floats(20_000, 5e6),
+    capacity_s=st.sampled_from([1, 3, 10, 60]),
+    told=st.sampled_from([*TOLD, ("none", False)]),
+    latency=st.tuples(st.floats(0.05, 20), st.floats(0, 1)),
+    seed=st.integers(0, 1_000),
+)
+def test_every_request_is_answered_in_the_end(rpm, itpm, otpm, capacity_s, told, latency, seed):
+    """Whatever the limits: no deadlock, no starvation, nothing sent before its turn, and the run repeats exactly."""
+    server = Server(rpm, itpm, otpm, capacity_s, headers=told[0], streamed=told[1])
+
+    def once():
+        world = World(server, seed)
+        jobs = draw(60, Random(seed), inputs=(2_000, 1.0), latency=latency)
+        client = Paced(world, jobs, Pacer(seed=seed), attempts=10**9)
+        world.run(100_000)
+        return client.result
+
+    result = once()
+    assert 0 == result.left
+    assert result.sent == once().sent

@@ -1,0 +1,307 @@
+"""Ways to break the engine, each a patch of one method. A scene that shows nothing wrong with them proves nothing."""
+
+# It reaches into what it breaks.
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownParameterType=false
+# pyright: reportMissingParameterType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.engine import breaker
+from agent_magic.engine.actions import WakeAt
+from agent_magic.engine.barrier import Barrier
+from agent_magic.engine.breaker import BurnBreaker, ErrorBreaker
+from agent_magic.engine.budget import Budget
+from agent_magic.engine.conductor import Conductor
+from agent_magic.engine.key import Key
+from agent_magic.engine.pacing import pool as pacer_pool
+from agent_magic.engine.pacing import window as pacer_window
+from agent_magic.engine.pacing.bucket import Bucket
+from agent_magic.engine.pacing.pool import Pool
+from agent_magic.engine.pool import Pool as Session
+from agent_magic.engine.pool import Seat
+from agent_magic.engine.prefix import Prefixes
+from agent_magic.engine.room import Gate
+from agent_magic.engine.slots import Slots
+from agent_magic.engine.tries import Tries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+Break = tuple[Any, str, "Callable[[Any], Any]"]
+
+
+def always(value):
+    """Return the same, whatever is asked."""
+    return lambda _: lambda *_, **__: value
+
+
+def one_slot_more(whole):
+    """There is one slot more than the policy says."""
+
+    def init(self, *args, **options):
+        whole(self, *args, **options)
+        self._slots = Slots(self._slots.width + 1)
+
+    return init
+
+
+def one_attempt_more(whole):
+    """A failure is worth one attempt more than the policy allows."""
+
+    def next_s(self, agent, failure, now, deadline_s):
+        self._most += 1
+        try:
+            return whole(self, agent, replace(failure, attempts=failure.attempts + 1), now, deadline_s)
+        finally:
+            self._most -= 1
+
+    return next_s
+
+
+def at_once(whole):
+    """A backoff is announced, and not kept."""
+
+    def failed(self, agent, failure, now):
+        actions = whole(self, agent, failure, now)
+        if agent in self._tries.until_s:
+            self._tries.until_s[agent] = 0.0
+            self._alarms.set(0.0, agent)
+        return [*actions, WakeAt(now)]
+
+    return failed
+
+
+def deadline_per_attempt(whole):
+    """Every attempt has the whole time."""
+
+    def launch(self, agent, now, reason):
+        self._deadline_s[agent] = None
+        whole(self, agent, now, reason)
+
+    return launch
+
+
+def all_but_the_last(whole):
+    """A stop overlooks the last agent."""
+
+    def cancel_all(self, now, why):
+        for agent in self._dag.order[:-1]:
+            self._cancel_one(agent, now, why)
+
+    return cancel_all
+
+
+def one_parent_less(whole):
+    """An agent goes when one parent is still to come."""
+
+    def pass_on(self, agent, *args):
+        for child in self._dag.children[agent]:
+            if self._missing[child] > 1:
+                self._missing[child] -= 1
+        return whole(self, agent, *args)
+
+    return pass_on
+
+
+def overdrawn(whole):
+    """A budget may be overrun by one token."""
+
+    def fits(self, worst):
+        return whole(self, replace(worst, tokens=max(0, worst.tokens - 1)))
+
+    return fits
+
+
+def unknown_is_free(whole):
+    """A request whose usage is not known has used nothing."""
+    return lambda self, agent, usd, tokens: whole(self, agent, usd or 0.0, tokens or 0)
+
+
+def stays_open(whole):
+    """Good answers do not close a breaker."""
+
+    def take_probe(self, now, *, bad):
+        if bad:
+            whole(self, now, bad=bad)
+
+    return take_probe
+
+
+def gives_up_soon(whole):
+    """What was reached is given up as soon as what never was."""
+
+    def gives_up(self, now):
+        return whole(self, now + breaker.PATIENCE_S if self._reached else now)
+
+    return gives_up
+
+
+def ends_nobody(whole):
+    """The leader of a group stays the leader when it fails."""
+    return lambda self, agent, read_tokens, *, followed: None
+
+
+def half_a_wait(whole):
+    """Only half of what a server demands is waited for."""
+
+    def refused(self, ticket, retry_after_s, limit, headers, now):
+        whole(self, ticket, (retry_after_s or 0.0) / 2, limit, headers, now)
+
+    return refused
+
+
+def to_the_last_digit(_):
+    """A line behind another asks again at a time that has come but for a rounding error."""
+
+    def ahead(self, queue, now):
+        while self._turns:
+            first, hold = next(iter(self._turns.items()))
+            if first == queue:
+                return None
+            if hold.until_s + pacer_pool.GRACE_S > now:
+                own = self._turns.get(queue)
+                if own is None or own.until_s <= now:
+                    until_s = max(hold.until_s, now) + pacer_pool.SPREAD_S
+                    own = self._turns[queue] = pacer_pool.Hold(hold.reason, until_s)
+                return own
+            del self._turns[first]
+        return None
+
+    return ahead
+
+
+def a_minute_less_a_digit(_):
+    """Dollars count until they are a minute old, by another sum than the one that was announced."""
+
+    def within_a_minute(self, now):
+        while self._spent and self._spent[0][0] <= now - 60.0:
+            self._spent.popleft()
+        return sum(usd for _, usd in self._spent)
+
+    return within_a_minute
+
+
+def one_more_for_all(whole):
+    """The session has a slot more than its largest run asks for."""
+    return lambda self: whole(self) + 1
+
+
+def the_first_gets_all(whole):
+    """A free slot goes to the run that came first."""
+    return staticmethod(lambda seats: seats[-1])
+
+
+def keeps_one(whole):
+    """A slot that is given back is not counted."""
+
+    def give(self):
+        if self.taken > 1:
+            whole(self)
+
+    return give
+
+
+def keeps_its_turn(whole):
+    """A request that was stopped is not given back to the pacer."""
+
+    def settle(self, agent, *, bad, **used):
+        if bad is None:
+            self._tickets.pop(agent, None)
+        whole(self, agent, bad=bad, **used)
+
+    return settle
+
+
+def keeps_what_was_stopped(whole):
+    """What was set aside for a request that was stopped stays aside."""
+
+    def settle(self, agent, usd, tokens):
+        if tokens is not None:
+            whole(self, agent, usd, tokens)
+
+    return settle
+
+
+def two_at_a_time(whole):
+    """After a crowd has failed two go at a time."""
+
+    def failed(self, agent, failure, *, tries_left):
+        whole(self, agent, failure, tries_left=tries_left)
+        if self._last_try:
+            self.width = min(2, self._most)
+
+    return failed
+
+
+def one_too_soon(whole):
+    """Failures make requests go one at a time before anybody's last try."""
+    return lambda self, agent, failure, *, tries_left: whole(self, agent, failure, tries_left=min(1, tries_left))
+
+
+BREAKS: dict[str, Break] = {
+    "one slot more": (Conductor, "__init__", one_slot_more),
+    "one attempt more": (Tries, "next_s", one_attempt_more),
+    "a backoff is forgotten": (Conductor, "failed", at_once),
+    "deadlines are ignored": (Conductor, "_set_deadline", always(None)),
+    "each attempt has a deadline of its own": (Conductor, "_launch", deadline_per_attempt),
+    "the run's deadline is ignored": (Conductor, "_run_out", always(None)),
+    "a stop overlooks one": (Conductor, "_cancel_all", all_but_the_last),
+    "a pause holds nobody": (Conductor, "pause", always([])),
+    "one parent is not waited for": (Conductor, "_pass_on", one_parent_less),
+    "descendants of the failed go on waiting": (Conductor, "_skip_descendants", always(None)),
+    "no barrier": (Barrier, "hold", always(False)),
+    "the barrier forgets who runs again": (Barrier, "reopened", always(False)),
+    "the barrier never opens": (Barrier, "ended", always(())),
+    "a budget is overrun by one token": (Budget, "fits", overdrawn),
+    "what is under way is not set aside": (Budget, "set_aside", always(None)),
+    "unknown usage is free": (Budget, "settle", unknown_is_free),
+    "followers do not wait": (Prefixes, "hold", always(None)),
+    "followers wait for the whole patience": (Prefixes, "began", always(None)),
+    "followers wait for a leader that failed": (Prefixes, "ended", ends_nobody),
+    "the error breaker never opens": (ErrorBreaker, "_open", always(None)),
+    "the error breaker never closes": (ErrorBreaker, "_take_probe", stays_open),
+    "no probe goes alone": (ErrorBreaker, "left", always(None)),
+    "nobody is soon given up where nothing is reached": (breaker, "UNREACHED_S", lambda _: math.inf),
+    "who is reached is soon given up": (ErrorBreaker, "gives_up", gives_up_soon),
+    "few tries are enough to give up": (breaker, "HANDFUL", lambda _: 1),
+    "dollars a minute are not counted": (BurnBreaker, "ended", always(None)),
+    "dollars under way are not counted": (BurnBreaker, "left", always(None)),
+    "nobody waits for the key": (Key, "left", always(None)),
+    "nobody waits for the first reply": (pacer_window, "PATIENCE_S", lambda _: 0.0),
+    "who waited for the first reply waits on": (Pool, "_speak", always(None)),
+    "other runs are not told of the first reply": (Session, "news", always(None)),
+    "a request is not taken from its bucket": (Bucket, "take", always(0.0)),
+    "half of retry-after is enough": (Pool, "refused", half_a_wait),
+    "a class is not closed by a refusal": (pacer_pool, "GATE_S", lambda _: -math.inf),
+    "a line waits for a rounding error": (Pool, "_ahead", to_the_last_digit),
+    "dollars a minute wait for a rounding error": (BurnBreaker, "_within_a_minute", a_minute_less_a_digit),
+    "a resumed run goes on waiting": (Conductor, "resume", always([])),
+    "requests never go one at a time": (Slots, "failed", always(None)),
+    "two go at a time": (Slots, "failed", two_at_a_time),
+    "one goes at a time too soon": (Slots, "failed", one_too_soon),
+    "one goes at a time for ever": (Slots, "answered", always(None)),
+    "who gave up holds the others up": (Slots, "ended", always(None)),
+    "runs share no slots": (Session, "has_room", always(True)),
+    "runs share one slot too many": (Session, "_free", one_more_for_all),
+    "slots go to whoever asks last": (Session, "_first", the_first_gets_all),
+    "nobody is offered a slot": (Session, "offer", always(None)),
+    "a slot is not given back": (Seat, "give", keeps_one),
+    "a run that is over keeps its seat": (Seat, "leave", always(None)),
+    "the pacer counts what was stopped": (Gate, "settle", keeps_its_turn),
+    "a budget counts what was stopped": (Budget, "settle", keeps_what_was_stopped),
+    "runs take no turns": (Pool, "_ahead", always(None)),
+    "who cannot go keeps its turn": (Gate, "_forgo", always(None)),
+    "rounding errors are waited for": (pacer_pool, "INSTANT_S", lambda _: 0.0),
+}
+
+
+def broken(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Break the engine in this way."""
+    owner, attribute, change = BREAKS[name]
+    patch.setattr(owner, attribute, change(getattr(owner, attribute)))

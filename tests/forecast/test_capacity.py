@@ -1,0 +1,118 @@
+"""The calculators, against their formulas the other way round."""
+
+# Tests hand over wrong types on purpose, and take for granted what they have just checked.
+# pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalOperand=false
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agent_magic as am
+from agent_magic.engine.policy import Policy
+from agent_magic.forecast.capacity import CAPACITY
+from agent_magic.measure.metrics import summarize
+from tests.measure.test_path import graphs, run_of
+
+positive = st.floats(0.01, 1e6)
+
+
+def test_fifty_requests_a_minute_carry_less_than_one_a_second():
+    """0.83 a second; five to ten jobs a second need 300 to 600 a minute."""
+    assert 50 / 60 == am.capacity(am.Limits(50)).jobs_per_s == am.capacity(50).jobs_per_s
+    for wanted, needed in ((5, 300), (10, 600)):
+        row = am.capacity(am.Limits(50), wanted_jobs_per_s=wanted).frame.iloc[0]
+        assert (needed, False) == (row.needed_per_minute, row.enough)
+
+
+def test_dollars_an_hour():
+    """Two dollars a job are 36,000 to 72,000 an hour at five to ten a second."""
+    found = [am.capacity(usd_per_job=2.0, wanted_jobs_per_s=rate).usd_per_hour for rate in (5, 10)]
+    assert [36_000, 72_000] == found
+
+
+@given(positive, positive, positive, positive, positive, positive)
+def test_the_rate_uses_up_the_limit_that_binds(rpm, itpm, otpm, given_tokens, made, latency):
+    """At the rate found no limit is passed, one is met exactly, and Little's law gives the requests under way."""
+    found = am.capacity(
+        am.Limits(rpm, itpm, output_tokens=otpm),
+        input_tokens=given_tokens,
+        output_tokens=made,
+        latency_s=latency,
+    )
+    used = {
+        "requests": found.jobs_per_s * 60 / rpm,
+        "input tokens": found.jobs_per_s * 60 * given_tokens / itpm,
+        "output tokens": found.jobs_per_s * 60 * made / otpm,
+    }
+    assert max(used.values()) <= 1 + 1e-9
+    assert math.isclose(1, used[found.limited_by])
+    assert math.isclose(found.concurrent, found.jobs_per_s * latency)
+    assert CAPACITY == {name: str(kind) for name, kind in found.frame.dtypes.items()}
+
+
+def test_slots_are_a_limit_too():
+    """Twenty slots of four seconds carry five requests a second."""
+    found = am.capacity(am.Limits(6000), concurrent_requests=20, latency_s=4.0)
+    assert (5.0, "slots", 20.0) == (found.jobs_per_s, found.limited_by, found.concurrent)
+
+
+def test_what_was_not_given_is_unknown():
+    """No limit, no rate; no price, no dollars; an empty frame keeps its columns."""
+    found = am.capacity()
+    assert (None, "", None, None) == (found.jobs_per_s, found.limited_by, found.concurrent, found.usd_per_hour)
+    assert list(CAPACITY) == list(found.frame)
+
+
+def test_a_month_of_reviews():
+    """Five million tokens are 142 runs of 35,000, or 73 of 68,000."""
+    assert (142, 73) == (am.monthly(35_000).runs, am.monthly(68_000).runs)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**8), st.integers(0, 10**8), st.integers(1, 30))
+def test_whole_runs_fit_and_one_more_does_not(tokens, budget, used, days):
+    """As many runs as fit, with what is left too; the days left are those of the pace so far."""
+    found = am.monthly(tokens, budget, used_tokens=used, days_gone=days, usd_per_run=0.5)
+    assert found.runs * tokens <= budget < (found.runs + 1) * tokens
+    assert found.runs_left * tokens <= max(0, budget - used) < (found.runs_left + 1) * tokens
+    assert found.runs / 2 == found.usd
+    if used:
+        assert math.isclose(found.days_left * used / days, max(0, budget - used))
+    else:
+        assert found.days_left is None
+
+
+@given(graphs(), st.integers(1, 5))
+def test_every_run_lies_between_the_bounds(graph, slots):
+    """The conductor never leaves a slot idle while an agent is ready, so Graham's bounds hold for each run."""
+    parents, work = graph
+    summary = summarize(run_of(parents, work, Policy(slots)))
+    if not summary.agent_s:
+        return
+    bounds = am.speedup_bounds(summary.agent_s, summary.critical_path_s, slots)
+    speedup = summary.agent_s / summary.wall_s
+    assert bounds.worst <= speedup + 1e-9
+    assert speedup <= bounds.best + 1e-9
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: am.capacity(requests=-1),
+        lambda: am.capacity(latency_s=math.nan),
+        lambda: am.capacity("50"),
+        lambda: am.monthly(0),
+        lambda: am.monthly(5, -1),
+        lambda: am.speedup_bounds(5.0, 6.0, 1),
+        lambda: am.speedup_bounds(5.0, 5.0, 0),
+    ],
+)
+def test_what_cannot_be_is_refused(call):
+    """The message names the value."""
+    with pytest.raises(am.AgentMagicError, match="cannot work"):
+        call()

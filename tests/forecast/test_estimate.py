@@ -1,0 +1,230 @@
+"""What a plan may cost and take before it has run: ranges in order, each number on what it says it stands on."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_magic.api import Agent, Claude, Plan, Policy
+from agent_magic.engine.pacing.limits import class_of
+from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
+from agent_magic.forecast.pace import ASSUMED
+from agent_magic.live.foreseen import foresee
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.history import History, Past
+from agent_magic.record.ledger.base import MemoryLedger
+from agent_magic.record.prices import TokenPrice
+from agent_magic.record.terms import Ceiling
+
+MODEL = "claude-haiku-5-5"
+PRICES = {MODEL: TokenPrice(1.0, 5.0)}
+CHAIN = Plan([Agent("a", "x" * 400, max_tokens=2000), Agent("b", "{{ a }}", max_tokens=2000)])
+
+
+def past(agent, output, api_s=10.0, *, model=MODEL, effort=None, simulated=False):
+    """One earlier answer."""
+    return Past(agent, model, effort, 100, output, 1.0, api_s, simulated)
+
+
+def test_five_earlier_answers_give_their_own_percentiles():
+    """Of tokens and of seconds: the 10th, 50th and 90th, by linear interpolation."""
+    rows = [past("a", tokens, float(tokens) / 10) for tokens in (100, 200, 300, 400, 500)]
+    one = CHAIN.estimate(history=History(rows), prices=PRICES).expected[0]
+    assert (140, 300, 460) == one.output
+    assert (14.0, 30.0, 46.0) == pytest.approx(one.seconds)
+    assert ("ledger", "ledger") == (one.output_basis, one.seconds_basis)
+    assert "its 5 earlier answers" in one.stands_on
+    assert "half to twice" not in one.stands_on
+
+
+def test_fewer_give_their_median_with_a_range_that_says_it_is_assumed():
+    """Half to twice, and it says so."""
+    one = CHAIN.estimate(history=History([past("a", 100), past("a", 300, 20.0)]), prices=PRICES).expected[0]
+    assert (100, 200, 400) == one.output
+    assert (7.5, 15.0, 30.0) == pytest.approx(one.seconds)
+    assert "2 earlier answers, taken as half to twice" in one.stands_on
+
+
+def test_a_group_s_answers_stand_in_for_one_s_own():
+    """What three rows of a frame took tells of the others, and it says whose answers they were."""
+    plan = Plan([Agent("a", "{{ item }}", each="rows", max_tokens=2000)], {"rows": list("xyz")})
+    rows = [past("a_0", 100), past("a_1", 300, 20.0)]
+    own, other = (plan.estimate(history=History(rows), prices=PRICES).expected[one] for one in (1, 2))
+    assert (300, 200) == (own.output.likely, other.output.likely)
+    assert "length: its 1 earlier answer," in own.stands_on
+    assert "length: its group's 2 earlier answers," in other.stands_on
+
+
+def test_none_give_the_stated_prior_and_the_dated_pace():
+    """The length is capped by `max_tokens`, and all of it is marked as assumed."""
+    estimate = CHAIN.estimate(prices=PRICES)
+    one, pace = estimate.expected[0], ASSUMED["haiku"]
+    assert (ASSUMED_OUTPUT_TOKENS / 4, ASSUMED_OUTPUT_TOKENS, 2000) == one.output
+    assert one.seconds.likely == pytest.approx(pace.ttft_s + ASSUMED_OUTPUT_TOKENS / pace.pace)
+    assert ("estimated", "assumed", "assumed") == (one.basis, one.output_basis, one.seconds_basis)
+    assert "assumed" == estimate.basis
+    assert "November 2025" in one.stands_on
+    assert "no rate limits are known" in repr(estimate)
+
+
+def test_the_model_paces_an_agent_that_has_no_past():
+    """Answers of the model to others say how fast it is, not how long the answer will be."""
+    rows = [past("other", 900, 10.0)] * 5
+    one = CHAIN.estimate(history=History(rows), prices=PRICES).expected[0]
+    assert one.seconds.likely == pytest.approx(1.0 + ASSUMED_OUTPUT_TOKENS / 100)
+    assert ("assumed", "ledger") == (one.output_basis, one.seconds_basis)
+
+
+def test_made_up_answers_count_only_where_they_are_asked_for():
+    """A stand-in's lengths say nothing of a real model's."""
+    history = History([past("a", 100, simulated=True)] * 5)
+    real, made_up = (CHAIN.estimate(history=history, prices=PRICES, simulated=each) for each in (False, True))
+    assert (ASSUMED_OUTPUT_TOKENS, 100) == tuple(one.expected[0].output.likely for one in (real, made_up))
+    assert (False, True) == (real.simulated, made_up.simulated)
+    assert "made up" in repr(made_up)
+
+
+def test_a_hand_sum():
+    """The child reads the parent's answer; the dollars and the seconds are those of the two."""
+    rows = [past("a", 300, 4.0), past("b", 100, 2.0)] * 5
+    found = CHAIN.estimate(history=History(rows), prices=PRICES, counted=[101, 7])
+    assert found.cost is not None
+    assert [101, 307] == [one.input_tokens for one in found.expected]
+    assert ["counted", "estimated"] == [one.basis for one in found.expected]
+    assert found.cost.likely == pytest.approx((101 + 307 + 5 * (300 + 100)) / 1e6)
+    assert found.most_usd == pytest.approx((101 + 7 + 2000 + 5 * (2000 + 2000)) / 1e6)
+    assert found.wall_s.likely == pytest.approx(6.0)
+    assert ("a", "b") == found.critical_path.agents
+    assert "dependencies" == found.binds
+    frame = found.agents
+    assert [4.0, 2.0] == list(frame.likely_s)
+    assert frame.likely_usd.sum() == pytest.approx(found.cost.likely)
+    assert frame.on_critical_path.all()
+
+
+def test_chains_bind_though_others_run_beside_them():
+    """A run that takes as long as its longest chain is bound by it."""
+    fan = Plan([Agent("a", "x"), *(Agent(f"b{n}", "{{ a }}") for n in range(3))])
+    found = fan.estimate(prices=PRICES)
+    assert "dependencies" == found.binds
+    assert found.wall_s.likely == pytest.approx(found.critical_path.length_s)
+
+
+def test_contexts_that_agents_share_are_priced_as_the_run_caches_them():
+    """The first writes the context, the others wait for it and read it."""
+    agents = [Agent(f"a{n}", "x", context="book", max_tokens=10) for n in range(5)]
+    plan = Plan(agents, {"book": "y" * 40_000})
+    cached, plain = (plan.estimate(Policy(cache=mode), prices=PRICES) for mode in ("auto", "off"))
+    assert cached.cost is not None
+    assert plain.cost is not None
+    assert plain.cost.likely - cached.cost.likely == pytest.approx(10_000 * (5 - 1.25 - 4 * 0.1) / 1e6)
+    assert cached.wall_s.likely >= plain.wall_s.likely  # the first run with a model waits for its first reply anyway
+
+
+def test_what_binds():
+    """Slots, a rate limit that is known, a budget, a deadline."""
+    wide = Plan([Agent(f"w{n}", "x", max_tokens=100) for n in range(12)])
+    rows = History([past(f"w{n}", 50, 2.0) for n in range(12)] * 5)
+    assert "none known" == wide.estimate(Policy(12), history=rows, prices=PRICES).binds
+    assert "slot" == wide.estimate(Policy(2), history=rows, prices=PRICES).binds
+    assert 12.5 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES).wall_s.likely)  # no reply yet
+    assert 12.0 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES, ceilings={}).wall_s.likely)
+    ceilings = {class_of(MODEL): {"requests": Ceiling(6.0, 1.0)}}
+    limited = wide.estimate(Policy(12), history=rows, prices=PRICES, ceilings=ceilings)
+    assert "requests" == limited.binds
+    assert limited.wall_s.likely > 60
+    assert "budget" == wide.estimate(history=rows, prices=PRICES, budget_usd=1e-6).binds
+    assert "deadline" == wide.estimate(Policy(2, deadline_s=5.0), history=rows, prices=PRICES).binds
+
+
+def test_no_price_is_unknown_and_no_budget_reaches_it():
+    """Never $0."""
+    plan = Plan([Agent("a", "x", model="nobody-knows")])
+    with pytest.warns(UserWarning, match="No price is known"):
+        found = plan.estimate(budget_usd=100.0)
+    assert (None, None) == (found.cost, found.most_usd)
+    assert (100.0, 0, 0) == found.reaches
+    assert "unknown" in repr(found)
+    assert found.agents.likely_usd.isna().all()
+
+
+def test_dollars_a_minute_are_said_not_to_be_counted():
+    """How long they hold the run up at least, by what it is expected to cost; of little money only that."""
+    rows = History([past("a", 1000, 2.0)] * 5)
+    plan = Plan([Agent("a", "x" * 400, max_tokens=1000)])
+    cost = plan.estimate(history=rows, prices=PRICES).expected[0].cost_usd or 0.0
+    for rate, ending in ((cost / 3, "takes over 120 s"), (cost * 2, "is not counted in the seconds")):
+        [note] = [
+            one for one in plan.estimate(Policy(max_usd_per_min=rate), history=rows, prices=PRICES).notes if "$" in one
+        ]
+        assert note.endswith(ending)
+    assert not [one for one in plan.estimate(history=rows, prices=PRICES).notes if "$" in one]
+
+
+def test_answers_of_the_ledger_cost_nothing_and_lead_to_their_children():
+    """A child whose parents' answers are all there is looked up as well."""
+    ledger, client = MemoryLedger(), Claude(base_url="http://127.0.0.1:9")
+    plan = Plan([*CHAIN.agents, Agent("c", "{{ b }}", max_tokens=100)])
+    for agent, text in ((0, "one"), (1, "two")):
+        requests, held = foresee(plan, client, ledger)
+        assert agent == sum(one is not None for one in held)
+        answer = Answer(text, "end_turn", usage=Usage(1, output_tokens=1), model=MODEL)
+        ledger.keep(requests[agent].key(client.endpoint), 0, answer)
+    found = plan.estimate(client=client, ledger=ledger, prices=PRICES)
+    assert [True, True, False] == [one.held for one in found.expected]
+    assert (0.0, 0.0, 0.0) == found.expected[1].cost
+    assert found.cost == found.expected[2].cost
+    assert ("c",) == found.critical_path.agents
+    assert found.wall_s.likely == pytest.approx(found.expected[2].seconds.likely)
+    assert 3 == found.reach((found.most_usd or 0.0) * 10).surely
+    assert 2 == found.reach(0.0).surely
+
+
+@st.composite
+def plans(draw):
+    """A small plan, a past of some of its agents, a policy."""
+    count = draw(st.integers(1, 8))
+    edges = [draw(st.sets(st.integers(0, max(0, n - 1)), max_size=min(n, 3))) if n else set() for n in range(count)]
+    agents = [
+        Agent(
+            f"a{n}",
+            "x" * draw(st.integers(1, 4000)) + "".join(f" {{{{ a{parent} }}}}" for parent in sorted(edges[n])),
+            max_tokens=draw(st.integers(1, 3000)),
+        )
+        for n in range(count)
+    ]
+    rows = draw(
+        st.lists(
+            st.builds(past, st.sampled_from([one.name for one in agents]), st.integers(1, 5000), st.floats(1.5, 200)),
+            max_size=30,
+        )
+    )
+    schedule = draw(st.sampled_from(["ready", "layers", "sequential"]))
+    return Plan(agents), History(rows), Policy(draw(st.integers(1, 4)), schedule)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans(), st.lists(st.floats(0, 0.2), min_size=2, max_size=6))
+def test_ranges_are_in_order_and_more_money_reaches_no_less(drawn, budgets):
+    """Low, likely, high and at most; never faster than the longest chain; likely reach never below the sure one."""
+    plan, history, policy = drawn
+    found = plan.estimate(policy, history=history, prices=PRICES)
+    for one in found.expected:
+        for span in (one.input, one.output, one.seconds, one.cost):
+            assert span.low <= span.likely <= span.high
+        assert one.cost.high <= one.most_usd * (1 + 1e-9)
+        assert one.output.high <= plan[one.agent].max_tokens
+    assert found.cost.low <= found.cost.likely <= found.cost.high <= found.most_usd * (1 + 1e-9)
+    assert found.wall_s.low <= found.wall_s.likely <= found.wall_s.high
+    work = sum(one.seconds.likely for one in found.expected)
+    assert found.wall_s.likely >= max(found.critical_path.length_s, work / policy.concurrency) - 1e-6
+    assert sorted(found.order) == list(range(len(plan)))
+    reached = [found.reach(budget) for budget in sorted(budgets)]
+    assert all(before.likely <= after.likely for before, after in pairwise(reached))
+    assert all(before.surely <= after.surely for before, after in pairwise(reached))
+    assert all(one.surely <= one.likely for one in reached)
+    full = found.reach(1e9)
+    assert (len(plan), len(plan)) == (full.likely, full.surely)

@@ -1,0 +1,167 @@
+"""Forecasts against the live driver on the same virtual clock, under the stand-in's own limits, cache and faults.
+
+The two share the conductor and the pacer, and nothing else: whoever admits, bills, refuses and writes headers is the
+stand-in on one side and the model of it on the other. So they agree to the grain of the clock, or one of them is wrong.
+"""
+
+# Options are handed over as keywords from dictionaries.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+import pytest
+
+from agent_magic.api import Run
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
+from tests.forecast.standin import StandIn, run_on
+
+CLOSE, CLOSE_REFUSED, CLOSE_LEARNED, CLOSE_FAILING = 0.001, 0.01, 0.02, 0.05
+CONTEXT = "The service keeps accounts, moves money between them and reports on both. " * 200
+BASE = Policy(4, seed=1)
+SIMULATOR = {"latency": "x0.4", "seed": 3}
+FAILS_ONCE = "[[status:529 times=1]]"
+
+
+def length(lot):
+    """A length of an answer."""
+    return f"[[tokens:{lot.randrange(20, 300)}]]"
+
+
+def reduced(count, context=False, fault=""):
+    """Many agents side by side, three that read a third of them each, one that reads those."""
+    lot, shared = Random(count), {"context": "doc"} if context else {}
+    maps = [Agent(f"m{n}", f"Map {n} {fault if n % 4 == 1 else ''} {length(lot)}", **shared) for n in range(count)]
+    thirds = [" ".join(f"{{{{ m{n} }}}}" for n in range(part, count, 3)) for part in range(3)]
+    joins = [Agent(f"r{part}", f"Join {those} {length(lot)}") for part, those in enumerate(thirds)]
+    last = Agent("all", f"All {{{{ r0 }}}} {{{{ r1 }}}} {{{{ r2 }}}} {length(lot)}", **shared)
+    return Plan([*maps, *joins, last], {"doc": CONTEXT} if context else {})
+
+
+def chain(count):
+    """One after another."""
+    lot = Random(count)
+    before = ["", *(f"{{{{ s{n} }}}}" for n in range(count - 1))]
+    return Plan([Agent(f"s{n}", f"Step {n} {text} {length(lot)}") for n, text in enumerate(before)])
+
+
+def diamond(count):
+    """One, then many of two models, then one."""
+    lot, models = Random(count), ("claude-haiku-5-5", "claude-sonnet-5-5")
+    middle = [Agent(f"m{n}", f"Look {{{{ top }}}} {n} {length(lot)}", model=models[n % 2]) for n in range(count)]
+    end = Agent("end", " ".join(f"{{{{ m{n} }}}}" for n in range(count)) + length(lot))
+    return Plan([Agent("top", f"Begin {length(lot)}"), *middle, end])
+
+
+PLANS = {
+    "chain": chain(6),
+    "diamond": diamond(12),
+    "reduced": reduced(20),
+    "cached": reduced(16, context=True),
+    "failing": reduced(16, context=True, fault=FAILS_ONCE),
+}
+CASES = {
+    "as recorded": ({}, {}),
+    "wider": ({"concurrency": 12}, {}),
+    "layers": ({"schedule": "layers"}, {}),
+    "requests": ({"limits": 150}, {"rpm": 150}),
+    "input": ({"limits": {"input_tokens": 60_000}}, {"itpm": 60_000}),
+    "output": ({"limits": {"output_tokens": 20_000}}, {"otpm": 20_000}),
+    "all three": (
+        {"limits": {"requests": 200, "input_tokens": 20_000, "output_tokens": 20_000}, "concurrency": 12},
+        {"rpm": 200, "itpm": 20_000, "otpm": 20_000},
+    ),
+    "a full minute": (
+        {"limits": {"input_tokens": 20_000, "burst_s": 60.0}, "concurrency": 10},
+        {"itpm": 20_000, "burst_s": 60.0},
+    ),
+    "no limits": ({"limits": "none", "concurrency": 12}, {"unlimited": True}),
+    "uncached": ({"cache": "off", "limits": {"input_tokens": 100_000}}, {"itpm": 100_000}),
+    "an hour": ({"cache": "on", "cache_ttl": "1h"}, {}),
+}
+IN_POLICY = ("concurrency", "schedule", "cache", "cache_ttl", "max_usd_per_min", "breaker_share", "budget_usd")
+
+
+@cache
+def recorded(name):
+    """A run of a plan that nothing limited."""
+    return Run(run_on(StandIn(**SIMULATOR), PLANS[name], BASE))
+
+
+def real(name, asked, limits):
+    """The run that was asked about."""
+    policy = replace(BASE, **{word: value for word, value in asked.items() if word in IN_POLICY})
+    return Run(run_on(StandIn(**SIMULATOR, **limits), PLANS[name], policy))
+
+
+def refusals(run):
+    """Its 429s."""
+    return sum(attempt.kind == "RateLimited" for attempt in run.record.attempts)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", PLANS)
+def test_a_forecast_is_what_a_run_then_takes(name, case):
+    """Seconds, dollars, tokens from the cache and refusals."""
+    asked, limits = CASES[case]
+    found, run = recorded(name).forecast(**asked), real(name, asked, limits)
+    # Who is refused when is a matter of milliseconds, and output arrives and is counted in pieces of other sizes. Where
+    # agents fail at one time, who is first draws the first wait.
+    rough = CLOSE_FAILING if name == "failing" else CLOSE_LEARNED if "otpm" in limits else CLOSE
+    rough = CLOSE_REFUSED if rough == CLOSE and refusals(run) else rough
+    assert run.totals.wall_s == pytest.approx(found.wall_s, rel=rough)
+    assert run.totals.cost_usd == pytest.approx(found.cost_usd)
+    for word in ("cache_read_tokens", "cache_write_tokens"):
+        assert run.attempts[word].sum() == (getattr(found.totals, word) or 0)
+    assert refusals(run) == found.totals.n_429
+
+
+@pytest.mark.parametrize("asked", [{}, {"concurrency": 12}, {"schedule": "layers"}, {"cache": "off"}], ids=str)
+@pytest.mark.parametrize("before", [None, "reduced"], ids=["first", "later"])
+@pytest.mark.parametrize("name", PLANS)
+def test_limits_that_were_learned_hold_a_forecast_as_they_held_the_run(name, before, asked):
+    """Nobody was told of the limits, whose buckets hold a second: by what was announced they are known well enough."""
+
+    def ran(policy):
+        client = StandIn(**SIMULATOR, rpm=240, otpm=40_000)
+        return Run(run_on(client, PLANS[name], policy, None if before is None else PLANS[before]))
+
+    found, run = ran(BASE).forecast(**asked), ran(replace(BASE, **asked))
+    assert run.totals.wall_s == pytest.approx(found.wall_s, rel=CLOSE_LEARNED)
+    assert run.totals.cost_usd == pytest.approx(found.cost_usd)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"max_usd_per_min": 0.004},
+        {"max_usd_per_min": 0.02, "concurrency": 12},
+        {"breaker_share": 0.05},
+        {"breaker_share": 0.1, "concurrency": 12},
+        {"budget_usd": 0.012},
+        {"budget_usd": 0.02, "concurrency": 12},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["cached", "failing"])
+def test_breakers_and_budgets_hold_a_forecast_as_they_hold_a_run(name, policy):
+    """What a request may cost at most has the cache write in it, and breakers open for the same failures."""
+    found = recorded(name).forecast(replace(BASE, **policy))
+    run = real(name, policy, {})
+    assert run.totals.wall_s == pytest.approx(found.wall_s, rel=CLOSE)
+    assert run.totals.cost_usd == pytest.approx(found.cost_usd)
+    assert dict(zip(run.agents["agent"], run.agents["status"], strict=True)) == dict(found.status)
+
+
+def test_a_cache_for_an_hour_is_dearer_to_write():
+    """One frame prices both lives of the same tokens: twice the input in place of 1.25 times."""
+    frame = recorded("cached").whatif(cache="on", cache_ttl=["5m", "1h"])
+    [written] = set(frame["cache_write_tokens"])
+    short, long = frame["cost_usd"]
+    assert ["5m", "1h"] == list(frame["cache_ttl"])
+    assert long - short == pytest.approx(written * (2 - 1.25) * 0.1 / 1e6)

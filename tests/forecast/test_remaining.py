@@ -1,0 +1,47 @@
+"""How much longer a run takes: an interval from earlier answers, nothing where there are none."""
+
+from __future__ import annotations
+
+from agent_magic.forecast.remaining import remaining
+from agent_magic.record.history import History, Past
+from tests.show.story import MODEL, business_run, finished_run, plan_of, record_of
+
+
+def past(name: str, *seconds: float, simulated: bool = False) -> list[Past]:
+    """Return answers that took so long."""
+    return [Past(name, MODEL, None, 10, 20, 0.1, one, simulated) for one in seconds]
+
+
+def test_nothing_known_is_no_estimate() -> None:
+    """Without earlier answers nobody can know."""
+    assert None is remaining(record_of(plan_of({"one": ()})), 0.0, History(), 8)
+    assert None is remaining(record_of(plan_of({"one": ()})), 0.0, History(past("two", 1.0)), 8)
+
+
+def test_a_chain_takes_the_sum_of_its_agents() -> None:
+    """Quartiles of each agent's own answers, one after another."""
+    record = record_of(plan_of({"one": (), "two": ("one",)}))
+    history = History([*past("one", 1, 2, 3, 4, 5), *past("two", 10, 10, 10)])
+    assert (12.0, 14.0) == remaining(record, 0.0, history, 8)
+
+
+def test_few_slots_take_longer() -> None:
+    """Four agents side by side in two slots take twice as long as one, at most that and half of the rest."""
+    record = record_of(plan_of(dict.fromkeys(("a", "b", "c", "d"), ())))
+    history = History(past("any", 2, 2, 2))
+    assert (4.0, 5.0) == remaining(record, 0.0, history, 2)
+    assert (2.0, 3.5) == remaining(record, 0.0, history, 4)
+
+
+def test_simulated_answers_say_nothing_of_real_ones() -> None:
+    """Rows of the other kind do not count."""
+    record = record_of(plan_of({"one": ()}))
+    assert None is remaining(record, 0.0, History(past("one", 1, 1, 1, simulated=True)), 8)
+
+
+def test_a_run_learns_from_its_own_answers() -> None:
+    """Once three answers of a model are there, the rest can be estimated without any earlier run."""
+    assert None is remaining(business_run(2.2), 2.2, History(), 8)
+    low, high = remaining(business_run(6.5), 6.5, History(), 8) or (0.0, 0.0)
+    assert 0 < low < high
+    assert None is remaining(finished_run(plan_of({"one": ()})), 9.0, History(), 8)

@@ -1,0 +1,280 @@
+"""Servers that are not the API, or not quite: proxies, gateways, servers that speak its language in their own way."""
+
+# pyright: reportArgumentType=false
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+
+import pytest
+from anthropic import AsyncAnthropic
+
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import Unreadable
+from agent_magic.live.driver import Driver
+from agent_magic.providers.anthropic import stream as reading
+from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.anthropic.errors import LONGEST_WAIT_S, retry_after_s
+from agent_magic.record.request import Request
+from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
+from tests.providers.wire import (
+    BEGIN,
+    CLOSE,
+    MESSAGE,
+    OPEN,
+    REASON,
+    STOP,
+    TEXT,
+    WHOLE,
+    delta,
+    event,
+    problem,
+    reply,
+    serving,
+)
+
+BEYOND_ASCII = "héllo 🎉 wörld ☃"
+RAW = json.dumps(
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": BEYOND_ASCII}},
+    ensure_ascii=False,
+).encode()
+WRITTEN = BEGIN + OPEN + b"event: content_block_delta\ndata: " + RAW + b"\n\n" + CLOSE + REASON + STOP
+
+
+def start_with(**fields):
+    """The beginning of a message in which some fields are others."""
+    return event("message_start", message={**MESSAGE, "content": [], **fields})
+
+
+def block(index, **fields):
+    """A block of another kind, whole."""
+    return event("content_block_start", index=index, content_block=fields) + event("content_block_stop", index=index)
+
+
+def ending(reason, **usage):
+    """A `message_delta`."""
+    return event("message_delta", delta={"stop_reason": reason}, usage=usage or None)
+
+
+def chunked(body, size):
+    """A response in chunks of so many bytes, which end inside characters."""
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+# what is sent, the text, input and output tokens
+ANSWERS = {
+    "chunks that cut characters": (chunked(WRITTEN, 1), BEYOND_ASCII, 10, 5),
+    "compressed": (reply(gzip.compress(WRITTEN), content_encoding="gzip"), BEYOND_ASCII, 10, 5),
+    "compressed, its end cut": (reply(gzip.compress(WRITTEN)[:-8], content_encoding="gzip"), BEYOND_ASCII, 10, 5),
+    "lines that end in CR": (reply(WHOLE.replace(b"\n", b"\r")), "hello world", 10, 5),
+    "fields of other streams": (reply(b"retry: 5\nid: 1\n: x\n\nretry: x\n\n" + WHOLE), "hello world", 10, 5),
+    "its kind in capitals": (reply(WHOLE, kind="Text/Event-Stream; Charset=UTF-8"), "hello world", 10, 5),
+    "of no kind": (reply(WHOLE, kind=None), "hello world", 10, 5),
+    "of another kind": (reply(WHOLE, kind="application/octet-stream"), "hello world", 10, 5),
+    "whole, its kind in capitals": (reply(json.dumps(MESSAGE).encode(), kind="Application/JSON"), "hello world", 10, 5),
+    "text where a block begins": (
+        reply(BEGIN + event("content_block_start", index=0, content_block={"type": "text", "text": "hello "}))
+        + delta("world")
+        + CLOSE
+        + REASON
+        + STOP,
+        "hello world",
+        10,
+        5,
+    ),
+    "blocks that nobody knows": (
+        reply(BEGIN + block(0, type="hologram") + block(5, type="thinking", thinking=None) + OPEN + TEXT + REASON),
+        "hello world",
+        10,
+        5,
+    ),
+    "nesting nobody reads": (
+        reply(BEGIN + b"event: ping\ndata: " + b"[" * 99_999 + b"\n\n" + OPEN + TEXT + REASON + STOP),
+        "hello world",
+        10,
+        5,
+    ),
+    "counts after the stop reason": (
+        reply(BEGIN + OPEN + TEXT + ending("end_turn", output_tokens=4) + ending(None, output_tokens=9) + STOP),
+        "hello world",
+        10,
+        9,
+    ),
+    "nonsense after the stop reason": (
+        reply(BEGIN + OPEN + TEXT + REASON + event("message_delta", delta=None)),
+        "hello world",
+        10,
+        5,
+    ),
+    "a model that is no word": (reply(start_with(model=["x"]) + OPEN + TEXT + REASON + STOP), "hello world", 10, 5),
+    "usage that is a list": (
+        reply(
+            start_with(usage=[1]) + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"}, usage="")
+        ),
+        "hello world",
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "text", "taken", "made"), ANSWERS.values(), ids=ANSWERS)
+def test_what_is_complete_is_an_answer(answer, text, taken, made):
+    """However a server writes it: one call, the whole text, the tokens that were counted, and no others."""
+    record, server = meet(answer, policy=Policy(max_attempts=3))
+    result = record["a"]
+    assert ("succeeded", text, 1) == (result.status, result.text, server.calls)
+    assert (taken, made) == (result.usage.input_tokens, result.usage.output_tokens)
+    assert (taken is None) == (result.cost_usd is None)
+    assert isinstance(result.answer.model, str)
+
+
+@pytest.mark.parametrize("reason", [7, ["end_turn"], {"why": "end"}], ids=repr)
+def test_a_stop_reason_that_is_no_word_ends_an_answer_all_the_same(reason):
+    """The run goes on, and the frames can be made."""
+    record, _ = meet(reply(BEGIN + OPEN + TEXT + ending(reason, output_tokens=5) + STOP))
+    assert ("succeeded", str(reason)) == (record["a"].status, record["a"].stop_reason)
+
+
+def test_a_category_that_is_no_word_is_written_as_one():
+    """A refusal is one, whatever its details say."""
+    delta_of = {"stop_reason": "refusal", "stop_details": {"category": ["x"]}}
+    record, _ = meet(reply(BEGIN + OPEN + event("message_delta", delta=delta_of) + STOP))
+    assert "Refused: The model declined to answer (['x'])." == record["a"].error
+
+
+def test_an_answer_does_not_wait_long_for_its_last_event(monkeypatch):
+    """A server that falls silent behind the `stop_reason` costs seconds, not the whole deadline."""
+    monkeypatch.setattr(reading, "ENDING_S", 0.05)
+
+    async def answer(writer, _):
+        writer.write(reply(BEGIN + OPEN + TEXT + CLOSE + REASON))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    record, _ = meet(answer, one(timeout_s=60.0))
+    assert ("succeeded", "hello world", 5) == (record["a"].status, record["a"].text, record["a"].usage.output_tokens)
+
+
+def said(kind):
+    """An error as the API writes it, behind a 200."""
+    return reply(
+        json.dumps({"type": "error", "error": {"type": kind, "message": "m"}}).encode(), kind="application/json"
+    )
+
+
+# what is sent, calls with three attempts allowed, the beginning of the error
+FAULTS = {
+    "an error behind a 200": (said("overloaded_error"), 3, "Overloaded: m (529)"),
+    "a refused key behind a 200": (said("authentication_error"), 1, "Rejected: m (401). Check ANTHROPIC_API_KEY."),
+    "nested too deeply": (reply(b"[" * 99_999, kind="application/json"), 2, "Unreadable: The reply cannot be read: "),
+    "nothing of no kind": (reply(b"", kind=None), 2, "Unreadable: The reply is no event stream but 'nothing'."),
+    "plain words": (reply(b"busy\n\n", kind="text/plain"), 2, "Unreadable: The reply is no event stream but 'text/pl"),
+    "try no more": (problem(529, x_should_retry="false"), 1, "Rejected: the API's words (529)."),
+    "try again": (problem(400, x_should_retry="true"), 3, "Overloaded: the API's words (400)"),
+    "no HTTP": (b"hello\r\n\r\n", 3, "Unreachable: No reply from 127.0.0.1:"),
+    "a wait for ever": (problem(429, retry_after="1e308"), 1, "RateLimited: the API's words (429). Lower --concurr"),
+}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("answer", "calls", "error"), FAULTS.values(), ids=FAULTS)
+def test_what_is_none_is_named(answer, calls, error):
+    """How many calls it costs, and the words for it, short enough to be read."""
+    record, server = meet(answer, one(timeout_s=60.0), Policy(max_attempts=3))
+    result = record["a"]
+    assert ("failed", calls, calls) == (result.status, server.calls, len(result.attempts))
+    assert result.error.startswith(error)
+    assert len(result.error) < 300
+
+
+def refused():
+    """An address at which nobody listens."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{door.getsockname()[1]}"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("transport", [None, "the SDK's default"])
+@pytest.mark.parametrize("address", [refused, lambda: "http://no-such-host.invalid"], ids=["refused", "no name"])
+def test_what_never_left_has_used_nothing(address, transport):
+    """Its attempts cost $0 and take nothing of a budget: an agent is tried as often as without one."""
+
+    async def work():
+        given = AsyncAnthropic(api_key=KEY, base_url=address())
+        client = Claude(given) if transport else Claude(base_url=address(), credential=KEY)
+        driver = Driver(one(max_tokens=1000), Policy(max_attempts=3, budget_usd=0.001), client)
+        await driver.drive()
+        await given.close()
+        return driver.record
+
+    result = within(work())["a"]
+    assert ["Unreachable"] * 3 == [attempt.kind for attempt in result.attempts]
+    assert (0, 0, 0.0) == (result.usage.input_tokens, result.usage.output_tokens, result.cost_usd)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("transport", [None, "the SDK's default"])
+def test_what_may_have_arrived_has_an_unknown_cost(transport):
+    """The connection was made, and broke before an answer: the request may be billed."""
+
+    async def work():
+        async with serving(b"") as server:
+            given = AsyncAnthropic(api_key=KEY, base_url=server.url)
+            client = Claude(given) if transport else Claude(base_url=server.url, credential=KEY)
+            driver = Driver(one(), Policy(max_attempts=1), client)
+            await driver.drive()
+            await given.close()
+            return driver.record
+
+    result = within(work())["a"]
+    assert ("Unreachable", None) == (result.attempts[0].kind, result.cost_usd)
+
+
+def test_no_error_recolours_a_terminal():
+    """What a server writes into its error is shown without control characters."""
+    record, _ = meet(problem(400, message="\x1b[31mred\x07 \x9b2J"))
+    assert "Rejected: [31mred 2J (400)." == record["a"].error
+
+
+WAITS = {
+    "milliseconds first": ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+    "milliseconds that are none": ({"retry-after-ms": "nan", "retry-after": "9"}, 9.0),
+    "longer than anybody waits": ({"retry-after": "1e308"}, LONGEST_WAIT_S),
+    "the end of time": ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, LONGEST_WAIT_S),
+}
+
+
+@pytest.mark.parametrize(("headers", "seconds"), WAITS.values(), ids=WAITS)
+def test_a_demand_is_read_as_the_sdk_reads_it(headers, seconds):
+    """Milliseconds are the more exact word; a wait has an end."""
+    assert seconds == retry_after_s(headers)
+
+
+def test_a_prompt_of_megabytes_is_sent_where_warnings_are_errors():
+    """The transport warns of large bodies: that breaks no request."""
+    record, server = meet(reply(WHOLE), one("y" * 1_200_000))
+    assert ("succeeded", 1) == (record["a"].status, server.calls)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"input_tokens": "12"}', b'{"input_tokens": -5}', b'{"input_tokens": 1e400}', b"{}", b"[1]", b"<html>"]
+)
+def test_a_count_that_is_none_is_an_error(body):
+    """Nothing is planned by it."""
+
+    async def work():
+        async with serving(reply(body, kind="text/html" if body[:1] == b"<" else "application/json")) as server:
+            claude = Claude(base_url=server.url, credential=KEY)
+            async with claude.open():
+                await claude.count_tokens(Request("claude-haiku-5-5", "x", 5))
+
+    with pytest.raises(Unreadable, match="count of tokens is none"):
+        asyncio.run(work())
