@@ -248,8 +248,9 @@ class RunRecord:
 
     @property
     def simulated(self) -> bool:
-        """Whether made-up answers are among its results, replayed ones too."""
-        return self.replays_simulation or any(result.source == "simulated" for result in self.results)
+        """Whether any attempt was simulated, a failed or replayed one too."""
+        sources = (attempt.source for result in self.results for attempt in result.attempts)
+        return self.replays_simulation or "simulated" in sources
 
     @property
     def served(self) -> bool:

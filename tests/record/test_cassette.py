@@ -68,6 +68,21 @@ def test_a_replay_has_the_frames_of_the_run(path, history):
     assert {"replay"} >= {attempt.source for attempt in again.attempts}
 
 
+def test_one_simulated_attempt_labels_a_run_and_its_replay(path):
+    """A simulated answer was refused and the retry is live: the run is labelled, and so is its replay."""
+    replies = [Reply(1.0, stop_reason="refusal", source="simulated"), Reply(1.0)]
+    plan = Plan([Agent("a", "p"), Agent("slow", "q")])
+    record, _ = drive(
+        plan,
+        lambda prompt, number: Reply(9.0) if prompt == "q" else replies[number - 1],
+        controls=[(2.0, "retry", ["a"])],
+    )
+    assert ["simulated", "live"] == [one.source for one in record["a"].attempts]
+    write_cassette(record, path)
+    assert record.simulated
+    assert replay(plan, read_cassette(path), timeout_s=TIMEOUT_S).simulated
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=histories())
 def test_recording_a_replay_gives_the_same_file(path, history):
