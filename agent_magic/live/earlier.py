@@ -31,8 +31,7 @@ class Earlier:
         endpoint: Where requests go now. Another server's answers are not taken over.
         plan: What runs now.
         again: Only these agents of it run again, with what they wait for and what waits for them, although some of
-            them may have succeeded; `None` is all that did not. With names, answers that were cut at `max_tokens` and
-            passed on are taken over too.
+            them may have succeeded; `None` is all that did not.
 
     Attributes:
         again: The agents that are asked again although they may have succeeded.
@@ -45,11 +44,12 @@ class Earlier:
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
         numbers = None if again is None else plan.numbers(again)
         self.again = frozenset(plan.agents[number].name for number in numbers or ())
-        never = NOT_REUSED if numbers is None else NOT_REUSED - CAPPED
         self._answers: dict[str, tuple[Request, Answer]] = {}
         for result in record.results if record.origin == endpoint else ():
             answer = result.answer
-            if result.status == "succeeded" and answer is not None and answer.stop_reason not in never:
+            if answer is None or answer.stop_reason in NOT_REUSED:
+                continue
+            if result.status == "succeeded" or answer.stop_reason in CAPPED:  # cut then is cut now, for nothing
                 self._answers[result.name] = _same(result.attempts[-1].request), _kept(answer)
 
         self.left_out: tuple[str, ...] = ()

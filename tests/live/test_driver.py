@@ -486,15 +486,26 @@ def test_another_request_is_bought(change):
     assert 1 == len(client.asked)
 
 
-@pytest.mark.parametrize(
-    "reply", [{"stop_reason": "refusal"}, {"stop_reason": "max_tokens"}, {"source": "simulated"}], ids=str
-)
+@pytest.mark.parametrize("reply", [{"stop_reason": "refusal"}, {"source": "simulated"}], ids=str)
 def test_what_must_not_be_served_again_is_not(reply):
-    """Refusals, cut answers and simulated ones are asked for again."""
+    """Refusals and simulated answers are asked for again."""
     plan, ledger = plan_of(a="x"), MemoryLedger()
     for _ in range(2):
         _, client = drive(plan, always(**reply), ledger=ledger)
         assert 1 == len(client.asked)
+
+
+@pytest.mark.parametrize("policy", ["warn", "fail"])
+def test_an_answer_cut_at_max_tokens_is_served_again(policy):
+    """The same request would be cut the same: it is bought once, and again only with `fresh`."""
+    plan, ledger = plan_of(a="x"), MemoryLedger()
+    asked = []
+    for fresh in (False, False, True):
+        cut = always(stop_reason="max_tokens")
+        record, client = drive(plan, cut, Policy(on_max_tokens=policy), ledger=ledger, fresh=fresh)
+        asked.append(len(client.asked))
+        assert ("succeeded" if policy == "warn" else "failed") == record["a"].status
+    assert [1, 0, 1] == asked
 
 
 def test_own_prices_and_unknown_models():

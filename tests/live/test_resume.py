@@ -115,13 +115,17 @@ def test_the_answers_of_another_server_are_not_taken_over():
     assert ["a"] == asked(elsewhere)
 
 
-def test_refused_and_cut_answers_are_asked_again():
-    """A refusal failed; an answer cut at `max_tokens` was passed on, and is asked again like everywhere."""
+@pytest.mark.parametrize("policy", ["warn", "fail"])
+def test_refusals_are_asked_again_and_cut_answers_are_not(policy):
+    """The model may answer next time; the same request would be cut at `max_tokens` the same."""
     client = broken(a={"stop_reason": "max_tokens"}, b={"stop_reason": "refusal"})
     plan = plan_of(a="a", b="b")
-    first = run(plan, client)
-    run(plan, client, resume=first)
-    assert ["a", "b", "a", "b"] == asked(client)
+    first = run(plan, client, Policy(on_max_tokens=policy))
+    second = run(plan, client, Policy(on_max_tokens=policy), resume=first)
+    assert ["a", "b", "b"] == asked(client)
+    assert first["a"].status == second["a"].status
+    assert 0 == second["a"].cost_usd
+    assert run(plan, client, Policy(on_max_tokens="allow"), resume=first)["a"].status == "succeeded"
 
 
 def test_named_agents_run_again_and_nothing_else():

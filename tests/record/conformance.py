@@ -31,8 +31,6 @@ from tests.record.histories import random_plans
 
 NEVER = {
     "refusal": {"stop_reason": "refusal"},
-    "cut": {"stop_reason": "max_tokens"},
-    "out of window": {"stop_reason": "model_context_window_exceeded"},
     "paused": {"stop_reason": "pause_turn"},
     "simulated": {"source": "simulated"},
     "from the ledger": {"source": "ledger"},
@@ -108,15 +106,17 @@ class Conformance:
         ledger.keep("k", 0, answer("new"))
         assert ("new", 1) == (ledger.find("k", 0).text, len(ledger))
 
-    @pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use"])
-    def test_whole_answers_are_kept(self, ledger, reason):
-        """An answer that ended by itself is kept, and so is an empty one."""
+    @pytest.mark.parametrize(
+        "reason", ["end_turn", "stop_sequence", "tool_use", "max_tokens", "model_context_window_exceeded"]
+    )
+    def test_complete_answers_are_served_again(self, ledger, reason):
+        """Also an empty one, and one that was cut at a limit: the same request would be cut the same."""
         ledger.keep("k", 0, answer("", stop_reason=reason))
         assert "" == ledger.find("k", 0).text
 
     @pytest.mark.parametrize("more", NEVER.values(), ids=NEVER)
     def test_what_is_never_served_again(self, ledger, more):
-        """Refusals, cut answers and what was not bought live."""
+        """Refusals, and what was not bought live."""
         ledger.keep("k", 0, answer(**more))
         assert ledger.find("k", 0) is None
         assert 0 == len(ledger)

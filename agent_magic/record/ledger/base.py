@@ -11,7 +11,7 @@ before its answer is shown, priced or passed on. `unknown` is what was under way
 been billed.
 
 Answers are kept by the fingerprint of their request, which the endpoint is part of, in order for repeated identical
-requests. Refusals and answers cut at `max_tokens` are never served again, simulated ones only where that was asked for.
+requests. Refusals are never served again, simulated answers only where that was asked for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.results import RunRecord
 
-NOT_REUSED = frozenset({"refusal", "max_tokens", "model_context_window_exceeded", PAUSED})
+NOT_REUSED = frozenset({"refusal", PAUSED})
+"""Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
 
 
 class Busy(NamedTuple):
