@@ -36,6 +36,7 @@ ONE_OF_EACH = [
     errors.Unreadable("why"),
     errors.Unreachable("why"),
     errors.Late(300.0, of_run=True, partial="half"),
+    errors.BudgetExceeded("why"),
     errors.CassetteError("why"),
     errors.LedgerError("why", unwritable=True),
     errors.SecretFound(["cell 3: a key"], what="FILE"),

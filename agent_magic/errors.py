@@ -1,0 +1,477 @@
+"""Every error this package raises, on one page.
+
+```
+AgentMagicError
+├─ DeclarationError       a declaration cannot be read                 .agent .hint
+├─ PlanError              the plan is wrong; nothing was spent
+│  ├─ DuplicateAgent      two agents with one name                     .agent
+│  ├─ UnknownAgent        no agent of this name                        .agent .known
+│  ├─ UnknownGroup        no agent of this name declared with --each   .group .known
+│  ├─ Cycle               agents that wait for each other              .cycle
+│  └─ UndefinedVariable   a template variable without a value          .variable .agent
+├─ NotConnected           no API key, mock server or recording chosen
+├─ CannotNest             a blocking call inside a loop that cannot nest
+├─ CallError              one attempt failed                           .partial
+│  ├─ RateLimited         429                                          .retry_after_s .limit .final
+│  ├─ Overloaded          5xx, 529: the service failed                 .status .retry_after_s
+│  ├─ Rejected            4xx: the request is wrong                    .status
+│  ├─ Refused             the model declined to answer                 .category
+│  ├─ Capped              the answer was cut at `max_tokens`
+│  ├─ Truncated           the stream ended without a `stop_reason`
+│  ├─ Unreadable          the response is not one of the API
+│  ├─ Unreachable         no connection, or it broke                   .sent
+│  └─ Late                a deadline passed                            .deadline_s
+├─ BudgetExceeded         the budget has no room for the next request; in `run.agents`, never raised
+├─ CassetteError          a cassette cannot be read or written
+├─ LedgerError            a ledger cannot be opened, read or written   .unwritable
+├─ SecretFound            what is to be shared seems to hold a key     .findings
+├─ ReplayMiss             a request that was never recorded            .agent .nearest .differences .others
+└─ RunFailed              raised only by `run.raise_for_failures()`    .failures
+```
+
+A message says what happened, shows the offending value with `!r`, and says what to do next. The same facts are
+attributes. Prompts and keys never enter a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+__all__ = [
+    "AgentMagicError",
+    "BudgetExceeded",
+    "CallError",
+    "CannotNest",
+    "Capped",
+    "CassetteError",
+    "Cycle",
+    "DeclarationError",
+    "DuplicateAgent",
+    "Late",
+    "LedgerError",
+    "NotConnected",
+    "Overloaded",
+    "PlanError",
+    "RateLimited",
+    "Refused",
+    "Rejected",
+    "ReplayMiss",
+    "RunFailed",
+    "SecretFound",
+    "Truncated",
+    "UndefinedVariable",
+    "UnknownAgent",
+    "UnknownGroup",
+    "Unreachable",
+    "Unreadable",
+    "did_you_mean",
+    "shown_message",
+    "shown_value",
+]
+
+_MOST_LINES = 15
+"""No error is longer on the screen."""
+_LONGEST_LINE = 500
+_LONGEST_VALUE = 80
+_MOST_FINDINGS = 8
+_MOST_FAILURES = 10
+_MOST_NAMES = 4
+
+
+def did_you_mean(word: object, known: Iterable[object]) -> str:
+    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string if none is near."""
+    words = [one for one in known if isinstance(one, str)]
+    near = difflib.get_close_matches(word, words, n=1) if isinstance(word, str) else []
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def shown_value(value: object) -> str:
+    """Return a value as a message shows it: on one line, cut if it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def shown_message(error: BaseException, most: int = _MOST_LINES) -> str:
+    """Return an error's message, its middle left out if it has more than `most` lines."""
+    lines = [line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " …" for line in str(error).splitlines()]
+    if len(lines) > most:
+        keep = most - 3
+        lines = [*lines[:keep], f"  … {len(lines) - keep - 2} more lines …", *lines[-2:]]
+    return "\n".join(lines)
+
+
+class AgentMagicError(Exception):
+    """The root of the tree: catch this to catch every error. Each can be pickled, with its attributes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in a cell: the message and the user's line, without the frames of this package."""
+        message = f"{type(self).__name__}: {shown_message(self, _MOST_LINES - 2)}"
+        place = _users_line(self.__traceback__)
+        return [message, "", place] if place else [message]
+
+
+def _rebuilt(kind: type[AgentMagicError], args: tuple[Any, ...]) -> AgentMagicError:
+    """Make an error again from its message: `__init__` would want what the message was made of."""
+    return kind.__new__(kind, *args)
+
+
+def _users_line(trace: TracebackType | None) -> str:
+    """Return the last line before the traceback enters this package."""
+    here, found = str(Path(__file__).parent) + os.sep, ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name.startswith(here):
+            break
+        line = linecache.getline(name, trace.tb_lineno).strip()
+        found = f"----> {trace.tb_lineno} {line}" if line else found
+        trace = trace.tb_next
+    return found
+
+
+# Before a run
+
+
+class DeclarationError(AgentMagicError):
+    """A declaration cannot be read."""
+
+    def __init__(self, message: str, *, agent: str | None = None, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}".strip())
+        self.agent = agent
+        self.hint = hint
+
+
+class PlanError(AgentMagicError):
+    """The plan is wrong. Nothing was spent."""
+
+
+class DuplicateAgent(PlanError):
+    """Two agents of one plan have the same name."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"Two agents are named {agent!r}. Names are keys: rename one of them.")
+        self.agent = agent
+
+
+class UnknownAgent(PlanError):
+    """A name stands for no agent of the plan, or of the run."""
+
+    def __init__(
+        self,
+        agent: object,
+        *,
+        known: Iterable[str],
+        wanted_by: str | None = None,
+        in_run: bool = False,
+        groups: Collection[object] = (),
+    ) -> None:
+        self.agent = agent
+        self.known = tuple(known)
+        self.wanted_by = wanted_by
+        meant = did_you_mean(agent, self.known)
+        if isinstance(agent, str) and agent in groups:
+            answers = f", and run.each({agent!r}) has all answers" if in_run else ""
+            first = next((name for name in self.known if name.startswith(f"{agent}_")), f"{agent}_0")
+            super().__init__(f"{agent!r} is declared for each of something: {first!r} is one of them{answers}.")
+            return
+        if in_run:
+            super().__init__(f"The run has no agent {agent!r}.{meant or _has(self.known)}")
+            return
+        who = f"Agent {wanted_by!r} waits for {agent!r}, which" if wanted_by else f"Agent {agent!r}"
+        super().__init__(f"{who} is not declared.{meant or ' Declare it, or take the name out.'}")
+
+
+class UnknownGroup(PlanError):
+    """A name stands for no agent that was declared with `--each`."""
+
+    def __init__(self, group: object, *, known: Iterable[str]) -> None:
+        self.group = group
+        self.known = tuple(known)
+        hint = did_you_mean(group, self.known) or _has(self.known) or " Declare one with --each, or each=."
+        super().__init__(f"The run has no agent {group!r} that was declared for each of something.{hint}")
+
+
+def _has(known: Sequence[str], most: int = 8) -> str:
+    """Say which names there are."""
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return f" It has {', '.join(known[:most])}{more}." if known else ""
+
+
+class Cycle(PlanError):
+    """Agents wait for each other, so none of them can start."""
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        self.cycle = tuple(cycle)
+        super().__init__(
+            f"These agents wait for each other: {_shorten_path(self.cycle)}. Take one of these edges out, "
+            "or run in declared order with on_cycle='sequential' (%config AgentMagics.on_cycle = 'sequential')."
+        )
+
+
+def _shorten_path(names: Sequence[str], most: int = 10) -> str:
+    """Write a path as `a -> b -> c`, its middle left out if it has more than `most` steps."""
+    if len(names) > most:
+        names = [*names[: most - 2], f"({len(names) - most + 1} more)", *names[-1:]]
+    return " -> ".join(names)
+
+
+class UndefinedVariable(PlanError):
+    """A prompt names something that is neither an agent nor a value."""
+
+    def __init__(
+        self, variable: str, *, agent: str = "", user: str = "", known: Iterable[str] = (), what: str = ""
+    ) -> None:
+        self.variable = variable
+        self.agent = agent
+        otherwise = f"declare it with %%context {variable}" if what else "declare an agent of that name"
+        hint = did_you_mean(variable, known) or f" Define it in a cell{'' if user else f', or {otherwise}'}."
+        used = f"{what} {variable!r}" if what else f"{{{{ {variable} }}}}"
+        super().__init__(f"{user or f'Agent {agent!r}'} uses {used}, which is not defined.{hint}")
+
+
+# In a run
+
+
+class NotConnected(AgentMagicError):
+    """There is no API key, and neither the mock server nor a recording was chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No API key found, so nothing was sent. Choose one:\n"
+            "  with a key   set ANTHROPIC_API_KEY before the kernel starts (or: import os, getpass; "
+            "os.environ['ANTHROPIC_API_KEY'] = getpass.getpass())\n"
+            "  offline      %agents connect simulator     # a mock server, its answers labelled as simulated\n"
+            "  a recording  %agents replay FILE           # somebody's recorded run, no key, no network"
+        )
+
+
+class CannotNest(AgentMagicError):
+    """A blocking call was made inside a running event loop that cannot be entered again."""
+
+
+class CallError(AgentMagicError):
+    """One attempt failed.
+
+    Attributes:
+        partial: The text that had arrived, or an empty string.
+    """
+
+    def __init__(self, message: str, *, partial: str = "") -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
+class RateLimited(CallError):
+    """429: a rate limit of this key was reached.
+
+    Attributes:
+        retry_after_s: How many seconds the response said to wait, or `None`.
+        limit: Which limit, such as `requests`, or `None` if the response did not say.
+        final: Whether waiting cannot help: the account may not spend more.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, limit: str | None = None, final: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.limit = limit
+        self.final = final
+
+
+class Overloaded(CallError):
+    """5xx or 529: the service failed or is overloaded. It says nothing about our own limits."""
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after_s: float | None = None, partial: str = ""
+    ) -> None:
+        super().__init__(message, partial=partial)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class Rejected(CallError):
+    """4xx: the request is wrong. A retry cannot help."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Refused(CallError):
+    """The model declined to answer."""
+
+    def __init__(self, message: str, *, category: str | None = None, partial: str = "") -> None:
+        super().__init__(message, partial=partial)
+        self.category = category
+
+
+class Capped(CallError):
+    """The answer was cut at `max_tokens`, and the policy does not pass such answers on."""
+
+
+class Truncated(CallError):
+    """The stream ended without a `stop_reason`: an incomplete answer, never a success."""
+
+
+class Unreadable(CallError):
+    """The response is not one of the API: a web page, broken JSON, wrong bytes."""
+
+
+class Unreachable(CallError):
+    """There was no connection, or it broke.
+
+    Attributes:
+        sent: Whether any of the request can have arrived. Without a connection it used nothing.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True, partial: str = "") -> None:
+        super().__init__(message, partial=partial)
+        self.sent = sent
+
+
+class Late(CallError):
+    """The agent's timeout or the run's deadline passed."""
+
+    def __init__(self, deadline_s: float, *, of_run: bool = False, partial: str = "") -> None:
+        whose, option = ("the run's ", "--deadline") if of_run else ("", "--timeout")
+        super().__init__(
+            f"No complete answer within {whose}{deadline_s:g} s. Give it longer with {option}, or ask for less.",
+            partial=partial,
+        )
+        self.deadline_s = deadline_s
+
+
+class BudgetExceeded(AgentMagicError):
+    """The budget has no room for an agent's next request. The agent failed; nothing was sent.
+
+    It is not raised: `run.agents` shows it as the agent's error, and `RunFailed` among its failures.
+    """
+
+
+class RunFailed(AgentMagicError):
+    """Some agents of a run did not succeed. Raised only by `run.raise_for_failures()`."""
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        self.failures = dict(failures)
+        of_same: dict[str, list[str]] = {}
+        for name, why in self.failures.items():
+            of_same.setdefault(why, []).append(name)
+        lines = [f"  {_some(names)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
+        more = sum(map(len, list(of_same.values())[_MOST_FAILURES:]))
+        tail = [f"  and {more} more"] if more else []
+        head = f"{len(self.failures)} agent{'s' * (len(self.failures) != 1)} did not succeed:"
+        next_ = "%agents error NAME tells all that is known of one; so does run[NAME].attempts."
+        super().__init__("\n".join([head, *lines, *tail, next_]))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+# Of what is kept
+
+
+class CassetteError(AgentMagicError):
+    """A cassette cannot be read or written."""
+
+
+class LedgerError(AgentMagicError):
+    """The ledger cannot be opened, read or written. Nothing that was bought is lost by it.
+
+    Attributes:
+        unwritable: Whether the place is at fault, not the file: another place will do.
+    """
+
+    def __init__(self, message: str, *, unwritable: bool = False) -> None:
+        super().__init__(message)
+        self.unwritable = unwritable
+
+
+class SecretFound(AgentMagicError):
+    """What is to be shared holds something that looks like a key. Nothing was written.
+
+    Attributes:
+        findings: Where it is and what it looks like, one line each; never the secret itself.
+    """
+
+    def __init__(self, findings: Sequence[str], *, what: str) -> None:
+        self.findings = tuple(findings)
+        places = "1 place looks" if len(self.findings) == 1 else f"{len(self.findings)} places look"
+        more = len(self.findings) - _MOST_FINDINGS
+        lines = [
+            f"{what} was not written: {places} like a key.",
+            *(f"  {line}" for line in self.findings[:_MOST_FINDINGS]),
+            *([f"  and {more} more"] if more > 0 else []),
+            "Take it out, and revoke the key if anybody has seen it; a past run stays out with --last.",
+            "If it is none, add --allow MARK.",
+        ]
+        super().__init__("\n".join(lines))
+
+
+class ReplayMiss(AgentMagicError):
+    """An agent's request was never recorded. Nothing was sent.
+
+    Attributes:
+        agent: The agent.
+        nearest: The recorded agent whose request is nearest, or `None`.
+        differences: Per field that differs, the recorded and the new value. Prompts stay out of the message.
+        damaged: Whether a line about it is damaged.
+        others: How many more agents have no recording, or wait for one without.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        *,
+        nearest: str | None,
+        differences: Mapping[str, tuple[object, object]],
+        damaged: bool = False,
+        others: int = 0,
+    ) -> None:
+        self.agent, self.nearest, self.differences = agent, nearest, dict(differences)
+        self.damaged, self.others = damaged, others
+        if damaged:
+            why = f"lines about {nearest or agent!r} are damaged or gone"
+        elif nearest is None:
+            why = "the recording has nothing like it"
+        else:
+            fields = ", ".join(_difference(name, *values) for name, values in self.differences.items())
+            why = f"the nearest recorded call, of {nearest!r}, differs in {fields or 'nothing, but was served already'}"
+        more = f" {others} more depend on it or miss too." if others else ""
+        super().__init__(
+            f"Agent {agent!r} asks for what was never recorded: {why}.{more} Nothing was sent. Undo the change, buy "
+            "what is missing (%agents replay FILE --fill), or run it with a key (%agents connect api)."
+        )
+
+    def beside(self, others: int) -> ReplayMiss:
+        """Return the same error with this number of `others`."""
+        return ReplayMiss(
+            self.agent, nearest=self.nearest, differences=self.differences, damaged=self.damaged, others=others
+        )
+
+
+def _difference(name: str, recorded: object, asked: object) -> str:
+    """Say how two values of a field differ. A long text may be private: say only where."""
+    if not isinstance(recorded, str) or not isinstance(asked, str) or name in {"model", "effort"}:
+        return f"{name} ({_short(recorded)} recorded, {_short(asked)} asked)"
+    pairs = zip(recorded, asked, strict=False)
+    place = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(recorded), len(asked)))
+    return f"{name} (from character {place + 1:,} on; {len(recorded):,} recorded, {len(asked):,} asked)"
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{len(value):,} characters" if isinstance(value, str) and len(value) > 60 else repr(value)
