@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
-Reason = Literal["requests", "input", "output", "backoff", "slot", "limits", "leader", "budget", "breaker", "key"]
-"""What holds a request. The pacer's reasons are a limit, a refusal (`backoff`), that the first reply has not come,
-which may tell the limits (`limits`), or that it told none (`slot`)."""
+if TYPE_CHECKING:
+    from agent_magic.record.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +14,7 @@ class Hold:
     """Not now.
 
     Attributes:
-        reason: What holds the request.
+        reason: What holds the request; see `agent_magic.record.reasons`.
         until_s: When to ask again. Ask after every answer too: it may have brought more room than was expected.
     """
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.reasons import wording
 from agent_magic.show.around import Around
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 
@@ -15,21 +16,6 @@ if TYPE_CHECKING:
     from agent_magic.live.driver import Driver
     from agent_magic.record.history import History
 
-HELD_BY = {
-    "slot": "waits for a slot",
-    "barrier": "waits for its layer",
-    "requests": "request limit",
-    "input": "input limit",
-    "output": "output limit",
-    "budget": "waits for the budget",
-    "leader": "waits for the cache",
-    "paused": "paused",
-    "breaker": "breaker open",
-    "backoff": "told to wait (429)",
-    "key": "first request goes alone",
-    "limits": "first reply tells limits",
-}
-"""What holds an agent, on its card."""
 MOST_SAID = 200
 FEEL_EVERY_S = 0.5
 """How often the health of the service is looked at."""
@@ -61,7 +47,7 @@ class Watch:
         said = {agent: stream.tail() for agent, stream in driver.streams.items()}
         for agent, result in enumerate(driver.record.results):
             if result.status == "queued":
-                said[agent] = HELD_BY.get(driver.held_by(agent), "")
+                said[agent] = wording(driver.held_by(agent)).label
         return said
 
     def around(self, now_s: float) -> Around:

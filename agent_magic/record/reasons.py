@@ -1,0 +1,67 @@
+"""Why a ready agent waits: one table of words, for everything that records, adds up or shows a wait."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+Reason = Literal[
+    "slot",
+    "barrier",
+    "requests",
+    "input",
+    "output",
+    "retry_after",
+    "limits",
+    "key",
+    "leader",
+    "budget",
+    "spend",
+    "breaker",
+    "backoff",
+    "retry",
+    "paused",
+    "deadline",
+    "dependencies",
+]
+"""The words in `held_by` and `limited_by`. Events and files hold them; never reuse one for another idea."""
+
+
+class Wording(NamedTuple):
+    """How a reason reads.
+
+    Attributes:
+        label: On an agent's card, where there is room for few words.
+        phrase: What is waited for, to follow "waiting for" or "limited by".
+        is_rate_limit: Whether the provider's rate limits are the cause.
+    """
+
+    label: str
+    phrase: str
+    is_rate_limit: bool = False
+
+
+REASONS: Final[dict[str, Wording]] = {
+    "": Wording("", "its turn"),
+    "slot": Wording("waits for a slot", "a slot"),
+    "barrier": Wording("waits for its layer", "its layer"),
+    "requests": Wording("request limit", "the request limit", is_rate_limit=True),
+    "input": Wording("input limit", "the input limit", is_rate_limit=True),
+    "output": Wording("output limit", "the output limit", is_rate_limit=True),
+    "retry_after": Wording("told to wait (429)", "the wait that a 429 asked for", is_rate_limit=True),
+    "limits": Wording("first reply tells limits", "the first reply, which tells the limits"),
+    "key": Wording("first request goes alone", "the first reply to an untried key"),
+    "leader": Wording("waits for the cache", "the cache"),
+    "budget": Wording("waits for the budget", "the budget"),
+    "spend": Wording("spend cap per minute", "the spend cap per minute"),
+    "breaker": Wording("circuit breaker open", "the circuit breaker to close"),
+    "backoff": Wording("waits to retry", "a retry after a failure"),
+    "retry": Wording("runs again", "a retry"),
+    "paused": Wording("paused", "the pause to end"),
+    "deadline": Wording("deadline passed", "the deadline"),
+    "dependencies": Wording("waits for its parents", "dependencies"),
+}
+
+
+def wording(reason: str) -> Wording:
+    """Return how a reason reads; a word from elsewhere, such as a file, stands for itself."""
+    return REASONS.get(reason) or Wording(reason, reason)
