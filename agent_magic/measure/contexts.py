@@ -162,13 +162,9 @@ def _waited_s(results: Iterable[AgentResult], marked: Sequence[Attempt]) -> floa
     begun = [one.granted_s for one in marked if one is not first and one.granted_s > first.granted_s]
     until_s = min(begun, default=first.started_s)
     waits: list[float] = []
-    for result in results:
-        free_s = result.ready_s or 0.0
-        for one in result.attempts:
-            since_s = free_s + one.backoff_s
-            if one.held_by == "leader":
-                waits.append(one.granted_s - since_s)
-            elif one.held_by in DIMENSIONS and one is not first:
-                waits.append(min(until_s, one.granted_s) - max(since_s, first.granted_s))
-            free_s = one.ended_s if one.ended_s is not None else one.granted_s
+    for one in (attempt for result in results for attempt in result.attempts):
+        if one.held_by == "leader":
+            waits.append(one.queued_s)
+        elif one.held_by in DIMENSIONS and one is not first:
+            waits.append(min(until_s, one.granted_s) - max(one.free_s + one.backoff_s, first.granted_s))
     return math.fsum(max(0.0, wait) for wait in waits)

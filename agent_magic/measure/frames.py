@@ -132,14 +132,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
     """One row per request, in the order they were sent; columns and dtypes are `ATTEMPTS`."""
-    rows: list[dict[str, Any]] = []
-    for result in record.results:
-        free = result.ready_s or 0.0
-        for attempt in result.attempts:
-            rows.append(_attempt_row(attempt, attempt.granted_s - free - attempt.backoff_s))
-            free = attempt.ended_s if attempt.ended_s is not None else attempt.granted_s
-    rows.sort(key=lambda row: row["started_s"])
-    return _frame(rows, ATTEMPTS, record)
+    return _frame([_attempt_row(attempt) for attempt in record.attempts], ATTEMPTS, record)
 
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:
@@ -188,14 +181,14 @@ def _tokens(usage: Any) -> dict[str, int | None]:
     return {name: getattr(usage, name, None) for name in names}
 
 
-def _attempt_row(attempt: Attempt, queued_s: float) -> dict[str, Any]:
+def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     answer = attempt.answer
     return {
         **{name: getattr(attempt, name) for name in ("agent", "model", "status", "source", "started_s", "backoff_s")},
         **_tokens(attempt.usage),
         "attempt": attempt.number,
         "held_by": attempt.held_by or None,
-        "queued_s": queued_s,
+        "queued_s": attempt.queued_s,
         "ttft_s": attempt.ttft_s,
         "api_s": attempt.api_s,
         "finished_s": attempt.ended_s,

@@ -218,14 +218,18 @@ def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficie
         return ""
     if efficiency is not None and efficiency * NEAR_BOUND >= 1:
         return "dependencies"
+    waits = waited_s(results)
+    return max(waits, key=lambda cause: waits[cause], default="")
+
+
+def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
+    """Add up what agents waited before their attempts, by reason; a wait before a retry counts as a whole."""
     waits: dict[str, float] = {}
     for result in results:
-        free = result.ready_s or 0.0
         for attempt in result.attempts:
             cause = attempt.held_by or "slot"
-            waits[cause] = waits.get(cause, 0.0) + attempt.granted_s - free
-            free = attempt.ended_s or attempt.granted_s
-    return max(waits, key=lambda cause: waits[cause], default="")
+            waits[cause] = waits.get(cause, 0.0) + attempt.queued_s + attempt.backoff_s
+    return waits
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:

@@ -22,13 +22,15 @@ class Attempt:
     Attributes:
         agent: The agent's name.
         begun: The event of its start.
-        backoff_s: How long it waited before this attempt because an earlier one had failed.
+        free_s: Since when its agent could have gone: ready, or done with the attempt before.
+        backoff_s: How long it waited from then on because that one had failed.
         ended: The event of its end; `None` while it runs.
         first_token_s: When the first token of its answer came; `None` where none has.
     """
 
     agent: str
     begun: AttemptStarted
+    free_s: float
     backoff_s: float = 0.0
     ended: AttemptEnded | None = None
     first_token_s: float | None = None
@@ -50,6 +52,11 @@ class Attempt:
     def model(self) -> str:
         """The model asked."""
         return self.begun.request.model
+
+    @property
+    def queued_s(self) -> float:
+        """Seconds it waited to be let go, the backoff left out."""
+        return self.begun.granted_s - self.free_s - self.backoff_s
 
     @property
     def granted_s(self) -> float:

@@ -56,8 +56,8 @@ class AgentResult:
         error: Why it did not succeed, in one line.
         waits_until_s: Until when it waits because an attempt failed; `None` where it does not.
         waits_why: What failed.
-        last_backoff_s: Seconds it waited for an attempt that never came.
-        last_queued_s: Seconds it was queued for an attempt that never came.
+        last_backoff_s: Seconds it waited to retry, without an attempt to follow.
+        last_queued_s: Seconds it was queued, without an attempt to follow.
     """
 
     name: str
@@ -153,6 +153,11 @@ class AgentResult:
         return sum(one.api_s or 0.0 for one in self.attempts)
 
     @property
+    def tool_s(self) -> float:
+        """Seconds in tools while no request was under way. Nothing calls a tool yet."""
+        return 0.0
+
+    @property
     def backoff_s(self) -> float:
         """Seconds it waited because attempts had failed."""
         return self.last_backoff_s + sum(one.backoff_s for one in self.attempts)
@@ -169,23 +174,19 @@ class AgentResult:
         """Seconds it was ready and waited for a slot, a limit or a barrier."""
         if self.ready_s is None or self.finished_s is None:
             return None
-        free, waited = self.ready_s, self.last_queued_s
-        for one in self.attempts:
-            waited += one.granted_s - free - one.backoff_s
-            free = one.ended_s if one.ended_s is not None else one.granted_s
-        return waited if self.attempts else self.finished_s - self.ready_s
+        return self.last_queued_s + sum(one.queued_s for one in self.attempts)
 
     @property
     def local_s(self) -> float | None:
         """Seconds of our own: writing prompts, checking answers, passing them on."""
         if self.total_s is None or self.queued_s is None:
             return None
-        return self.total_s - self.queued_s - self.api_s - self.backoff_s
+        return self.total_s - self.queued_s - self.api_s - self.tool_s - self.backoff_s
 
     @property
     def work_s(self) -> float:
-        """Seconds of its own work: `api_s + local_s`. 0 where it never ran."""
-        return self.api_s + (self.local_s or 0.0)
+        """Seconds of its own work: `api_s + tool_s + local_s`. 0 where it never ran."""
+        return self.api_s + self.tool_s + (self.local_s or 0.0)
 
 
 class RunRecord:
@@ -308,13 +309,22 @@ def _ready(record: RunRecord, event: AgentReady) -> None:
 
 def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
     result = record.results[event.agent]
-    backoff = 0.0
-    if result.waits_until_s is not None:
-        ended = result.attempts[-1].ended_s or 0.0
-        backoff = max(0.0, min(result.waits_until_s, event.granted_s) - ended)
-        result.waits_until_s, result.waits_why = None, ""
+    free_s = _free_s(result, event.granted_s)
+    backoff_s = _end_backoff(result, free_s, event.granted_s)
     result.status = "running"
-    result.attempts.append(Attempt(result.name, event, backoff))
+    result.attempts.append(Attempt(result.name, event, free_s, backoff_s))
+
+
+def _free_s(result: AgentResult, now_s: float) -> float:
+    """Return since when an agent could go: ready, or done with its last attempt; `now_s` where neither was told."""
+    since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
+    return now_s if since_s is None else since_s
+
+
+def _end_backoff(result: AgentResult, free_s: float, now_s: float) -> float:
+    """Return for how long an agent has waited to retry, and end that wait."""
+    until_s, result.waits_until_s, result.waits_why = result.waits_until_s, None, ""
+    return 0.0 if until_s is None else max(0.0, min(until_s, now_s) - free_s)
 
 
 def _first_token(record: RunRecord, event: FirstToken) -> None:
@@ -333,12 +343,10 @@ def _backoff(record: RunRecord, event: BackoffStarted) -> None:
 
 def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
     result = record.results[event.agent]
-    if result.waits_until_s is not None:  # stopped before the attempt it waited for
-        ended = result.attempts[-1].ended_s
-        ended = event.at_s if ended is None else ended
-        result.last_backoff_s = max(0.0, min(result.waits_until_s, event.at_s) - ended)
-        result.last_queued_s = event.at_s - ended - result.last_backoff_s
-        result.waits_until_s, result.waits_why = None, ""
+    if result.status != "running":  # stopped before the attempt it waited for
+        free_s = _free_s(result, event.at_s)
+        result.last_backoff_s = _end_backoff(result, free_s, event.at_s)
+        result.last_queued_s = event.at_s - free_s - result.last_backoff_s
     result.status, result.error, result.finished_s = event.status, event.error, event.at_s
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent_magic.record.phases import phases_of
 from agent_magic.show.states import tone_of
 
 if TYPE_CHECKING:
@@ -92,21 +93,14 @@ def rows_of(plan: Plan) -> tuple[int, ...]:
 
 def bars_of(result: AgentResult) -> Iterator[Bar]:
     """Cut an agent's time into bars. A wait too short to be seen is left out."""
-    free = result.ready_s
-    if free is None:
-        return
-    for attempt in result.attempts:
-        yield from _waits(free, free + attempt.backoff_s, attempt.started_s)
-        yield from _request(attempt)
-        if attempt.ended_s is None:
-            return
-        free = attempt.ended_s
-    if result.finished_s is not None:
-        yield from _waits(free, free + result.last_backoff_s, free + result.last_backoff_s + result.last_queued_s)
-    elif result.waits_until_s is not None:
-        yield Bar("b", "q", from_s=free)
-    else:
-        yield Bar("q", "q", from_s=free)
+    for phase in phases_of(result):
+        start_s, end_s = phase.start_s, phase.end_s
+        if phase.kind == "backoff" and start_s != end_s:
+            yield Bar("b", "q", from_s=start_s, to_s=end_s)
+        elif phase.kind == "queued" and (end_s is None or end_s - start_s > LEAST_WAIT_S):
+            yield Bar("q", "q", from_s=start_s, to_s=end_s)
+        elif phase.kind == "first" and phase.attempt is not None:
+            yield from _request(phase.attempt)
 
 
 def axis_for(until_s: float) -> Axis:
@@ -136,13 +130,6 @@ def axis_entry(now_s: float) -> dict[str, Any]:
 def bar_entry(bar: Bar) -> list[str | float | None]:
     """Return a bar as the live view is told it."""
     return [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
-
-
-def _waits(free: float, backoff_until: float, until: float) -> Iterator[Bar]:
-    if backoff_until > free:
-        yield Bar("b", "q", from_s=free, to_s=backoff_until)
-    if until - backoff_until > LEAST_WAIT_S:
-        yield Bar("q", "q", from_s=backoff_until, to_s=until)
 
 
 def _request(attempt: Attempt) -> Iterator[Bar]:

@@ -21,6 +21,7 @@ from agent_magic.record.events import (
     TICKS_PER_S,
     AgentEnded,
     AgentReady,
+    AgentReopened,
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
@@ -28,6 +29,7 @@ from agent_magic.record.events import (
     RunEnded,
     on_grid,
 )
+from agent_magic.record.phases import COLUMN_OF, phases_of
 from agent_magic.record.request import Request
 from agent_magic.record.results import RunRecord, add_usage
 from tests.record.histories import histories
@@ -284,6 +286,37 @@ def test_the_parts_of_every_agent_s_time_add_up_exactly(history):
             assert result.total_s == order[0] + order[1] + order[2] + order[3]
         for part in parts:
             assert float(part * TICKS_PER_S).is_integer()
+
+
+@settings(max_examples=300)
+@given(histories())
+def test_the_phases_of_every_agent_follow_one_another_and_add_up_to_its_columns(history):
+    """From ready to finished without gaps; the phases of a kind add up to their column."""
+    record, _ = history
+    for result in record.results:
+        phases = list(phases_of(result))
+        if result.total_s is None:
+            continue
+        ends_s = [phase.end_s or 0.0 for phase in phases]
+        assert [result.ready_s, *ends_s] == [*(phase.start_s for phase in phases), result.finished_s]
+        sums = dict.fromkeys(COLUMN_OF.values(), 0.0)
+        for phase, end_s in zip(phases, ends_s, strict=True):
+            sums[COLUMN_OF[phase.kind]] += end_s - phase.start_s
+        assert sums == {column: getattr(result, column) for column in sums}
+
+
+def test_an_agent_that_is_stopped_before_it_runs_again_was_queued_since():
+    """After a retry of the user's, waiting is queued time, with an attempt to follow or without."""
+    result = record_of(
+        AgentReady(0.0, 0),
+        started(0.0),
+        failed(2.0),
+        AgentEnded(2.0, 0, "failed", "x"),
+        AgentReopened(3.0, 0),
+        AgentReady(3.0, 0),
+        AgentEnded(5.0, 0, "cancelled", "stopped"),
+    )["a"]
+    assert (3.0, 2.0, 0.0, 5.0) == (result.queued_s, result.api_s, result.local_s, result.total_s)
 
 
 @given(histories())

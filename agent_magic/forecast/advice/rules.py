@@ -15,7 +15,7 @@ from agent_magic.forecast.advice.finding import (
     found,
     pays,
 )
-from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize
+from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 
 if TYPE_CHECKING:
@@ -163,17 +163,11 @@ def half_saved(outlook: Outlook) -> Finding | None:
 
 def limits(outlook: Outlook) -> Finding | None:
     """Rate limits that held agents or refused requests: what the run would take without them."""
-    waited = dict.fromkeys(LIMITS, 0.0)
-    for result in outlook.record.results:
-        free = result.ready_s or 0.0
-        for one in result.attempts:
-            if one.held_by in waited:
-                waited[one.held_by] += one.granted_s - free
-            free = one.ended_s if one.ended_s is not None else one.granted_s
+    waited = dict.fromkeys(LIMITS, 0.0) | waited_s(outlook.record.results)
     refused = sum(one.status_code == 429 for one in outlook.record.attempts)
-    if not refused and not any(waited.values()):
+    worst = max(LIMITS, key=lambda name: waited[name])
+    if not refused and not waited[worst]:
         return None
-    worst = max(waited, key=lambda name: waited[name])
     free_of = outlook.ask(limits={})
     measured = f"{refused} requests refused; agents waited {waited[worst]:.1f} s for the {worst} limit"
     advice = f"Ask for a higher {worst} limit, or run when nobody else uses the key."

@@ -1,0 +1,80 @@
+"""An agent's life as consecutive phases. The one place that says when it waited, and when it worked.
+
+```
+ready_s ─ queued ─ local ─ first ─ stream ─ backoff ─ queued ─ local ─ first ─ stream ─ local ─ finished_s
+          └────────── attempt 1 ──────────┘ └─────────────── attempt 2 ──────────────┘
+```
+
+The phases of a finished agent follow one another without gaps, so their lengths add up to `total_s`, and those of one
+kind to their column: see `COLUMN_OF`. Times lie on a grid of powers of two (`agent_magic.record.events`), so the sums
+are exact to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import AgentResult
+
+Kind = Literal["queued", "backoff", "local", "first", "stream"]
+"""Ready, but not started; waiting to retry; our own time; request sent, no token yet; the rest of the request."""
+COLUMN_OF: Final[Mapping[Kind, str]] = {
+    "queued": "queued_s",
+    "backoff": "backoff_s",
+    "local": "local_s",
+    "first": "api_s",
+    "stream": "api_s",
+}
+"""Which column of `run.agents` adds up the phases of a kind."""
+
+
+class Phase(NamedTuple):
+    """A stretch of one agent's time.
+
+    Attributes:
+        kind: What the agent did.
+        reason: What it waited for while queued, as `agent_magic.record.reasons` has it; empty where unknown.
+        start_s: Its start, in seconds since the run began.
+        end_s: Its end; `None` while it lasts.
+        attempt: The request it belongs to; `None` for a wait that no request has followed.
+    """
+
+    kind: Kind
+    reason: str
+    start_s: float
+    end_s: float | None
+    attempt: Attempt | None
+
+
+def phases_of(result: AgentResult) -> Iterator[Phase]:
+    """Yield the phases of an agent in order. They may be empty: each attempt has at least its `first`."""
+    if result.ready_s is None:
+        return
+    free_s = result.ready_s
+    for attempt in result.attempts:
+        backoff_end_s = attempt.free_s + attempt.backoff_s
+        yield Phase("backoff", "", attempt.free_s, backoff_end_s, attempt)
+        yield Phase("queued", attempt.held_by, backoff_end_s, attempt.granted_s, attempt)
+        yield Phase("local", "", attempt.granted_s, attempt.started_s, attempt)
+        if attempt.first_token_s is None:
+            yield Phase("first", "", attempt.started_s, attempt.ended_s, attempt)
+        else:
+            yield Phase("first", "", attempt.started_s, attempt.first_token_s, attempt)
+            yield Phase("stream", "", attempt.first_token_s, attempt.ended_s, attempt)
+        if attempt.ended_s is None:
+            return
+        free_s = attempt.ended_s
+    if result.finished_s is not None:
+        backoff_end_s = free_s + result.last_backoff_s
+        queued_end_s = backoff_end_s + result.last_queued_s
+        yield Phase("backoff", "", free_s, backoff_end_s, None)
+        yield Phase("queued", "", backoff_end_s, queued_end_s, None)
+        yield Phase("local", "", queued_end_s, result.finished_s, None)
+    elif result.waits_until_s is not None:
+        yield Phase("backoff", "", free_s, None, None)
+    elif result.status == "queued":
+        yield Phase("queued", "", free_s, None, None)
