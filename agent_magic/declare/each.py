@@ -18,12 +18,15 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
     from agent_magic.declare.agent import Agent
 
@@ -125,8 +128,17 @@ def _items(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
     """Read keys and items of a value.
 
     Raises:
-        DeclarationError: It has none, or is no collection that can be read twice in one order.
+        DeclarationError: It has none, is no collection that can be read twice in one order, or raises something.
     """
+
+    def failed(error: BaseException) -> DeclarationError:
+        message = f"Agent {agent!r} cannot be run for each of {name!r}: reading it raised {reason_of(error)}."
+        return DeclarationError(message, agent=agent, hint="Give it a list, a dict, a Series or a DataFrame.")
+
+    return run_user_code(lambda: _read(value, name, agent), failed)
+
+
+def _read(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
     shown: Any = value
     library, kind = type(value).__module__.partition(".")[0], type(value).__name__
     found: list[tuple[Any, Any]]
@@ -159,17 +171,21 @@ def _check_columns(columns: list[str], name: str, agent: str) -> None:
 
 
 def _levels(value: object) -> tuple[Any, ...]:
-    index: Any = getattr(value, "index", None)
+    index: Any = value.index if _is_labelled(value) else None
     return tuple(index.names) if type(index).__name__ == "MultiIndex" else ()
+
+
+def _is_labelled(value: object) -> TypeGuard[pd.Series[Any] | pd.DataFrame]:
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "index")
 
 
 def _warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> None:
     """Warn of labels that stand for several rows: joining by them repeats rows."""
-    index: Any = getattr(value, "index", None)
-    if type(value).__module__.partition(".")[0] == "pandas" and index is not None and not index.is_unique:
+    if _is_labelled(value) and not value.index.is_unique:
+        labels = value.index.nunique(dropna=False)
         message = (
-            f"{name!r} has {len(items)} rows and {index.nunique(dropna=False)} labels, so joining what run.each() "
-            f"returns to it repeats rows. {name} = {name}.reset_index() first gives each its own."
+            f"{name!r} has {len(items)} rows and {labels} labels, so joining what run.each() returns to it repeats "
+            f"rows. {name} = {name}.reset_index() first gives each its own."
         )
         warnings.warn(message, UserWarning, stacklevel=3)
 

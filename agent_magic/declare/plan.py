@@ -14,7 +14,7 @@ from agent_magic.declare.each import Answers, expand, groups_of, members_of, sid
 from agent_magic.declare.given import check_given, each_of, listed
 from agent_magic.declare.links import Links
 from agent_magic.declare.template import sendable
-from agent_magic.declare.written import as_text
+from agent_magic.declare.written import value_text
 from agent_magic.errors import (
     Cycle,
     DeclarationError,
@@ -293,7 +293,7 @@ class Plan:
     def context_of(self, number: int) -> str | None:
         """Return the context of the agent with this number; `None` where it has none."""
         name = self.agents[number].context
-        return None if name is None else sendable(as_text(self.values[name]))
+        return None if name is None else sendable(value_text(self.values[name]))
 
     def check_prompts(self) -> None:
         """Fill every prompt in with a stand-in for each answer, so that what cannot work fails before any spend.
@@ -311,7 +311,7 @@ class Plan:
                 written[agent.context] = agent.name
         for name, agent in written.items():
             try:
-                as_text(self.values.get(name, ""))
+                value_text(self.values.get(name, ""))
             except DeclarationError as error:
                 raise DeclarationError(f"Agent {agent!r}, {name!r}: {error}", agent=agent) from None
 

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
-from agent_magic.declare.written import as_text
-from agent_magic.errors import PlanError, shown_value
+from agent_magic.declare.user_code import run_user_code
+from agent_magic.declare.written import as_text, no_text
+from agent_magic.errors import DeclarationError, PlanError, shown_value
 
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
@@ -35,7 +36,7 @@ P = TypeVar("P", bound="Plan")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Write a plan as plain data. Values that JSON cannot hold are written as the text a prompt would show."""
+    """Write a plan as plain data. A value that JSON cannot hold is written as its text in a prompt, or as its kind."""
     return {
         "name": plan.name,
         "description": plan.description,
@@ -165,8 +166,17 @@ def _parent(reference: object, place: int, names: list[str]) -> str:
 
 
 def _plain(value: object) -> Any:
+    """Return a value, or its text, or its kind: a function has neither, and a plan with one must be kept too."""
     try:
-        same = as_text(json.loads(json.dumps(value, allow_nan=False))) == as_text(value)
+        return run_user_code(lambda: _as_json_value(value), no_text(value))
+    except DeclarationError:
+        return f"<{type(value).__name__}>"
+
+
+def _as_json_value(value: object) -> Any:
+    text = as_text(value)
+    try:
+        same = as_text(json.loads(json.dumps(value, allow_nan=False))) == text
     except (TypeError, ValueError):
-        return as_text(value)
-    return value if same else as_text(value)
+        return text
+    return value if same else text

@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.written import as_json, as_text
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.written import as_json, as_text, value_text
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _TAGS = (
 )
 _LONE_TAG = re.compile(r"\{%(?![-+]?\s)(?![-+]?(?:" + _TAGS + r")\b)")
 """A `{%` that begins no tag, as in the C format string `{%d}`."""
+_BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_LONGEST_SHOWN = 60
 _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})", re.DOTALL)
 _REPEATED = (str, bytes, list, tuple)
 """What a whole number repeats."""
@@ -129,7 +132,7 @@ class Template:
             pieces = list(self.pieces)
             for place in range(1, len(pieces), 2):
                 value = values[pieces[place]]
-                pieces[place] = value if isinstance(value, str) else as_text(value)
+                pieces[place] = value if isinstance(value, str) else value_text(value)
             return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
 
@@ -247,28 +250,39 @@ def _compiled(text: str) -> Any:
 
 def _render_jinja(text: str, values: dict[str, Any]) -> str:
     """Fill a prompt in. Its expressions are the user's, so they can fail in any way."""
+    return run_user_code(lambda: _filled_in(text, values), lambda error: _failed(error, text))
+
+
+def _filled_in(text: str, values: dict[str, Any]) -> str:
     size, parts = 0, list[str]()
-    try:
-        for part in _compiled(text).generate(values):
-            parts.append(part)
-            size += len(part)
-            if size > MOST_CHARS:
-                break
-    except DeclarationError:
-        raise
-    except Exception as error:  # noqa: BLE001 - it calls what the user's values bring, which may raise anything
-        raise _failed(error) from None
-    if size > MOST_CHARS:
-        why = f"it has more than {MOST_CHARS:,} characters, and no request can be as long"
-        raise DeclarationError(f"A prompt could not be filled in: {why}.", hint=_LOOK)
+    for part in _compiled(text).generate(values):
+        parts.append(part)
+        size += len(part)
+        if size > MOST_CHARS:
+            why = f"it has more than {MOST_CHARS:,} characters, and no request can be as long"
+            raise DeclarationError(f"A prompt could not be filled in: {why}.", hint=_LOOK)
     return "".join(parts).replace(_RETURN, "\r")
 
 
-def _failed(error: Exception) -> DeclarationError:
+def _failed(error: BaseException, text: str) -> DeclarationError:
     """Say that a prompt cannot be filled in, and why."""
     from jinja2 import TemplateError
 
     why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
-    if str(error) and not isinstance(error, (TemplateError, *_FAILS)):
-        why = f"{type(error).__name__}: {why}"
-    return DeclarationError(f"A prompt could not be filled in: {why}.", hint=_LOOK)
+    if not isinstance(error, (TemplateError, *_FAILS)):
+        why = reason_of(error)
+    return DeclarationError(f"A prompt could not be filled in: {_place_of(error, text)}{why}.", hint=_LOOK)
+
+
+def _place_of(error: BaseException, text: str) -> str:
+    """Say in which line of a prompt an error was raised, and by which expression where the line has only one."""
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            template = trace.tb_frame.f_globals.get("__jinja_template__")  # Jinja2 maps the lines of an `Exception`
+            line = trace.tb_lineno if template is None else template.get_corresponding_lineno(trace.tb_lineno)
+        trace = trace.tb_next
+    if not line:
+        return ""
+    found = _BRACES.findall(text.split("\n")[line - 1])
+    return f"line {line}, {found[0]}: " if len(found) == 1 and len(found[0]) <= _LONGEST_SHOWN else f"line {line}: "

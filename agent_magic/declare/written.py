@@ -8,16 +8,22 @@ import re
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
 """What Python writes of an object that has no text of its own."""
 _JSON_TOO = (dict, list, tuple)
 _NUMBERS = frozenset({int, float})
+
+
+def value_text(value: object) -> str:
+    """Return `as_text` of a value, outside a prompt's template: its methods are the user's own code."""
+    return value if isinstance(value, str) else run_user_code(lambda: as_text(value), no_text(value))
 
 
 def as_text(value: object) -> str:
@@ -36,9 +42,19 @@ def as_text(value: object) -> str:
     except Exception as error:  # the user's class may raise anything
         if type(value).__module__.startswith("jinja2"):  # an undefined name, which its own error tells best
             raise
-        kind, why = type(value).__name__, f"{type(error).__name__}: {error}".rstrip(".: ")
-        message = f"A prompt could not be filled in: a {kind} has no text: {why}."
-        raise DeclarationError(message, hint="Give it a value that str() can write.") from None
+        raise no_text(value)(error) from None
+
+
+def no_text(value: object) -> Callable[[BaseException], DeclarationError]:
+    """Return what makes an error of what a value's methods raised."""
+
+    def failed(error: BaseException) -> DeclarationError:
+        why = f"a {type(value).__name__} has no text: {reason_of(error)}"
+        return DeclarationError(
+            f"A prompt could not be filled in: {why}.", hint="Give it a value that str() can write."
+        )
+
+    return failed
 
 
 def _text_of(value: object) -> str:

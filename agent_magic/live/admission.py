@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.asking import ask, model_of
@@ -68,6 +69,7 @@ class Admission:
         self._plan, self._policy, self._prices = plan, policy, prices
         self.texts: dict[str, str] = {}
         self._requests: dict[int, Request] = {}
+        self._stopped: set[int] = set()
         self._so_far: dict[int, str] = {}
         self._counted: dict[int, int | None] = {}
         self._believed: dict[int, tuple[str, int, int | None]] = {}
@@ -96,7 +98,10 @@ class Admission:
 
         Raises:
             DeclarationError: Its prompt cannot be filled in.
+            asyncio.CancelledError: The user stopped it while its prompt was rendered.
         """
+        if agent in self._stopped:
+            raise asyncio.CancelledError
         if agent in self._requests:
             return self._requests.pop(agent)
         ttl = None if self._prefixes is None else self._prefixes.ttl(agent)
@@ -161,7 +166,9 @@ class Admission:
     def _need(self, agent: int) -> Need:
         try:
             request = self._requests.setdefault(agent, self.request(agent))
-        except DeclarationError:  # its attempt will fail of the same, and be a result
+        except (DeclarationError, asyncio.CancelledError) as error:  # its attempt will end in the same, and be a result
+            if isinstance(error, asyncio.CancelledError):  # the user stopped its prompt's code, which may never end
+                self._stopped.add(agent)
             return Need(model_of(self._plan.agents[agent]), 0, 0, Worst(0.0, 0))
         if self._known is not None and self._known.is_there(agent, request, look=self._capped):
             return Need(request.model, 0, 0, Worst(0.0, 0), free=True)

@@ -211,3 +211,10 @@ def test_graph_errors_come_through():
         plan_from_dict({"agents": [{"task": "x", "depends_on": [1]}, {"task": "x", "depends_on": [0]}]}, Plan)
     with pytest.raises(UnknownAgent):
         plan_from_dict({"agents": [{"task": "x", "depends_on": ["b"]}]}, Plan)
+
+
+def test_a_plan_with_a_function_is_kept_too():
+    """A ledger keeps the plan of every run: what has no text is written as its kind, the same each time."""
+    values = {"double": lambda text: text * 2, "one": object()}
+    plan = Plan([Agent("a", "{{ double('x') }}{{ one is defined }}")], values)
+    assert {"double": "<function>", "one": "<object>"} == plan_to_dict(plan)["values"]

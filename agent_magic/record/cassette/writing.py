@@ -11,6 +11,7 @@ import secrets
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import CassetteError, shown_value
 from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, OF_NOBODY, checked, is_cassette
 from agent_magic.record.codec import event_to_json, line_of, to_json
@@ -91,9 +92,18 @@ def _redacted(data: Any, redact: Callable[[str], str]) -> Any:
         return data
     named = cast("dict[str, Any]", data)
     return {
-        name: redact(value) if name in TEXTS and isinstance(value, str) else _redacted(value, redact)
+        name: _replaced(value, redact) if name in TEXTS and isinstance(value, str) else _redacted(value, redact)
         for name, value in named.items()
     }
+
+
+def _replaced(text: str, redact: Callable[[str], str]) -> str:
+    def failed(error: BaseException) -> CassetteError:
+        return CassetteError(
+            f"redact raised {reason_of(error)}. It must return the text to write. Nothing was written."
+        )
+
+    return run_user_code(lambda: redact(text), failed)
 
 
 def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,107 @@
+"""Code of the user's that runs while a plan is made or a prompt is rendered: methods of values, functions in prompts.
+
+It runs synchronously, often in a task on the kernel's own loop, which makes two things dangerous:
+
+* A `SystemExit` or `KeyboardInterrupt` that leaves a task ends the loop, and the kernel with all its state.
+* An interrupt handler that cancels tasks through the loop does nothing while the loop is blocked, so Stop would be
+  ignored until a loop over 10^10 items in a prompt is over.
+
+So every place that may run such code does it in `run_user_code`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_magic.errors import AgentMagicError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+T = TypeVar("T")
+
+
+def run_user_code(work: Callable[[], T], failed: Callable[[BaseException], AgentMagicError]) -> T:
+    """Run code of the user's. An interrupt stops it at once, and whatever it raises becomes an error of ours.
+
+    Args:
+        work: The code.
+        failed: Makes the error to raise of what the code raised.
+
+    Returns:
+        What the code returns.
+
+    Raises:
+        AgentMagicError: The code raised something.
+        asyncio.CancelledError: The user interrupted it, and it ran in a task.
+        KeyboardInterrupt: The user interrupted it, and it ran elsewhere, or Python's own handler is in force.
+    """
+    stop = _Stop()
+    try:
+        stop.install()
+        found = work()
+        stop.raises = False
+    except BaseException as error:
+        stop.raises = False
+        if stop.pressed:
+            raise stop.error() from None
+        if isinstance(error, AgentMagicError):
+            raise
+        raise failed(error) from None
+    finally:
+        stop.restore()
+    if stop.pressed:  # the code has caught the interrupt
+        raise stop.error()
+    return found
+
+
+class _Stop:
+    """A handler of SIGINT that raises in the code that runs, after the handler before it has heard of the interrupt.
+
+    Attributes:
+        pressed: Whether an interrupt came. It tells the user's Stop from a `KeyboardInterrupt` that the code raised.
+        raises: Whether the code still runs. Later the error would leave the task.
+    """
+
+    def __init__(self) -> None:
+        self.pressed, self.raises = False, True
+        self._before: Any = None
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        self.pressed = True
+        if callable(self._before):
+            self._before(signum, frame)
+        if self.raises:
+            raise KeyboardInterrupt
+
+    def install(self) -> None:
+        """Become the handler, where signals arrive: in the main thread, unless a C program has the handler."""
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None:
+            self._before = signal.signal(signal.SIGINT, self)
+
+    def restore(self) -> None:
+        """Put back the handler from before, unless the code has set another."""
+        if self._before is not None and signal.getsignal(signal.SIGINT) is self:
+            signal.signal(signal.SIGINT, self._before)
+
+    def error(self) -> BaseException:
+        """Return what to raise for the interrupt: what a task can raise without ending the loop it runs on."""
+        if self._before is signal.default_int_handler or not _in_task():
+            return KeyboardInterrupt()
+        return asyncio.CancelledError()
+
+
+def _in_task() -> bool:
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
+
+
+def reason_of(error: BaseException) -> str:
+    """Say what was raised: the name of its class, and its message where it has one."""
+    return f"{type(error).__name__}: {error}".rstrip(".: ")
