@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent_magic.api import Agent, Plan, Policy, Run
+from agent_magic.api import Agent, Ledger, Plan, Policy, Run
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.forecast.calibration import calibration
-from agent_magic.record.ledger.base import MemoryLedger
 from tests.live.virtual import MODEL, Reply, drive
 
 PLAN = Plan([Agent("a", "one"), Agent("b", "two"), Agent("c", "{{ a }} {{ b }}")])
@@ -59,7 +58,7 @@ def test_a_dropped_agent_is_matched_by_the_plan_without_it():
 
 def test_a_run_that_measures_nothing_says_why():
     """Answers from the ledger took no time: the row stands there without numbers, and with the reason."""
-    ledger = MemoryLedger()
+    ledger = Ledger()
     base = ran(Policy(2), ledger=ledger)
     base.whatif(concurrency=1)
     frame = calibration(base, ran(Policy(1), ledger=ledger))

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.api import Agent, Claude, Plan, Policy
+from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.forecast.pace import ASSUMED
 from agent_magic.live.foreseen import foresee
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.terms import Ceiling
 
@@ -166,7 +165,7 @@ def test_dollars_a_minute_are_said_not_to_be_counted():
 
 def test_answers_of_the_ledger_cost_nothing_and_lead_to_their_children():
     """A child whose parents' answers are all there is looked up as well."""
-    ledger, client = MemoryLedger(), Claude(base_url="http://127.0.0.1:9")
+    ledger, client = Ledger(), Claude(base_url="http://127.0.0.1:9")
     plan = Plan([*CHAIN.agents, Agent("c", "{{ b }}", max_tokens=100)])
     for agent, text in ((0, "one"), (1, "two")):
         requests, held = foresee(plan, client, ledger)

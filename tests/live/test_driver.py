@@ -13,6 +13,7 @@ import asyncio
 import pytest
 from hypothesis import given
 
+from agent_magic.api import Ledger
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
@@ -22,7 +23,6 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import Usage
 from agent_magic.record.events import AgentEnded, AgentReopened, AttemptStarted, RunEnded
 from agent_magic.record.history import History
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from tests.declare.examples import E1, E2, E3, E6
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
@@ -339,7 +339,7 @@ def test_stopping_an_agent_that_is_done_changes_nothing():
 
 def test_a_complete_answer_survives_a_stop():
     """A stop between the `stop_reason` and the end of the connection: paid for, so kept, and in the ledger."""
-    ledger = MemoryLedger()
+    ledger = Ledger()
     record, _ = drive(
         plan_of(a="a", b="{{ a }}"), always(takes_s=1.0, lingers_s=9.0), stops=[(5.0, None)], ledger=ledger
     )
@@ -431,7 +431,7 @@ def test_a_client_that_takes_a_cancellation_in_its_own_way(way, status):
 
 def test_what_was_bought_is_served_again():
     """A second run of the same plan sends nothing, has the same texts and costs nothing."""
-    plan, ledger = plan_of(a="x", b="<{{ a }}>"), MemoryLedger()
+    plan, ledger = plan_of(a="x", b="<{{ a }}>"), Ledger()
     first, _ = drive(plan, always(), ledger=ledger)
     second, client = drive(plan, always(text="other"), ledger=ledger)
     assert not client.asked
@@ -444,7 +444,7 @@ def test_what_was_bought_is_served_again():
 
 def test_fresh_buys_again():
     """`fresh` sends all requests, and the new answers take the place of the old ones."""
-    plan, ledger = plan_of(a="x"), MemoryLedger()
+    plan, ledger = plan_of(a="x"), Ledger()
     drive(plan, always(text="old"), ledger=ledger)
     fresh, client = drive(plan, always(text="new"), ledger=ledger, fresh=True)
     again, _ = drive(plan, always(text="never"), ledger=ledger)
@@ -453,7 +453,7 @@ def test_fresh_buys_again():
 
 def test_repeated_requests_have_answers_of_their_own():
     """Three agents with one prompt buy three answers, and get the same three again."""
-    plan, ledger = plan_of(a="same", b="same", c="same"), MemoryLedger()
+    plan, ledger = plan_of(a="same", b="same", c="same"), Ledger()
 
     def script(_, number):
         return Reply(text=f"answer {number}")
@@ -476,7 +476,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_another_request_is_bought(change):
     """What changes the request changes its key; the deadline does not."""
-    ledger = MemoryLedger()
+    ledger = Ledger()
     drive(Plan((Agent("a", "x"),)), always(), ledger=ledger)
     _, client = drive(Plan((Agent("a", "x", **change),)), always(), ledger=ledger)
     assert 1 == len(client.asked)
@@ -489,7 +489,7 @@ def test_another_request_is_bought(change):
 @pytest.mark.parametrize("reply", [{"stop_reason": "refusal"}, {"source": "simulated"}], ids=str)
 def test_what_must_not_be_served_again_is_not(reply):
     """Refusals and simulated answers are asked for again."""
-    plan, ledger = plan_of(a="x"), MemoryLedger()
+    plan, ledger = plan_of(a="x"), Ledger()
     for _ in range(2):
         _, client = drive(plan, always(**reply), ledger=ledger)
         assert 1 == len(client.asked)
@@ -498,7 +498,7 @@ def test_what_must_not_be_served_again_is_not(reply):
 @pytest.mark.parametrize("policy", ["warn", "fail"])
 def test_an_answer_cut_at_max_tokens_is_served_again(policy):
     """The same request would be cut the same: it is bought once, and again only with `fresh`."""
-    plan, ledger = plan_of(a="x"), MemoryLedger()
+    plan, ledger = plan_of(a="x"), Ledger()
     asked = []
     for fresh in (False, False, True):
         cut = always(stop_reason="max_tokens")

@@ -13,13 +13,12 @@ import asyncio
 
 import pytest
 
-from agent_magic.api import Agent, Claude, Plan, Policy, Run
+from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
 from agent_magic.engine.key import Key
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
 from agent_magic.live.driver import Driver
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.show.notes import capped_note
 from tests.live.virtual import MODEL, Reply, Scripted, drive, run_virtually
@@ -245,7 +244,7 @@ def test_slower_answers_are_a_trend():
 def test_a_refusal_is_passed_on_where_the_policy_says_so(policy, statuses):
     """F14: the row is flagged, the descendants get the text or are skipped, and it is never served again."""
     plan = Plan((Agent("a", "a"), Agent("b", "b {{ a }}")))
-    ledger = MemoryLedger()
+    ledger = Ledger()
 
     def script(prompt, _):
         return Reply(1.0, text="I must decline.", stop_reason="refusal" if prompt == "a" else "end_turn")
@@ -264,10 +263,10 @@ def test_a_refusal_is_passed_on_where_the_policy_says_so(policy, statuses):
 
 def test_answers_that_are_there_do_not_hold_up_an_untried_key():
     """Nothing of them is sent, so nothing is learned of the key: the first that is really sent goes ahead at once."""
+    from agent_magic.api import Ledger
     from agent_magic.engine.key import Key
-    from agent_magic.record.ledger.base import MemoryLedger
 
-    ledger, texts = MemoryLedger(), {f"a{one}": f"question {one}" for one in range(6)}
+    ledger, texts = Ledger(), {f"a{one}": f"question {one}" for one in range(6)}
     drive(Plan([Agent(name, text) for name, text in list(texts.items())[:4]]), lambda *_: Reply(1.0), ledger=ledger)
     client = Scripted(lambda *_: Reply(2.0, first_s=0.25))
     client.key = Key()

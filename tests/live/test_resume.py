@@ -10,10 +10,9 @@ import asyncio
 
 import pytest
 
-from agent_magic.api import Agent, Plan, Policy, Run, start
+from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
 from agent_magic.errors import Rejected, UnknownAgent
 from agent_magic.record.history import History
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.show.notes import served_note
 from tests.live.virtual import Reply, Scripted, run_virtually
 
@@ -130,7 +129,7 @@ def test_refusals_are_asked_again_and_cut_answers_are_not(policy):
 
 def test_named_agents_run_again_and_nothing_else():
     """One that failed by name; one that succeeded by name is asked anew, and not served from the ledger."""
-    client, ledger = broken("a", "d", source="live"), MemoryLedger()
+    client, ledger = broken("a", "d", source="live"), Ledger()
     first = run(CHAIN, client, ledger=ledger)
     second = run(CHAIN, client, ledger=ledger, resume=first, again=["b"])
     assert ["succeeded", "succeeded", "succeeded", "skipped"] == list(second.agents["status"])
@@ -145,7 +144,7 @@ def test_named_agents_run_again_and_nothing_else():
 def test_what_is_there_needs_no_budget_and_no_slot_of_the_limits():
     """A budget that is too small for one request is no obstacle to what was bought before."""
     client = broken(source="live")
-    first = run(plan_of(a="a", b="b {{ a }}"), client, ledger=(ledger := MemoryLedger()))
+    first = run(plan_of(a="a", b="b {{ a }}"), client, ledger=(ledger := Ledger()))
     small = Policy(budget_usd=1e-9, seed=1)
     assert run(plan_of(a="a", b="b {{ a }}"), client, small, resume=first).ok
     assert run(plan_of(a="a", b="b {{ a }}"), client, small, ledger=ledger).ok

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.api import Agent, Plan, Policy, Run, start
+from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
 from agent_magic.errors import Rejected
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.unbought import unbought
-from agent_magic.record.ledger.base import MemoryLedger
 from tests.live.virtual import Reply, Scripted, run_virtually
 
 AGENTS = (Agent("a", "a {{ x }}"), Agent("b", "b"), Agent("c", "c {{ a }}"), Agent("d", "d", after="c"))
@@ -52,7 +51,7 @@ def said(plan, *, ledger=None, earlier=None, fresh=False):
 )
 def test_what_is_in_the_ledger_is_not_bought(x, fresh, names):
     """All is there; where a value has changed, who uses it and who uses the answer; with `fresh`, everybody."""
-    ledger = MemoryLedger()
+    ledger = Ledger()
     run(plan_of(), scripted(), ledger=ledger)
     assert list(names) == said(plan_of(x), ledger=ledger, fresh=fresh)
 

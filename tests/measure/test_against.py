@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
-from agent_magic.api import Run
+from agent_magic.api import Ledger, Run
 from agent_magic.errors import Rejected
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import Prices, TokenPrice
 from tests.live.virtual import Reply, Scripted, drive
 
@@ -80,7 +79,7 @@ def test_what_is_no_measure_is_refused():
     failed = Run(drive(plan.baseline(), lambda *_: Reply(1.0, Rejected("no", status=400)), prices=PRICES)[0])
     with pytest.raises(am.AgentMagicError, match="0 of 1 agents"):
         run.against(failed)
-    ledger, client = MemoryLedger(), Scripted(lambda *_: Reply(1.0))
+    ledger, client = Ledger(), Scripted(lambda *_: Reply(1.0))
     served = [Run(drive(plan.baseline(), client, ledger=ledger, prices=PRICES)[0]) for _ in range(2)][1]
     with pytest.raises(am.AgentMagicError, match="fresh"):
         run.against(served)
@@ -89,7 +88,7 @@ def test_what_is_no_measure_is_refused():
 
 def test_a_run_from_the_ledger_has_no_speedup():
     """Its own answers took no time."""
-    plan, ledger, client = plan_of("a"), MemoryLedger(), Scripted(lambda *_: Reply(1.0))
+    plan, ledger, client = plan_of("a"), Ledger(), Scripted(lambda *_: Reply(1.0))
     for _ in range(2):
         run = Run(drive(plan, client, ledger=ledger, prices=PRICES)[0])
     run.against(run_of(plan.baseline()))

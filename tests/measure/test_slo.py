@@ -10,13 +10,12 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from agent_magic.api import Run
+from agent_magic.api import Ledger, Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Rejected
 from agent_magic.measure.slo import SLO
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.prices import Prices, TokenPrice
 from tests.live.virtual import Reply, Scripted, drive
 from tests.measure.test_path import run_of
@@ -74,7 +73,7 @@ def test_a_target_can_be_left_out_or_moved():
 
 def test_answers_from_the_ledger_took_no_time():
     """Nothing about time can be told of a run that was served."""
-    plan, ledger = Plan(tuple(Agent(f"a{one}", f"p{one}") for one in range(30))), MemoryLedger()
+    plan, ledger = Plan(tuple(Agent(f"a{one}", f"p{one}") for one in range(30))), Ledger()
     for _ in range(2):
         record, _ = drive(plan, Scripted(lambda *_: Reply(1.0)), ledger=ledger)
     frame = Run(record).slo()

@@ -17,7 +17,7 @@ from email.utils import format_datetime
 import pytest
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
-from agent_magic.api import Run, start
+from agent_magic.api import Ledger, Run, start
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
@@ -27,7 +27,6 @@ from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.anthropic.errors import retry_after_s
 from agent_magic.providers.chosen import as_client
 from agent_magic.record.answer import Usage
-from agent_magic.record.ledger.base import MemoryLedger
 from agent_magic.record.request import Request
 from tests.providers.wire import (
     BEGIN,
@@ -378,13 +377,13 @@ def test_how_it_stopped(reason, kind):
     """F14: a refusal is a failure of one call, with its category; a cut answer is an answer, flagged."""
     details = {"stop_details": {"type": "refusal", "category": "cyber", "explanation": "e"}} if kind else {}
     ending = event("message_delta", delta={"stop_reason": reason, **details}, usage={"output_tokens": 5})
-    ledger = MemoryLedger()
+    ledger = Ledger()
     record, server = meet(reply(BEGIN + OPEN + TEXT + ending + STOP), policy=Policy(), ledger=ledger)
     result = record["a"]
     assert (kind, reason, 1) == (result.attempts[0].kind, result.stop_reason, server.calls)
     assert ("cyber" in (result.error or "")) == (kind == "Refused")
     assert "hello world" == result.text
-    assert (reason == "stop_sequence") == bool(len(ledger))
+    assert (kind is None) == bool(len(ledger)), "only a refusal is not served again"
 
 
 def test_a_thought_counts_as_the_first_token():

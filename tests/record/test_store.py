@@ -27,7 +27,7 @@ from agent_magic.declare.baseline import one_agent
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import LedgerError
 from agent_magic.record.home import data_folder, where
-from agent_magic.record.ledger.base import Busy, MemoryLedger
+from agent_magic.record.ledger.base import Busy
 from agent_magic.record.ledger.file import StoreFile, carries_a_log
 from agent_magic.record.ledger.schema import MARK, VERSION
 from agent_magic.record.ledger.store import DiskLedger
@@ -40,15 +40,6 @@ HERE = Path(__file__).resolve().parent
 
 
 class TestInMemory(Conformance):
-    """The one of a script that wants none on the disk."""
-
-    @pytest.fixture
-    def ledger(self):
-        """A ledger."""
-        return MemoryLedger()
-
-
-class TestSqliteInMemory(Conformance):
     """The one of a session without a file."""
 
     @pytest.fixture

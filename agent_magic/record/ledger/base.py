@@ -17,10 +17,8 @@ requests. Refusals are never served again, simulated answers only where that was
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from agent_magic.errors import LedgerError
 from agent_magic.record.answer import PAID_BEFORE, PAUSED
 from agent_magic.record.prices import Prices
 
@@ -159,100 +157,6 @@ def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
     bought = answer.source == "live" or (simulated and answer.source == "simulated")
     goes_on = answer.stop_reason == PAUSED and answer.content is not None
     return bought and (goes_on or answer.stop_reason not in NOT_REUSED)
-
-
-class MemoryLedger:
-    """A ledger that ends with its process.
-
-    Args:
-        reuse_simulated: Serve made-up answers again too.
-    """
-
-    def __init__(self, *, reuse_simulated: bool = False) -> None:
-        self.reuse_simulated = reuse_simulated
-        self._answers: dict[tuple[str, int], Answer] = {}
-        self.records: list[RunRecord] = []
-        self.wanted: dict[tuple[str, int], object] = {}
-        """Which journal is buying which answer."""
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    def find(self, key: str, ordinal: int) -> Answer | None:
-        """Return the answer to the `ordinal`-th request (from 0) with this key, marked as from the ledger."""
-        answer = self._answers.get((key, ordinal))
-        return replace(answer, source="ledger") if answer else None
-
-    def is_made_up(self, key: str, ordinal: int) -> bool:
-        """Tell whether the stand-in made an answer up."""
-        return self._answers[key, ordinal].source == "simulated"
-
-    def keep(self, key: str, ordinal: int, answer: Answer) -> None:
-        """Store a complete answer, unless it must not be served again."""
-        if is_reusable(answer, simulated=self.reuse_simulated):
-            self._answers[key, ordinal] = answer
-
-    def begin(self, record: RunRecord) -> MemoryJournal:
-        """Take in a run that is about to begin."""
-        return MemoryJournal(self, record)
-
-    def past_runs(self) -> list[PastRun]:
-        """Return every run, the newest first."""
-        return [past_run(number, self.records[number - 1]) for number in range(len(self.records), 0, -1)]
-
-    def record_of(self, run: int) -> RunRecord:
-        """Return a run."""
-        if not 1 <= run <= len(self.records):
-            raise LedgerError(f"There is no run {run!r} in the ledger. %agents runs lists them.")
-        return self.records[run - 1]
-
-
-class MemoryJournal:
-    """A run in a `MemoryLedger`: its record is all there is to keep."""
-
-    def __init__(self, ledger: MemoryLedger, record: RunRecord) -> None:
-        self._ledger, self._record = ledger, record
-        self._keys: dict[int, tuple[str, int]] = {}
-        ledger.records.append(record)
-
-    def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Look an answer up; see `Journal.ask`."""
-        del number
-        ledger, asked = self._ledger, (key, ordinal)
-        self._keys[agent] = asked
-        if fresh:
-            return None
-        kept = ledger.find(key, ordinal)
-        if kept is not None:
-            self._record.replays_simulation |= ledger.is_made_up(key, ordinal)
-            return kept
-        if ledger.wanted.setdefault(asked, self) is not self:
-            return Busy("another run of this kernel")
-        return None
-
-    def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
-        """Store a complete answer."""
-        del number, at_s
-        self._ledger.keep(*self._keys[agent], answer)
-        self._let_go(agent)
-
-    async def on_disk(self, agent: int, number: int) -> None:
-        """Return at once: there is no disk."""
-
-    def write(self) -> None:
-        """Let others buy what this run is not buying any more."""
-        for agent in self._keys:
-            if self._record.results[agent].attempts[-1].status != "running":
-                self._let_go(agent)
-
-    def close(self) -> None:
-        """Let others buy what this run did not get."""
-        for agent in self._keys:
-            self._let_go(agent)
-
-    def _let_go(self, agent: int) -> None:
-        if self._ledger.wanted.get(self._keys[agent]) is self:
-            del self._ledger.wanted[self._keys[agent]]
 
 
 def past_run(number: int, record: RunRecord) -> PastRun:

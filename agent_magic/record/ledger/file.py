@@ -80,6 +80,10 @@ class StoreFile:
                 raise
             raise LedgerError(f"The ledger {self.name!r} cannot be opened: {error}.", unwritable=True) from None
 
+    def __del__(self) -> None:
+        if hasattr(self, "_db") and self._pid == os.getpid():  # the connection of a forked process is its parent's
+            self.close()
+
     @property
     def name(self) -> str:
         """Its file's name, `:memory:` without one."""
