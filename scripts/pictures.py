@@ -39,7 +39,7 @@ declare("review_finance", "Review: {{ financials }} {{ market_analysis }} [[stat
 declare("review_ops", "Review: {{ operations }} {{ market_analysis }} [[tokens:190]]")
 declare("business_plan", "Write the plan: {{ summary }} {{ review_finance }} {{ review_ops }} [[tokens:260]]")"""
 RUN = "run = %agents run --concurrency 3 --budget 0.5"
-KEEP = """from agent_magic.show.bundle import picture
+KEEP = """from agent_magic.show.graph import picture
 with open("business_plan.svg", "w", encoding="utf-8") as file:
     file.write(picture(run.plan, run.record, run.totals))
 print("kept")"""

@@ -30,8 +30,8 @@ from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.results import RunRecord
-from agent_magic.show.bundle import static_bundle
-from agent_magic.show.dot import dot_source
+from agent_magic.show.graph import static_bundle
+from agent_magic.show.graph.dot import dot_source
 from agent_magic.show.notes import capped_note, filled_note, ledger_notes
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from agent_magic.measure.recorded import record_of
 from agent_magic.measure.slo import slo_of
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
-from agent_magic.show.bundle import static_bundle
 from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
-from agent_magic.show.explore import Explorer
-from agent_magic.show.explore_panel import explore
+from agent_magic.show.explore import Explorer, explore
+from agent_magic.show.graph import static_bundle
 from agent_magic.show.progress import Progress
 from agent_magic.show.text import one_line
 from agent_magic.show.values import Markdown

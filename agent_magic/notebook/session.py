@@ -20,7 +20,7 @@ from agent_magic.notebook.registry import Registry
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.show import layout
+from agent_magic.show.graph import layout
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.reasons import wording
-from agent_magic.show.around import Around
 from agent_magic.show.live import VERBS, LiveView, make_live_view
+from agent_magic.show.live.status import Around
 
 if TYPE_CHECKING:
     from agent_magic.engine.health import Health

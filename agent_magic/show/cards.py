@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.show.bundle import picture
+from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape, single_line
 from agent_magic.show.text import plan_text
 from agent_magic.show.units import count
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
-    from agent_magic.show.scene import Estimates
+    from agent_magic.show.graph.scene import Estimates
     from agent_magic.show.theme import Theme
 
 _MOST_NAMES = 6

@@ -28,7 +28,7 @@ LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:60]] [[pace:1]]")'
 PLAYER = """import asyncio, json, time
 from agent_magic.measure.metrics import summarize
 from agent_magic.engine.health import Health, LimitUse
-from agent_magic.show.around import Around
+from agent_magic.show.live.status import Around
 from agent_magic.show.live import VERBS, make_live_view
 from tests.show.story import *
 stop, pressed = asyncio.Event(), []

@@ -14,8 +14,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.live.earlier import Earlier
-from agent_magic.show.explore import RECORDED, Choice, Explorer
-from agent_magic.show.explore_panel import ALL, Panel
+from agent_magic.show.explore import ALL, RECORDED, Choice, Explorer, Panel
 from agent_magic.show.units import seconds
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from agent_magic.show.bundle import cards_layout
-from agent_magic.show.folded import MOST_ROWS, columns_of, fold
-from agent_magic.show.layout import CARD_H, ROW_GAP
+from agent_magic.show.graph import cards_layout
+from agent_magic.show.graph.layout import CARD_H, MOST_ROWS, ROW_GAP, columns_of, fold
 from tests.show.story import business_plan, layered_plan, plan_of
 from tests.show.test_layout import check, plans
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.declare.plan import Plan
-from agent_magic.show import layout as room
-from agent_magic.show.layout import Grid, Layout, lay_out, layout_source
+from agent_magic.show.graph import layout as room
+from agent_magic.show.graph.layout import Grid, Layout, lay_out, layout_source
 from tests.show.story import business_plan, layered_plan, plan_of
 
 

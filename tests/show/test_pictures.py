@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
 from agent_magic.record.results import RunRecord
-from agent_magic.show.bundle import cards_layout, picture, static_bundle
 from agent_magic.show.charts.of_run import run_timeline
-from agent_magic.show.scene import Scene, scene_of
+from agent_magic.show.graph import cards_layout, picture, static_bundle
+from agent_magic.show.graph.scene import Scene, scene_of
+from agent_magic.show.graph.svg import draw
 from agent_magic.show.states import STATES
-from agent_magic.show.svg import draw
 from agent_magic.show.theme import INKS, Theme, style_sheet
 from tests.show.story import (
     REQUEST,

@@ -14,7 +14,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.measure.metrics import summarize
 from agent_magic.show.cards import declaration_card, plan_picture
-from agent_magic.show.dot import dot_source
+from agent_magic.show.graph.dot import dot_source
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, run_text
 from agent_magic.show.units import UNKNOWN, count, dollars, ratio, seconds

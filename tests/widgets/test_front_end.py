@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_magic.show.cells import LABEL_W, PAD, Band, CellGrid, cell_paths
+from agent_magic.show.graph.groups import LABEL_W, PAD, Band, CellGrid, cell_paths
 
 
 def test_built_files_are_current(repo: Path) -> None:

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.show.charts.chart import MARGIN, Chart, Paper, in_both, spec_of, ticks
+from agent_magic.show.graph.timeline import axis_for, tick_label
 from agent_magic.show.markup import number
-from agent_magic.show.timeline import axis_for, tick_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.show.charts.chart import MARGIN, Chart, Paper, in_both, mixed, spec_of, ticks
+from agent_magic.show.graph.timeline import axis_for, tick_label
 from agent_magic.show.markup import fit, number, single_line
-from agent_magic.show.timeline import axis_for, tick_label
 from agent_magic.show.units import plural, seconds
 
 if TYPE_CHECKING:

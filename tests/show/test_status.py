@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_magic.engine.health import Health, LimitUse
-from agent_magic.show.around import strip_of
+from agent_magic.show.live.status import strip_of
 
 
 def limit(kind: str, share: float | None, model: str = "haiku") -> LimitUse:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
-from agent_magic.show.around import ALONE, strip_of
-from agent_magic.show.feed_cards import CardFeed
-from agent_magic.show.feed_groups import GroupFeed
-from agent_magic.show.groups import Sheet
-from agent_magic.show.scene import counted_header, joined, moment_of
+from agent_magic.show.graph.groups import TODO, Sheet, counted, group_texts, part_of, rest_room, tone_of
+from agent_magic.show.graph.scene import counted_header, flow_of, joined, moment_of, node_view, worked_path
+from agent_magic.show.graph.svg import card_texts, fact_runs, tail_room
+from agent_magic.show.graph.timeline import Shades, axis_entry, bar_entry, bars_of, rows_of, tone_of_row
+from agent_magic.show.live.status import ALONE, strip_of
+from agent_magic.show.markup import fit, fit_end
 from agent_magic.show.states import STATES, state_of
-from agent_magic.show.svg import fact_runs
 from agent_magic.show.text import facts
 from agent_magic.show.units import count, dollars, seconds
 
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.record.results import RunRecord
-    from agent_magic.show.around import Around
-    from agent_magic.show.layout import Layout
+    from agent_magic.show.graph.layout import Layout
+    from agent_magic.show.live.status import Around
     from agent_magic.show.text import Numbers
 
     Summarize = Callable[[RunRecord, float], Numbers]
+
+    from agent_magic.record.events import Event
+    from agent_magic.record.results import RunRecord
 
 SUMMARY_EVERY_S = 0.5  # of a hundred agents; of more as much later
 MOST_SUMMARIZED = 200  # over it the summary, which looks at every agent, would take too much of the kernel's time
@@ -259,3 +262,159 @@ def _left(left_s: tuple[float, float] | None) -> str:
         return f"ends in {low}–{high} s" if low < high else f"ends in {high} s"
     low, high = max(1, round(left_s[0] / 60)), max(1, round(left_s[1] / 60))
     return f"ends in {low}–{high} min" if low < high else f"ends in {high} min"
+
+
+PATH_EVERY_S = 0.5
+
+
+class CardFeed:
+    """Follows agents that are cards.
+
+    Args:
+        record: The run, which grows.
+        layout: Where the cards stand.
+
+    Attributes:
+        keyed: The names of what it tells entry by entry.
+        each: Whether it tells anything of a single agent.
+        rows: The row of each agent that has one in the timeline.
+    """
+
+    keyed = ("nodes", "bars", "flows")
+    each = True
+
+    def take(self, event: Event) -> None:
+        """Take an event in: what cards say is read from the results."""
+
+    def __init__(self, record: RunRecord, layout: Layout) -> None:
+        self._record, self._layout = record, layout
+        self._said: dict[int, list[str | float | None]] = {}
+        self._ended, self._path_s = False, float("-inf")
+        self.rows = {agent: row for row, agent in enumerate(rows_of(record.plan))}
+
+    def entries(
+        self, look: set[int], fresh: set[int], changed: Mapping[int, str], now_s: float, tails: Mapping[int, str]
+    ) -> dict[str, dict[int, Any]]:
+        """Return entries that may have changed.
+
+        Args:
+            look: Agents to look at.
+            fresh: Those of them with new events.
+            changed: Those of them in a new state, with it.
+            now_s: Seconds since the run began.
+            tails: The end of the text that arrives, or what holds an agent.
+        """
+        results = self._record.results
+        return {
+            "nodes": {agent: self._node(agent, now_s, tails, grown=agent not in fresh) for agent in look},
+            "bars": {self.rows[agent]: self._bars(agent) for agent in fresh if agent in self.rows},
+            "flows": {agent: flow for agent in changed if (flow := flow_of(results[agent]))},
+        }
+
+    def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:
+        """Return what is told as a whole: the path now and then, for it looks at every agent."""
+        self._ended = self._ended or ended
+        late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
+        if not (self._ended and late):
+            return {"axis": axis_entry(now_s)}
+        self._ended, self._path_s = False, now_s
+        return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s)}
+
+    def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
+        """Return the texts of a card. Of a running one the page itself writes the seconds.
+
+        Args:
+            agent: Its number.
+            now_s: Seconds since the run began.
+            tails: The end of the text that arrives.
+            grown: Whether at most its text has changed: no event came.
+        """
+        wide = self._layout.nodes[agent].w
+        before = self._said.get(agent)
+        if grown and before is not None and before[4] is not None:  # under way, as it was
+            badge = str(before[3])
+            return [before[0], fit_end(tails.get(agent, ""), tail_room(wide, badge), 10.5), None, badge, before[4]]
+        view = node_view(self._record, agent, now_s, tail=tails.get(agent, ""))
+        _, line, tail = card_texts(view, wide)
+        if view.since_s is not None:
+            line = line.partition(" · ")[2]
+        since = None if view.since_s is None else round(view.since_s, 2)
+        self._said[agent] = [line, tail, view.share, view.badge, since]
+        return self._said[agent]
+
+    def _bars(self, agent: int) -> list[list[str | float | None]]:
+        return [bar_entry(bar) for bar in bars_of(self._record.results[agent])]
+
+
+class GroupFeed:
+    """Follows groups of agents.
+
+    Args:
+        sheet: The groups.
+        states: One character per agent, as the run begins.
+
+    Attributes:
+        keyed: The names of what it tells entry by entry.
+        each: Whether it tells anything of a single agent.
+    """
+
+    keyed = ("groups", "bars")
+    each = False
+
+    def __init__(self, sheet: Sheet, states: str) -> None:
+        self._sheet = sheet
+        self._group_of = sheet.group_of()
+        self._counts = [counted("".join(states[agent] for agent in group.agents)) for group in sheet.groups]
+        self._parts = [part_of(state) for state in states]
+        self._rooms = [rest_room(box) for box in sheet.layout.nodes]
+        self._shades = Shades(self._group_of, len(sheet.groups))
+        self._drawn: list[tuple[str, bool]] = [("", False)] * len(sheet.groups)
+        self._bin = (0.0, -1)
+        self._told = False
+
+    def take(self, event: Event) -> None:
+        """Take an event in."""
+        self._shades.take(event)
+
+    def entries(
+        self,
+        look: set[int],  # noqa: ARG002 - as `CardFeed`
+        fresh: set[int],  # noqa: ARG002
+        changed: Mapping[int, str],
+        now_s: float,
+        tails: Mapping[int, str],  # noqa: ARG002
+    ) -> dict[str, dict[int, Any]]:
+        """Return the tallies that have changed: the parts of the ring, then the lines; and rows of the timeline."""
+        touched = set[int]() if self._told else set(range(len(self._counts)))
+        self._told = True
+        for agent, state in changed.items():
+            group, part = self._group_of[agent], part_of(state)
+            self._counts[group][self._parts[agent]] -= 1
+            self._counts[group][part] += 1
+            self._parts[agent] = part
+            touched.add(group)
+        return {"groups": {group: self._entry(group) for group in touched}, "bars": self._rows(now_s)}
+
+    def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
+        """Return what is told as a whole."""
+        return {"axis": axis_entry(now_s)}
+
+    def _rows(self, now_s: float) -> dict[int, list[Any]]:
+        """Return the rows that have changed: the page itself lets the last bar of a row grow."""
+        bin_s = self._shades.bin_s
+        here, self._bin = self._bin, (bin_s, int(now_s / bin_s))
+        passed = here != self._bin
+        rows: dict[int, list[Any]] = {}
+        for group, counts in enumerate(self._counts):
+            going = self._shades.running[group] > 0
+            look = (tone_of_row(counts), going)
+            if look == self._drawn[group] and not (passed and going):
+                continue
+            self._drawn[group] = look
+            rows[group] = [bar_entry(bar) for bar in self._shades.bars(group, look[0], now_s)]
+        return rows
+
+    def _entry(self, group: int) -> list[Any]:
+        counts = self._counts[group]
+        share, done, rest = group_texts(counts)
+        return [list(counts[:TODO]), sum(counts), share, done, fit(rest, self._rooms[group], 10.5), tone_of(counts)]

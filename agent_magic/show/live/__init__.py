@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from agent_magic.show.around import ALONE
-from agent_magic.show.bundle import cards_layout, static_bundle
-from agent_magic.show.details import details_of
-from agent_magic.show.feed import Feed, icons
-from agent_magic.show.groups import Sheet, sheet_of
+from agent_magic.show.graph import cards_layout, static_bundle
+from agent_magic.show.graph.groups import Sheet, sheet_of
+from agent_magic.show.graph.scene import scene_of
+from agent_magic.show.graph.svg import draw, groups_h, passes, picture_width, pill_w, plot_of
+from agent_magic.show.live.feed import Feed, icons
+from agent_magic.show.live.panel import details_of
+from agent_magic.show.live.status import ALONE
 from agent_magic.show.markup import single_line
-from agent_magic.show.scene import scene_of
 from agent_magic.show.states import BADGES, STATES
-from agent_magic.show.svg import draw, groups_h, passes, picture_width, pill_w, plot_of
 from agent_magic.show.theme import built
 from agent_magic.show.units import plural
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import RunRecord
-    from agent_magic.show.around import Around
-    from agent_magic.show.feed import Summarize
-    from agent_magic.show.layout import Layout
-    from agent_magic.show.svg import Plot
+    from agent_magic.show.graph.layout import Layout
+    from agent_magic.show.graph.svg import Plot
+    from agent_magic.show.live.feed import Summarize
+    from agent_magic.show.live.status import Around
     from agent_magic.show.text import Numbers
     from agent_magic.show.theme import Theme
 

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.show.layered import stack_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -241,3 +240,190 @@ def _compose(
     bands = tuple(Box(grid.left(one) - BAND_PAD, 0, w=grid.card_w + 2 * BAND_PAD, h=height) for one in range(dag.depth))
     width = bands[-1].x + bands[-1].w if bands else 0.0
     return Layout(width, height, nodes=nodes, edges=edges, bands=bands, engine=engine)
+
+
+SWEEPS = 6
+LANE_H = 16.0  # the room of an edge that passes through a layer
+MOST_LANES = 5000  # beyond it long edges run straight, behind the cards
+
+
+def stack_layers(
+    dag: Dag, *, card_h: float, gap: float
+) -> tuple[list[float], dict[tuple[int, int], tuple[float, ...]]]:
+    """Place agents and edges in the direction across the layers.
+
+    Returns:
+        Per agent the middle of its card, and per edge its height in each layer from its parent's to its child's, in px.
+    """
+    count = len(dag.layer)
+    rows, chains = _with_lanes(dag)
+    _untangle(rows, _neighbours(chains))
+    at: dict[int, float] = {}
+    tallest = max((_height(row, count, card_h, gap) for row in rows), default=0.0)
+    for row in rows:
+        y = (tallest - _height(row, count, card_h, gap)) / 2
+        for item in row:
+            size = card_h if item < count else LANE_H
+            at[item] = y + size / 2
+            y += size + gap
+    return [at[agent] for agent in range(count)], {
+        edge: tuple(at[item] for item in chain) for edge, chain in chains.items()
+    }
+
+
+def _height(row: Sequence[int], count: int, card_h: float, gap: float) -> float:
+    return sum(card_h if item < count else LANE_H for item in row) + gap * (len(row) - 1)
+
+
+def _with_lanes(dag: Dag) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
+    """Give each layer its agents and a lane for every edge that passes, numbered after the agents."""
+    rows = [list(row) for row in dag.layers()]
+    edges = [(parent, child) for child, before in enumerate(dag.parents) for parent in before]
+    passing = sum(dag.layer[child] - dag.layer[parent] - 1 for parent, child in edges)
+    fresh = len(dag.layer)
+    chains: dict[tuple[int, int], list[int]] = {}
+    for parent, child in edges:
+        chain = [parent]
+        for layer in range(dag.layer[parent] + 1, dag.layer[child]):
+            if passing <= MOST_LANES:
+                rows[layer].append(fresh)
+                chain.append(fresh)
+                fresh += 1
+        chains[parent, child] = [*chain, child]
+    return rows, chains
+
+
+def _neighbours(chains: dict[tuple[int, int], list[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    before: dict[int, list[int]] = {}
+    after: dict[int, list[int]] = {}
+    for chain in chains.values():
+        for here, there in pairwise(chain):
+            before.setdefault(there, []).append(here)
+            after.setdefault(here, []).append(there)
+    return before, after
+
+
+def _untangle(rows: list[list[int]], neighbours: tuple[dict[int, list[int]], dict[int, list[int]]]) -> None:
+    """Sort each layer by the mean place of its neighbours, forwards and backwards in turn."""
+    place = {item: _share(row, index) for row in rows for index, item in enumerate(row)}
+
+    def mean(item: int, near: dict[int, list[int]]) -> float:
+        others = near.get(item)
+        return sum(place[other] for other in others) / len(others) if others else place[item]
+
+    for sweep in range(SWEEPS):
+        near = neighbours[sweep % 2]
+        for row in rows if sweep % 2 == 0 else rows[::-1]:
+            wanted = {item: mean(item, near) for item in row}
+            row.sort(key=wanted.__getitem__)
+            place.update({item: _share(row, index) for index, item in enumerate(row)})
+
+
+def _share(row: Sequence[int], index: int) -> float:
+    return (index + 0.5) / len(row)
+
+
+MOST_ROWS = 8
+"""A layer of at most so many cards is one column."""
+COLUMNS = 5
+LEAST_SPARE = 2
+CARD_W = 190.0
+COLUMN_GAP = 20.0
+BAND_GAP = 57.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a card stands.
+
+    Attributes:
+        box: Its rectangle.
+        band: That of its layer.
+        column: From the left.
+        columns: Of its layer.
+    """
+
+    box: Box
+    band: Box
+    column: int = field(kw_only=True)
+    columns: int = field(kw_only=True)
+
+    @property
+    def middle(self) -> float:
+        """The height at which edges join it."""
+        return self.box.y + self.box.h / 2
+
+
+def columns_of(dag: Dag) -> list[int]:
+    """Choose how many columns each layer has: the longest get more, as far as a page is wide."""
+    sizes = [len(layer) for layer in dag.layers()]
+    columns = [1] * len(sizes)
+    for _ in range(max(LEAST_SPARE, COLUMNS - len(sizes))):
+        longest = max(range(len(sizes)), key=lambda layer: sizes[layer] / columns[layer], default=None)
+        if longest is None or sizes[longest] <= MOST_ROWS * columns[longest]:
+            break
+        columns[longest] += 1
+    return columns
+
+
+def fold(dag: Dag) -> Layout | None:
+    """Place the agents of a plan with wide layers; `None` where no layer is wide."""
+    columns = columns_of(dag)
+    if max(columns, default=1) == 1:
+        return None
+    middles, _ = stack_layers(dag, card_h=CARD_H, gap=ROW_GAP)
+    layers = [
+        list(layer) if columns[place] > 1 else sorted(layer, key=middles.__getitem__)
+        for place, layer in enumerate(dag.layers())
+    ]
+    heights = [_column_h(-(-len(layer) // columns[place])) for place, layer in enumerate(layers)]
+    tall = BAND_HEAD + max(heights) + BAND_PAD
+    bands: list[Box] = []
+    x = 0.0
+    for count in columns:
+        bands.append(Box(x, 0.0, w=count * CARD_W + (count - 1) * COLUMN_GAP + 2 * BAND_PAD, h=tall))
+        x += bands[-1].w + BAND_GAP
+    spots: dict[int, Spot] = {}
+    for place, layer in enumerate(layers):
+        top = BAND_HEAD + (max(heights) - heights[place]) / 2
+        for index, agent in enumerate(layer):
+            row, column = divmod(index, columns[place])
+            left = bands[place].x + BAND_PAD + column * (CARD_W + COLUMN_GAP)
+            box = Box(left, top + row * (CARD_H + ROW_GAP), w=CARD_W, h=CARD_H)
+            spots[agent] = Spot(box, bands[place], column=column, columns=columns[place])
+    edges = [
+        EdgePath(parent, child, points=_way(spots[parent], spots[child]))
+        for child, before in enumerate(dag.parents)
+        for parent in before
+    ]
+    boxes = tuple(spots[agent].box for agent in range(len(spots)))
+    return Layout(x - BAND_GAP, tall, nodes=boxes, edges=tuple(edges), bands=tuple(bands), engine="folded")
+
+
+def _column_h(rows: int) -> float:
+    return rows * (CARD_H + ROW_GAP) - ROW_GAP
+
+
+def _way(parent: Spot, child: Spot) -> tuple[Point, ...]:
+    """Lead an edge out of its layer, across to the other, and to its card."""
+    here: Point = (parent.box.x + parent.box.w, parent.middle)
+    there: Point = (child.box.x, child.middle)
+    points = [here]
+    if parent.column < parent.columns - 1:  # below the cards of its row
+        lane = parent.box.y + parent.box.h + ROW_GAP / 2
+        points += _curve(here, (here[0] + COLUMN_GAP, lane))
+        points += _curve(points[-1], (parent.band.x + parent.band.w, lane))
+    if child.column == 0:
+        points += _curve(points[-1], there)
+        return tuple(points)
+    lane = child.box.y - ROW_GAP / 2  # above them
+    points += _curve(points[-1], (child.band.x, lane))
+    points += _curve(points[-1], (there[0] - COLUMN_GAP, lane))
+    points += _curve(points[-1], there)
+    return tuple(points)
+
+
+def _curve(start: Point, end: Point) -> Sequence[Point]:
+    """Return the control points of a curve that leaves and arrives level."""
+    half = (start[0] + end[0]) / 2
+    return ((half, start[1]), (half, end[1]), end)

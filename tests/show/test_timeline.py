@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from agent_magic.record.answer import Price
 from agent_magic.record.events import AgentReady, AttemptEnded, AttemptStarted
-from agent_magic.show.groups import sheet_of
-from agent_magic.show.shades import MOST_BINS, SHADES, Shades, grouped_timeline, tone_of_row
-from agent_magic.show.timeline import Bar
+from agent_magic.show.graph.groups import sheet_of
+from agent_magic.show.graph.timeline import MOST_BINS, SHADES, Bar, Shades, grouped_timeline, tone_of_row
 from tests.show.story import REQUEST, finished_run, layered_plan
 
 if TYPE_CHECKING:

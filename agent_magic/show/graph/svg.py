@@ -12,23 +12,21 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from agent_magic.show.cells import draw_cells
-from agent_magic.show.groups import sheet_of
-from agent_magic.show.layout import BAND_HEAD
+from agent_magic.show.graph.groups import draw_cells, draw_groups, sheet_of
+from agent_magic.show.graph.layout import BAND_HEAD
+from agent_magic.show.graph.timeline import tick_label
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
 from agent_magic.show.states import BADGES
-from agent_magic.show.svg_groups import draw_groups
 from agent_magic.show.theme import Theme, style_sheet
-from agent_magic.show.timeline import tick_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.show.groups import Sheet
-    from agent_magic.show.layout import Box, EdgePath, Layout
-    from agent_magic.show.scene import Header, NodeView, Scene
-    from agent_magic.show.timeline import Bar, Timeline
+    from agent_magic.show.graph.groups import Sheet
+    from agent_magic.show.graph.layout import Box, EdgePath, Layout
+    from agent_magic.show.graph.scene import Header, NodeView, Scene
+    from agent_magic.show.graph.timeline import Bar, Timeline
 
 MARGIN = 24.0
 HEAD_H = 92.0

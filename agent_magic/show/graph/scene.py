@@ -6,12 +6,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent_magic.show.groups import counted, sheet_of
+from agent_magic.show.graph.groups import counted, sheet_of
+from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.markup import single_line
-from agent_magic.show.shades import grouped_timeline
 from agent_magic.show.states import DONE, LOST, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, facts, total_tokens_of, why_not
-from agent_magic.show.timeline import timeline_of
 from agent_magic.show.units import UNKNOWN, count, dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -20,11 +19,12 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import AgentResult, RunRecord
-    from agent_magic.show.groups import Sheet
+    from agent_magic.show.graph.groups import Sheet
+    from agent_magic.show.graph.timeline import Timeline
     from agent_magic.show.text import Numbers
-    from agent_magic.show.timeline import Timeline
 
     Estimates: TypeAlias = Mapping[str, tuple[int | None, float | None]]
+
     # Per agent's name, expected tokens and dollars; `None` is unknown.
 
 

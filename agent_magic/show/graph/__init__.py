@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.show.folded import fold
-from agent_magic.show.layout import lay_out
-from agent_magic.show.scene import MOST_CARDS, scene_of
-from agent_magic.show.svg import draw
+from agent_magic.show.graph.layout import fold, lay_out
+from agent_magic.show.graph.scene import MOST_CARDS, scene_of
+from agent_magic.show.graph.svg import draw
 from agent_magic.show.text import plan_text, run_text
 
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import RunRecord
-    from agent_magic.show.layout import Layout
-    from agent_magic.show.scene import Estimates
+    from agent_magic.show.graph.layout import Layout
+    from agent_magic.show.graph.scene import Estimates
     from agent_magic.show.text import Numbers
     from agent_magic.show.theme import Theme
 

@@ -1,0 +1,368 @@
+"""Hundreds of agents and more: groups of them as one node each, with a tally and a ring.
+
+Agents are grouped by layer, and inside a layer by role or by what their names begin with, where that makes a graph
+that can be read; of deep plans neighbouring layers become one group.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import pi
+from typing import TYPE_CHECKING, TypeVar
+
+from agent_magic.declare.dag import build_dag
+from agent_magic.show.graph.layout import place
+from agent_magic.show.markup import element, escape, fit, number, path_data, single_line
+from agent_magic.show.states import STATES
+from agent_magic.show.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.show.graph.layout import Box, Layout
+    from agent_magic.show.graph.scene import Scene
+
+K = TypeVar("K")
+GROUP_H = 84.0
+MOST_GROUPS = 40
+MOST_COLUMNS = 10
+TONES = ("s", "f", "r", "q", "k")
+"""The parts of a ring: done, failed, running, queued, and what will not run. What is left is to do."""
+TODO = len(TONES)
+_PARTS = {"s": 0, "l": 0, "y": 0, "m": 0, "f": 1, "r": 2, "q": 3, "k": 4, "c": 4}
+_TAIL_WORDS = ((1, "failed"), (2, "running"), (3, "queued"), (4, "not run"))
+_NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Agents that are one node.
+
+    Attributes:
+        label: Its name.
+        place: Where it stands, such as `layer 2`; empty where the label says it.
+        agents: Numbers, in plan order.
+    """
+
+    label: str
+    place: str
+    agents: tuple[int, ...] = field(kw_only=True)
+
+    @property
+    def where(self) -> str:
+        """Its place in words, or else how many agents it has."""
+        return self.place or plural(len(self.agents), "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The groups of a plan, laid out."""
+
+    groups: tuple[Group, ...]
+    layout: Layout = field(kw_only=True)
+
+    def group_of(self) -> list[int]:
+        """Return the group of each agent."""
+        found = [0] * sum(len(group.agents) for group in self.groups)
+        for place_, group in enumerate(self.groups):
+            for agent in group.agents:
+                found[agent] = place_
+        return found
+
+
+def sheet_of(plan: Plan) -> Sheet:
+    """Group the agents of a plan and place the groups."""
+    groups = _grouped(plan)
+    found = [0] * len(plan)
+    for place_, group in enumerate(groups):
+        for agent in group.agents:
+            found[agent] = place_
+    before: list[set[int]] = [set() for _ in groups]
+    for child, parents in enumerate(plan.dag.parents):
+        before[found[child]].update(found[parent] for parent in parents)
+    dag = build_dag([sorted(some - {here}) for here, some in enumerate(before)])
+    if dag is None:  # layers only go up, and a group lies in its own: cannot be
+        raise AssertionError("groups wait for each other")
+    return Sheet(groups, layout=place(dag, GROUP_H, graphviz=False))
+
+
+def part_of(state: str) -> int:
+    """Return the place of a state among the parts of a ring."""
+    return _PARTS.get(state, TODO)
+
+
+def counted(states: str) -> list[int]:
+    """Count the agents of a group by the parts of its ring, what is to do last."""
+    counts = [0] * (TODO + 1)
+    for state, place_ in _PARTS.items():
+        counts[place_] += states.count(state)
+    counts[-1] = len(states) - sum(counts)
+    return counts
+
+
+def group_texts(counts: Sequence[int]) -> tuple[str, str, str]:
+    """Return what a group's card says: its percentage, what is done, and what else there is."""
+    total = sum(counts) or 1
+    share = f"{100 * counts[0] // total} %"
+    rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
+    return share, f"{counts[0]:,} of {total:,}", " · ".join(rest)
+
+
+def tone_of(counts: Sequence[int]) -> str:
+    """Return the character of a group's state: of the worst that is in it, or else of what goes on."""
+    for place_ in (1, 2, 3):
+        if counts[place_]:
+            return TONES[place_]
+    return "p" if counts[-1] else "s" if counts[0] else "k"
+
+
+def _grouped(plan: Plan) -> tuple[Group, ...]:
+    layers = plan.dag.layer
+    if plan.dag.depth <= MOST_COLUMNS:
+        roles = [agent.role for agent in plan.agents]
+        names: list[Callable[[int], str]] = [lambda agent: roles[agent] or ""] if any(roles) else []
+        names.append(lambda agent: beginning(plan.agents[agent].name))
+        for name in names:
+            found = _collect(len(plan), lambda agent, name=name: (layers[agent], name(agent)))
+            if len(found) <= MOST_GROUPS and _tells_more(found, plan.dag.depth):
+                return tuple(
+                    Group(key[1] or f"layer {key[0]}", f"layer {key[0]}", agents=tuple(some))
+                    for key, some in found.items()
+                )
+    step = -(-plan.dag.depth // MOST_COLUMNS) or 1
+    spans = _collect(len(plan), lambda agent: layers[agent] // step)
+    last = plan.dag.depth - 1
+    return tuple(
+        Group(_span(key * step, min(last, key * step + step - 1)), "", agents=tuple(spans[key]))
+        for key in sorted(spans)
+    )
+
+
+def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
+    """Tell whether names group agents that belong together, rather than name each one."""
+    agents = sum(map(len, found.values()))
+    return len(found) <= max(depth, agents // 4) and any(key[1] for key in found)
+
+
+def _collect(count: int, key: Callable[[int], K]) -> dict[K, list[int]]:
+    found: dict[K, list[int]] = {}
+    for agent in range(count):
+        found.setdefault(key(agent), []).append(agent)
+    return found
+
+
+def _span(first: int, last: int) -> str:
+    return f"layer {first}" if first == last else f"layers {first} to {last}"
+
+
+def beginning(name: str) -> str:
+    """Return a name without the number at its end: `review_17` is one of `review`."""
+    return _NUMBERED.sub("", name) or name
+
+
+RING_R = 21.0
+RING_X, RING_Y = 34.0, 42.0
+RING_LENGTH = 2 * pi * RING_R
+TEXT_X = 66.0
+
+
+def draw_groups(sheet: Sheet, states: str) -> str:
+    """Draw the groups and how they depend on each other."""
+    layout = sheet.layout
+    parts = [f'<path class="e" d="{path_data(edge.points)}"/>' for edge in layout.edges]
+    for group, box in zip(sheet.groups, layout.nodes, strict=True):
+        counts = counted("".join(states[agent] for agent in group.agents))
+        parts.append("".join(_group_card(group, box, counts)))
+    return "".join(parts)
+
+
+def _group_card(group: Group, box: Box, counts: Sequence[int]) -> Iterator[str]:
+    share, done, rest = group_texts(counts)
+    room = rest_room(box)
+    yield f'<g class="n gr s-{tone_of(counts)}" transform="translate({number(box.x)} {number(box.y)})">'
+    yield f"<title>{escape(group_hint(group, counts))}</title>"
+    yield f'<rect class="c" width="{number(box.w)}" height="{number(box.h)}" rx="8"/>'
+    yield element("circle", class_="rt", cx=RING_X, cy=RING_Y, r=RING_R)
+    for tone, (long, start) in zip(TONES, arcs(counts), strict=True):
+        yield (
+            f'<circle class="ra s-{tone}" cx="{number(RING_X)}" cy="{number(RING_Y)}" r="{number(RING_R)}"'
+            f' stroke-dasharray="{number(long)} {number(RING_LENGTH)}" stroke-dashoffset="{number(-start)}"'
+            f' transform="rotate(-90 {number(RING_X)} {number(RING_Y)})"/>'
+        )
+    yield element("text", share, class_="v rp", x=RING_X, y=RING_Y + 4, text_anchor="middle")
+    yield element("text", escape(fit(group.label, room, 13, bold=True)), class_="t", x=TEXT_X, y=24)
+    yield element("text", escape(fit(group.where, room, 11)), class_="pl", x=TEXT_X, y=40)
+    yield element("text", done, class_="l", x=TEXT_X, y=57)
+    yield element("text", fit(rest, room, 10.5), class_="w", x=TEXT_X, y=72)
+    yield "</g>"
+
+
+def rest_room(box: Box) -> float:
+    """Return the width of the lines beside a ring."""
+    return box.w - TEXT_X - 10
+
+
+def group_hint(group: Group, counts: Sequence[int]) -> str:
+    """Say a group in one line."""
+    _, done, rest = group_texts(counts)
+    return single_line(" · ".join(part for part in (group.label, group.where, done, rest) if part))
+
+
+def arcs(counts: Sequence[int]) -> list[tuple[float, float]]:
+    """Cut a ring into (length, start), clockwise from the top, in px."""
+    total = sum(counts) or 1
+    parts: list[tuple[float, float]] = []
+    start = 0.0
+    for one in counts[:TODO]:
+        long = RING_LENGTH * one / total
+        parts.append((long, start))
+        start += long
+    return parts
+
+
+LABEL_W = 190.0
+MOST_BANDS = 40
+BAND_GAP = 8.0
+PAD = 10.0
+LEAST_BAND_H = 58.0
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Agents drawn together: a layer, or several neighbouring ones where there are many.
+
+    Attributes:
+        label: `layer 3` or `layers 3-7`.
+        agents: Numbers, in the order of the cells.
+        y: Its top.
+    """
+
+    label: str
+    agents: tuple[int, ...]
+    y: float = field(kw_only=True)
+    h: float = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CellGrid:
+    """The cells of a picture.
+
+    Attributes:
+        pitch: From one cell to the next, in px.
+        size: The side of a cell.
+        columns: Cells in a row.
+    """
+
+    pitch: float
+    size: float
+    columns: int
+    bands: tuple[Band, ...] = field(kw_only=True)
+
+    @property
+    def height(self) -> float:
+        """The height of all bands."""
+        return self.bands[-1].y + self.bands[-1].h if self.bands else 0.0
+
+
+def cell_grid(plan: Plan, width: float) -> CellGrid:
+    """Choose the size of the cells and put the layers under each other."""
+    pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
+    groups = list(_groups(plan.dag.layers()))
+    most, widest = int((width - LABEL_W - PAD) // pitch), max((len(agents) for _, agents in groups), default=1)
+    columns = -(-widest // -(-widest // most))  # rows of one length, rather than a full one and a rest
+    bands: list[Band] = []
+    y = 0.0
+    for label, agents in groups:
+        rows = -(-len(agents) // columns)
+        h = max(LEAST_BAND_H, rows * pitch + 2 * PAD)
+        bands.append(Band(label, agents, y=y, h=h))
+        y += h + BAND_GAP
+    return CellGrid(pitch, pitch * 0.78, columns, bands=tuple(bands))
+
+
+def draw_cells(plan: Plan, scene: Scene, width: float) -> tuple[str, float]:
+    """Draw the agents as cells.
+
+    Returns:
+        The markup and its height.
+    """
+    grid = cell_grid(plan, width)
+    states = "".join(node.state for node in scene.nodes)
+    parts: list[str] = []
+    for band in grid.bands:
+        inside = "".join(states[agent] for agent in band.agents)
+        ground = element("rect", class_="band", y=band.y, width=width, height=band.h, rx=8)
+        label = element("text", band.label, class_="v", x=14, y=band.y + 20)
+        tally = "".join(
+            element("text", escape(words), class_="tally", x=14, y=band.y + 35 + 14 * line)
+            for line, words in enumerate(tally_of(inside))
+        )
+        cells = "".join(_layer_cells(inside, grid, band))
+        parts.append(f'{ground}{label}{tally}<g class="cells">{cells}</g>')
+    lost = _lost_line(scene, width, grid.height + 20)
+    return "".join(parts) + lost, grid.height + (26 if lost else 0)
+
+
+def tally_of(states: str) -> tuple[str, str]:
+    """Count the states of a band: what is done and to do, and what is neither."""
+    words = {word: states.count(state) for state, word in _WORDS.items()}
+    words["done"] = sum(map(states.count, "slym"))
+    return _counted(words, ("done", "to do")), _counted(words, ("failed", "running", "queued", "skipped", "cancelled"))
+
+
+_WORDS = {"r": "running", "q": "queued", "f": "failed", "k": "skipped", "c": "cancelled", "p": "to do"}
+
+
+def _counted(words: Mapping[str, int], wanted: Sequence[str]) -> str:
+    found = [f"{words[word]:,} {word}" for word in wanted if words[word]]
+    return fit(" · ".join(found), LABEL_W - 22, 11)
+
+
+def cell_paths(states: str, grid: CellGrid, y: float) -> dict[str, str]:
+    """Return per state the `d` of a path of dashed lines, one for each run of neighbouring cells."""
+    paths: dict[str, list[str]] = {}
+    for start, stop in _runs(states, grid.columns):
+        row, column = divmod(start, grid.columns)
+        x = LABEL_W + column * grid.pitch
+        middle = y + PAD + row * grid.pitch + grid.size / 2
+        long = (stop - start - 1) * grid.pitch + grid.size
+        paths.setdefault(states[start], []).append(f"M{number(x)} {number(middle)}h{number(long)}")
+    return {state: "".join(steps) for state, steps in paths.items()}
+
+
+def _layer_cells(states: str, grid: CellGrid, band: Band) -> Iterator[str]:
+    dash = f"{number(grid.size)} {number(grid.pitch - grid.size)}"
+    for state, steps in cell_paths(states, grid, band.y).items():
+        yield element("path", class_=f"z s-{state}", stroke_width=grid.size, stroke_dasharray=dash, d=steps)
+
+
+def _runs(states: str, columns: int) -> Iterator[tuple[int, int]]:
+    """Cut a row-by-row arrangement into stretches of one state."""
+    start = 0
+    for index in range(1, len(states) + 1):
+        if index == len(states) or index % columns == 0 or states[index] != states[start]:
+            yield start, index
+            start = index
+
+
+def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name the layers, several together where there are more than `MOST_BANDS`."""
+    step = -(-len(layers) // MOST_BANDS) or 1
+    for first in range(0, len(layers), step):
+        group = layers[first : first + step]
+        last = first + len(group) - 1
+        label = f"layer {last}" if len(group) == 1 else f"layers {first} to {last}"
+        yield label, tuple(agent for layer in group for agent in layer)
+
+
+def _lost_line(scene: Scene, width: float, y: float) -> str:
+    """Name the first agents that failed: a red cell has no name."""
+    lost = [node.title for node in scene.nodes if node.state == "f"]
+    if not lost:
+        return ""
+    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
+    text = f"{STATES['f'].word}: " + ", ".join(lost[:_MOST_NAMED])
+    return element("text", escape(fit(text, width - 120, 11) + more), x=14, y=y)
