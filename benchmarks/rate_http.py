@@ -29,6 +29,7 @@ from benchmarks.measuring import print_heading, print_table
 
 MODEL = "claude-sonnet-5-5"
 ATTEMPTS = 3
+REFUSED = 429
 CHARS_PER_TOKEN = 4
 PROSE = "Think of the system and say what it needs. "
 
@@ -94,9 +95,10 @@ class _Heard:
         self._pacer, self._key, self._ticket, self._changed = pacer, key, ticket, changed
 
     def replied(self, stream: Stream) -> None:
-        """Take the headers in."""
+        """Hand the readings on; those of a refusal come again."""
         self._key.replied(stream.status_code)
-        self._pacer.heard(self._ticket, stream.headers, time.monotonic(), stream.arrived)
+        if stream.status_code != REFUSED:
+            self._pacer.heard(self._ticket, stream.readings, time.monotonic(), stream.arrived)
         self._changed.set()
 
     def opened(self, stream: Stream) -> None:
@@ -151,7 +153,7 @@ class Driver:
             usage = answer.usage
             self._pacer.finished(ticket, usage.input_tokens, usage.output_tokens, time.monotonic())
         except RateLimited as error:
-            self._pacer.refused(ticket, error.retry_after_s, error.limit, time.monotonic(), stream.headers)
+            self._pacer.refused(ticket, error.retry_after_s, error.limit, time.monotonic(), stream.readings)
             self._again(request, number)
         except CallError:
             self._pacer.finished(ticket, None, None, time.monotonic())

@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 from agent_magic.engine.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
+from agent_magic.providers.anthropic.limits import read_headers
 from agent_magic.simulator.bucket import Bucket
 from agent_magic.simulator.quota import Limit, Limits, Pool
 
@@ -272,7 +273,7 @@ class Paced:
         self.result.first_s = min(self.result.first_s, self.world.now)
         self._key.replied(OK)
         if job.number in self._tickets:  # a slow wire may deliver the end first
-            self.pacer.heard(self._tickets[job.number], headers, self.world.now, arrived)
+            self.pacer.heard(self._tickets[job.number], read_headers(headers), self.world.now, arrived)
             self._pump()
 
     def done(self, job: Job) -> None:
@@ -286,7 +287,7 @@ class Paced:
         self.result.refused.append(self.world.now)
         self._key.replied(REFUSED)
         ticket = self._tickets.pop(job.number)
-        self.pacer.refused(ticket, float(headers["retry-after"]), None, self.world.now, headers)
+        self.pacer.refused(ticket, float(headers["retry-after"]), None, self.world.now, read_headers(headers))
         if self._tries[job.number] >= self.attempts:
             self.result.failed += 1
             self.result.left -= 1

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.engine.health import limits_in_use
 from agent_magic.engine.hold import Hold
-from agent_magic.engine.pacing.limits import class_of
+from agent_magic.engine.pacing.limits import NO_READINGS, class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from agent_magic.engine.breaker import Blame, Breakers
     from agent_magic.engine.budget import Budget, Worst
     from agent_magic.engine.health import LimitUse
     from agent_magic.engine.key import Key
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.pacing.pool import Ticket
     from agent_magic.engine.pool import Seat
@@ -257,25 +258,28 @@ class Gate:
         if self._prefixes is not None:
             self._prefixes.began(agent)
 
-    def heard(
-        self, agent: int, headers: Mapping[str, str], now: float, arrived: Callable[[float], int] | None = None
-    ) -> None:
-        """Take in the headers of a reply, and who says how many characters of it have arrived on the pacer's clock."""
+    def heard(self, agent: int, readings: Readings, now: float, arrived: Callable[[float], int] | None = None) -> None:
+        """Record what a reply says of limits, and who says how many characters have arrived on the pacer's clock."""
         ticket = self._tickets.get(agent)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.heard(ticket, headers, self.began_s + now, arrived)
+            self._pacer.heard(ticket, readings, self.began_s + now, arrived)
             if was_quiet:
                 self._tell()
 
     def refused(
-        self, agent: int, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
+        self,
+        agent: int,
+        retry_after_s: float | None,
+        limit: str | None,
+        now: float,
+        readings: Readings = NO_READINGS,
     ) -> None:
-        """Take in a 429."""
+        """Record a 429."""
         ticket = self._tickets.pop(agent, None)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.refused(ticket, retry_after_s, limit, self.began_s + now, headers)
+            self._pacer.refused(ticket, retry_after_s, limit, self.began_s + now, readings)
             if was_quiet:
                 self._tell()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.forecast.provider import NO_HEADERS
+from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.forecast.provider import Input, Refusal
     from agent_magic.forecast.work import Try
 
@@ -28,9 +29,9 @@ class Flight:
         "cut",
         "first_s",
         "granted_s",
-        "headers",
         "held_by",
         "number",
+        "readings",
         "refusal",
         "started_s",
         "step",
@@ -44,7 +45,7 @@ class Flight:
         self.until_s = self.started_s + step.takes_s
         self.billed: Input | None = None
         self.refusal: Refusal | None = None
-        self.headers = NO_HEADERS
+        self.readings: Readings = NO_READINGS
         self.begun = False
         self.cut = ""
 

@@ -1,4 +1,4 @@
-"""The provider as a forecast takes it to be: rate limits, the headers that announce them, and the prompt cache.
+"""The provider as a forecast takes it to be: rate limits, what responses say of them, and the prompt cache.
 
 Source: the vendor's pages on rate limits (token buckets with continuous refill; a refused request uses nothing; cache
 reads do not count as input; output counts as it is produced) and on prompt caching (an entry can be read once the
@@ -8,32 +8,21 @@ response that wrote it has begun; its life counts from the start of a request an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from email.utils import formatdate
-from functools import lru_cache
 from heapq import heappop, heappush
-from time import gmtime, strftime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.engine.lifetime import LIFE_S
-from agent_magic.engine.pacing.limits import DIMENSIONS, HEADER_OF, PREFIX
+from agent_magic.engine.pacing.limits import DIMENSIONS, NO_READINGS, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from agent_magic.engine.pacing.limits import Dimension
+    from agent_magic.engine.pacing.limits import Dimension, Readings
     from agent_magic.record.request import Ttl
     from agent_magic.record.terms import Ceiling, Ceilings
 
-EPOCH_S = 1_700_000_000
-"""Any date will do: headers tell times only against each other."""
-
-
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-NAMES: Final = {
-    name: tuple(f"{PREFIX}{HEADER_OF[name]}-{what}" for what in ("limit", "remaining", "reset")) for name in DIMENSIONS
-}
+LONGEST_S = 3600.0
+"""No bucket of a minute takes longer to fill: a reading that says so is not believed."""
 
 
 class Input(NamedTuple):
@@ -58,7 +47,7 @@ class Refusal(NamedTuple):
 
 
 class Provider:
-    """Admits requests, bills their input, and says in headers what is left.
+    """Admits requests, bills their input, and says what is left.
 
     Args:
         ceilings: The limits by model class; a class that is not in it has none.
@@ -129,17 +118,17 @@ class Provider:
     def _life_s(self, entry: str) -> float:
         return LIFE_S[self._lives.get(entry, "5m")]
 
-    def headers(self, pool: str, now: float) -> dict[str, str]:
-        """Return what the response to a request that arrived now announces, but for its date."""
+    def readings(self, pool: str, now: float) -> Readings:
+        """Return what the response to a request that arrived now says; `dated` makes it that of a later one."""
         limited = self._pools.get(pool)
-        return {} if limited is None else limited.headers(now)
+        return NO_READINGS if limited is None else limited.readings(now)
 
 
 class _Bucket:
     __slots__ = ("at_s", "capacity", "level", "limit", "rate")
 
     def __init__(self, ceiling: Ceiling) -> None:
-        self.limit, self.rate = str(int(ceiling.per_minute)), ceiling.per_minute / 60
+        self.limit, self.rate = float(int(ceiling.per_minute)), ceiling.per_minute / 60
         self.capacity = self.level = max(1.0, ceiling.capacity)
         self.at_s = 0.0
 
@@ -220,29 +209,28 @@ class _Pool:
         if self._output is not None:
             self._output.produce(begins_s, ends_s, tokens)
 
-    def headers(self, now: float) -> dict[str, str]:
+    def readings(self, now: float) -> Readings:
+        """Return what is announced, as coarse as headers have it. Times count from the run's first second."""
         if self._output is not None:
             self._output.turn(now)
-        found: dict[str, str] = {}
+        found: dict[Dimension, Reading] = {}
         for name, bucket in self._buckets:
-            limit, remaining, reset = NAMES[name]
+            if not bucket.limit:
+                continue  # less than one a minute is announced as 0, which says nothing
             level = max(0.0, bucket.level_at(now))
-            found[limit] = bucket.limit
-            found[remaining] = str(int(level) if name == "requests" else round(level / 1000) * 1000)
-            found[reset] = _reset_date(math.ceil(now + (bucket.capacity - level) / bucket.rate))
-        return found
+            left = int(level) if name == "requests" else round(level / 1000) * 1000
+            full_s = math.ceil(now + (bucket.capacity - level) / bucket.rate)
+            found[name] = Reading(bucket.limit, min(float(left), bucket.limit), full_s)
+        requests, taken, made = map(found.get, DIMENSIONS)
+        return requests, taken, made
 
 
-def dated(headers: Mapping[str, str], now: float) -> Mapping[str, str]:
-    """Return the headers of a response that begins now: they were written when its request arrived."""
-    return {**headers, "date": _http_date(int(now))} if headers else headers
+def dated(readings: Readings, now: float) -> Readings:
+    """Return what a response says that begins now: it was written when its request arrived, and has a date of now."""
+    requests, taken, made = (each and _dated(each, int(now)) for each in readings)
+    return requests, taken, made
 
 
-@lru_cache(maxsize=4096)
-def _http_date(second: int) -> str:
-    return formatdate(EPOCH_S + second, usegmt=True)
-
-
-@lru_cache(maxsize=4096)
-def _reset_date(second: int) -> str:
-    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(EPOCH_S + second))
+def _dated(reading: Reading, second: int) -> Reading:
+    full_in_s = (reading.full_in_s or 0.0) - second
+    return reading._replace(full_in_s=full_in_s if -1 <= full_in_s <= LONGEST_S else None)

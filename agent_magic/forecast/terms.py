@@ -104,5 +104,5 @@ def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:
         ticket = pacer.ask(pool, 1, 1, 0.0)
         if isinstance(ticket, Ticket):
             provider.take(pool, 1, 0.0)
-            pacer.heard(ticket, dated(provider.headers(pool, 0.0), 0.0), 0.0)
+            pacer.heard(ticket, dated(provider.readings(pool, 0.0), 0.0), 0.0)
             pacer.finished(ticket, None, None, 0.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from agent_magic.engine.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
 from agent_magic.engine.conductor import Conductor
-from agent_magic.engine.pacing.limits import DIMENSIONS, HEADER_OF, PREFIX
+from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.engine.retry import Failure
 from agent_magic.forecast.evidence import GOES_ON
 from agent_magic.forecast.flight import Flight
@@ -17,11 +17,12 @@ from agent_magic.record.answer import NOTHING_USED, Usage
 from agent_magic.record.events import AgentEnded, AgentReady
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.actions import Action
     from agent_magic.engine.breaker import Blame
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.room import Gate
     from agent_magic.forecast.provider import Provider
@@ -197,7 +198,7 @@ class World:
                 flight.until_s = flight.started_s + self._provider.refusal_s
             else:
                 flight.billed = billed
-        flight.headers = self._provider.headers(work.pool, flight.started_s)
+        flight.readings = self._provider.readings(work.pool, flight.started_s)
         if self._gate is not None and flight.first_s is not None and flight.refusal is None:
             self._later(flight.first_s, BEGINS, agent)
         if flight.until_s < NEVER:
@@ -209,7 +210,7 @@ class World:
         if gate is None:
             return
         self._opened(agent, flight, now)
-        gate.heard(agent, dated(flight.headers, now), now, flight.arrived(now, gate.began_s))
+        gate.heard(agent, dated(flight.readings, now), now, flight.arrived(now, gate.began_s))
         self._replied(flight)
         gate.began(agent)
         self._take(self._conductor.room_changed(now), now)
@@ -241,7 +242,7 @@ class World:
             usage = _usage_of(flight.step, flight.billed)
             failure = flight.step.failure
             if self._gate is not None and failure is not None and flight.step.status is not None and not flight.begun:
-                self._gate.heard(agent, dated(flight.headers, now), now)
+                self._gate.heard(agent, dated(flight.readings, now), now)
                 self._take(self._conductor.room_changed(now), now)
             cost = self._cost(agent, flight.step, usage)
             self._settle(agent, usage, cost, now, bad=flight.step.bad)
@@ -259,9 +260,9 @@ class World:
     def _refuse(self, agent: int, flight: Flight, refusal: Refusal, now: float) -> None:
         """The modelled provider answers 429."""
         self.refused += 1
-        headers = dated(flight.headers, now)
         if self._gate is not None:
-            self._gate.refused(agent, refusal.retry_after_s, _empty_limit(headers), headers, now)
+            readings = dated(flight.readings, now)
+            self._gate.refused(agent, refusal.retry_after_s, _empty_limit(readings), now, readings)
         self._settle(agent, NOTHING_USED, 0.0, now, bad=False)
         why = f"RateLimited: {refusal.limit} (429)"
         self._bar(agent, flight, now, "refused", why, NOTHING_USED, 0.0)
@@ -362,9 +363,9 @@ def _share(flight: Flight, now: float) -> float:
     return min(1.0, max(0.0, (now - flight.first_s) / (flight.until_s - flight.first_s)))
 
 
-def _empty_limit(headers: Mapping[str, str]) -> str | None:
-    """Name the limit that headers show as used up, as the live run does."""
-    for name in DIMENSIONS:
-        if headers.get(f"{PREFIX}{HEADER_OF[name]}-remaining") == "0":
-            return HEADER_OF[name]
+def _empty_limit(readings: Readings) -> str | None:
+    """Name the limit that a response shows as used up, as the live run does."""
+    for name, reading in zip(DIMENSIONS, readings, strict=True):
+        if reading is not None and reading.remaining == 0:
+            return name
     return None

@@ -125,10 +125,10 @@ class Admission:
         self._counted[agent] = tokens
 
     def heard(self, agent: int, stream: Stream, now: float) -> None:
-        """Take in that a reply has begun: its headers say how much room there is."""
+        """Record that a reply has begun: it says how much room there is."""
         if self.gate is not None:
-            if stream.status_code != REFUSED:  # its headers come again when it is settled
-                self.gate.heard(agent, stream.headers, now, stream.arrived)
+            if stream.status_code != REFUSED:  # what it says comes again when it is settled
+                self.gate.heard(agent, stream.readings, now, stream.arrived)
             self.gate.replied(stream.status_code)
 
     def began(self, agent: int) -> bool:
@@ -149,7 +149,7 @@ class Admission:
         else:
             self.gate.turned_back()
         if isinstance(error, RateLimited):
-            self.gate.refused(agent, error.retry_after_s, error.limit, stream.headers, now)
+            self.gate.refused(agent, error.retry_after_s, error.limit, now, stream.readings)
         known = usage or Usage()
         self._learn(agent, known.total_input_tokens)
         self.gate.settle(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.declare.template import sendable
+from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.request import Request
-
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Watch(Protocol):
@@ -45,7 +43,7 @@ class Stream:
         parts: The pieces of text, in order.
         usage: What is known of the tokens before the end.
         status_code: The HTTP status, once there is one.
-        headers: The headers of the reply, once it has begun.
+        readings: What the reply says of the rate limits, once it has begun.
         simulated: Whether the reply says that it is made up.
         answer: The complete reply, from the moment its `stop_reason` is here.
     """
@@ -57,9 +55,9 @@ class Stream:
         "_watch",
         "agent",
         "answer",
-        "headers",
         "number",
         "parts",
+        "readings",
         "simulated",
         "status_code",
         "usage",
@@ -69,7 +67,7 @@ class Stream:
         self._watch, self.agent, self.number = watch, agent, number
         self._silent = watch is not None
         self._characters = self._counted = 0
-        self.headers: Mapping[str, str] = _NO_HEADERS
+        self.readings: Readings = NO_READINGS
         self.parts: list[str] = []
         self.usage: Usage | None = None
         self.status_code: int | None = None
@@ -88,9 +86,9 @@ class Stream:
             self.began()
         self.parts.append(text)
 
-    def replied(self, status_code: int, headers: Mapping[str, str]) -> None:
-        """Take in that the reply has begun, an error too."""
-        self.status_code, self.headers = status_code, headers
+    def replied(self, status_code: int, readings: Readings = NO_READINGS) -> None:
+        """Record that the reply has begun, an error too, and what it says of the rate limits."""
+        self.status_code, self.readings = status_code, readings
         if self._watch is not None:
             self._watch.replied(self)
 

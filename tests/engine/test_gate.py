@@ -56,7 +56,7 @@ def test_a_provider_that_says_to_wait_is_named_with_the_time_that_is_left():
     gate = Gate([MODEL] * 2, lambda _: need, pacer=Pacer(seed=1))
     for wait_s, left in ((1.0, ()), (30.0, (f"{MODEL} was told to wait (429): 30 s more",))):
         assert gate.enter(0, 10.0) is None
-        gate.refused(0, wait_s, None, {}, 10.0)
+        gate.refused(0, wait_s, None, 10.0)
         assert left == gate.halted(10.5)
         assert () == gate.halted(50.0)
         gate.began_s += 100.0

@@ -9,24 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.engine.key import PATIENCE_S
-from agent_magic.engine.pacing.limits import PREFIX, Limits
+from agent_magic.engine.pacing.limits import NO_READINGS, Limits, Reading, Readings
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.engine.pacing.pool import SPREAD_S
 from agent_magic.engine.pacing.window import FIRST_GROWTH, FIRST_WINDOW
 from agent_magic.simulator.bucket import Bucket
 
 MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
-PER_MINUTE = {"requests": 3_000, "input-tokens": 2_400_000, "output-tokens": 600_000}
 
 
-def told(**remaining: int) -> dict[str, str]:
-    """Return headers of a server that has so much left of its limits."""
-    left = {"requests": 50, "input": 40_000, "output": 10_000} | remaining
-    found: dict[str, str] = {}
-    for name, limit in PER_MINUTE.items():
-        found[f"{PREFIX}{name}-limit"] = str(limit)
-        found[f"{PREFIX}{name}-remaining"] = str(left[name.partition("-")[0]])
-    return found
+def told(requests: float = 50, input: float = 40_000, output: float = 10_000) -> Readings:  # noqa: A002 - a dimension
+    """Return what a server says that has so much left of its limits."""
+    return Reading(3_000, requests), Reading(2_400_000, input), Reading(600_000, output)
 
 
 def all_that_go(pacer: Pacer, now: float, model: str = MODEL, tokens: int = 100) -> list[Ticket]:
@@ -43,7 +37,7 @@ def untold(seed: int = 0) -> Pacer:
     pacer = Pacer(seed=seed)
     ticket = pacer.ask(MODEL, 100, 100, 0.0)
     assert isinstance(ticket, Ticket)
-    pacer.heard(ticket, {}, 0.0)
+    pacer.heard(ticket, NO_READINGS, 0.0)
     pacer.finished(ticket, None, None, 0.0)
     return pacer
 
@@ -72,7 +66,7 @@ def test_whatever_the_first_reply_is_nobody_waits_for_it_any_more(how):
         assert isinstance(held, Hold)
         assert "limits" == held.reason
     if how == "begins":
-        pacer.heard(first, {}, 0.2)
+        pacer.heard(first, NO_READINGS, 0.2)
     elif how == "is refused":
         pacer.refused(first, 0.0, None, 0.2)
     else:
@@ -184,7 +178,7 @@ def test_waiters_are_not_released_together():
     pacer = untold(seed=1)
     tickets = all_that_go(pacer, 0.0)
     pacer.heard(tickets[0], told(), 0.1)
-    pacer.refused(tickets[1], 1.0, "requests", 0.2, told(requests=0) | {"retry-after": "1"})
+    pacer.refused(tickets[1], 1.0, "requests", 0.2, told(requests=0))
     together = len(all_that_go(pacer, 3.0))
     assert together <= 1 + 8 * SPREAD_S * 50
     now, times = 3.0, []
@@ -402,13 +396,13 @@ def test_given_limits_are_never_exceeded(asks, burst_s, began_s):
 
 def happen(pacer: Pacer, ticket: Ticket, what: str, number: int, now: float) -> None:
     """Let headers come, an answer, a 429, or a failure."""
-    headers = told(requests=number, input=number * 1_000, output=number * 200)
+    readings = told(requests=number, input=number * 1_000, output=number * 200)
     if what == "h":
-        pacer.heard(ticket, headers, now)
+        pacer.heard(ticket, readings, now)
     elif what == "f":
         pacer.finished(ticket, number * 900, number * 90, now)
     elif what == "r":
-        pacer.refused(ticket, float(number % 7), "requests", now, headers if number % 2 else None)
+        pacer.refused(ticket, float(number % 7), "requests", now, readings if number % 2 else NO_READINGS)
     else:
         pacer.finished(ticket, None, None, now)
 

@@ -11,6 +11,7 @@ import pytest
 from agent_magic.engine.key import PATIENCE_S
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.window import FIRST_WINDOW
+from agent_magic.providers.anthropic.limits import read_headers
 from agent_magic.simulator.bucket import Bucket
 from benchmarks.rate_world import Paced, Server, World, draw
 
@@ -58,7 +59,7 @@ class Misled(Paced):
             said["retry-after"] = str(self.factor * float(headers["retry-after"]))
         self.result.refused.append(self.world.now)
         wait_s = float(said["retry-after"]) if "retry-after" in said else None
-        self.pacer.refused(self._tickets.pop(job.number), wait_s, None, self.world.now, said)
+        self.pacer.refused(self._tickets.pop(job.number), wait_s, None, self.world.now, read_headers(said))
         self._jobs.appendleft(job)
         self._pump()
 

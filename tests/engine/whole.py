@@ -27,6 +27,7 @@ from tests.engine.whole_scene import ANSWERS, FAULTS, PRODUCES, Asked, Scene
 
 if TYPE_CHECKING:
     from agent_magic.engine.breaker import Blame
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pool import Seat
     from tests.engine.whole_world import World
 
@@ -145,7 +146,7 @@ class Whole:
                 self.send(agent, number, self.scene.asked[agent])
         elif what == "begun":
             self.world.book.ended(self.scene.asked[agent])
-            self.gate.heard(agent, self.headers(agent), self.now)
+            self.gate.heard(agent, self.readings(agent), self.now)
             self.replied(200)
             self.take(self.conductor.room_changed(self.now))
             self.gate.began(agent)
@@ -237,9 +238,9 @@ class Whole:
         if fate != "hang":
             self.later(one.takes_s, fate, (agent, number))
 
-    def headers(self, agent: int) -> dict[str, str]:
+    def readings(self, agent: int) -> Readings:
         """Return what the server says of its limits at this moment."""
-        return self.world.server.headers(self.scene.asked[agent], self.world.now)
+        return self.world.server.readings(self.scene.asked[agent], self.world.now)
 
     def end(self, agent: int, what: str) -> None:
         """Report what came of an attempt, as the driver does."""
@@ -263,7 +264,7 @@ class Whole:
         self.replied(getattr(error, "status", None))
         if isinstance(error, RateLimited):
             self.world.book.refused(one, error.retry_after_s)
-            self.gate.refused(agent, error.retry_after_s, error.limit, self.headers(agent), self.now)
+            self.gate.refused(agent, error.retry_after_s, error.limit, self.now, self.readings(agent))
         bad: Blame = False
         if isinstance(error, (Overloaded, Unreachable, Truncated)):
             bad = Fault(what, reached=what != "nowhere")

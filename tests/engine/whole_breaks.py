@@ -150,8 +150,8 @@ def ends_nobody(whole):
 def half_a_wait(whole):
     """Only half of what a server demands is waited for."""
 
-    def refused(self, ticket, retry_after_s, limit, headers, now):
-        whole(self, ticket, (retry_after_s or 0.0) / 2, limit, headers, now)
+    def refused(self, ticket, retry_after_s, limit, readings, now):
+        whole(self, ticket, (retry_after_s or 0.0) / 2, limit, readings, now)
 
     return refused
 

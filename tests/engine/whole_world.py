@@ -18,11 +18,13 @@ from agent_magic.engine.pacing.limits import Limits as Told
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pool import Pool as Slots
+from agent_magic.providers.anthropic.limits import read_headers
 from agent_magic.simulator.quota import Limit, Limits, Pool
 from tests.engine.whole import Whole
 from tests.engine.whole_shared import Shared
 
 if TYPE_CHECKING:
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.simulator.quota import Denial
     from tests.engine.whole_scene import Asked, Scene
 
@@ -69,10 +71,11 @@ class Server:
         if pool is not None:
             pool.output_tokens.take(one.output_tokens, now)
 
-    def headers(self, one: Asked, now: float) -> dict[str, str]:
+    def readings(self, one: Asked, now: float) -> Readings:
         """Return what it says of its limits at this moment."""
         pool = self.pool(one.model)
-        return {} if pool is None else pool.headers(now, datetime.fromtimestamp(EPOCH_S + now, UTC))
+        headers = {} if pool is None else pool.headers(now, datetime.fromtimestamp(EPOCH_S + now, UTC))
+        return read_headers(headers)
 
 
 class World:

@@ -16,6 +16,7 @@ from agent_magic.engine.key import Key
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
 from agent_magic.live.driver import Driver
+from agent_magic.providers.anthropic.limits import empty_limit, read_headers
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.simulator.catalog import MODELS
 from agent_magic.simulator.latency import parse
@@ -76,7 +77,7 @@ class StandIn:
         await asyncio.sleep(frames[0].at_s)
         service.cache.begin(visit, self._now())
         stream.simulated = True
-        stream.replied(200, {**headers, "date": self._date()})
+        stream.replied(200, read_headers({**headers, "date": self._date()}))
         billed, sent = visit.usage, 0
         given = Usage(
             billed.uncached,
@@ -106,13 +107,9 @@ class StandIn:
         )
 
     def _fail(self, problem, headers, stream):
-        if problem.retry_after_s is not None:
-            headers["retry-after"] = str(problem.retry_after_s)
-        stream.replied(problem.status, headers)
+        stream.replied(problem.status, read_headers(headers))
         if problem.status == TOO_MANY:
-            names = ("requests", "input-tokens", "output-tokens")
-            empty = (name for name in names if headers.get(f"anthropic-ratelimit-{name}-remaining") == "0")
-            raise RateLimited("too many", retry_after_s=problem.retry_after_s, limit=next(empty, None))
+            raise RateLimited("too many", retry_after_s=problem.retry_after_s, limit=empty_limit(headers))
         if problem.status >= OVERLOADED:
             raise Overloaded("busy", status=problem.status, retry_after_s=problem.retry_after_s)
         raise Rejected("no", status=problem.status)

@@ -46,7 +46,7 @@ def test_output_is_taken_while_it_is_produced(answers, looks):
     )
     for at, look, parts in events:
         if look:
-            provider.headers("m", at / STEPS)
+            provider.readings("m", at / STEPS)
         else:
             begins, ends, tokens = parts
             provider.began("m", (begins / STEPS, ends / STEPS, tokens), None, begins / STEPS)

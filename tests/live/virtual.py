@@ -161,7 +161,7 @@ class Scripted:
     def _replied(reply, stream):
         """Say that the reply begins, unless there is none."""
         if reply.status is not None:
-            stream.replied(reply.status, {})
+            stream.replied(reply.status)
 
 
 def drive(plan, script, policy=None, *, stops=(), controls=(), cancel_at=None, **more):

@@ -800,7 +800,7 @@ def test_tokens_are_counted_by_the_api():
 
 LIMITS = {
     "requests": {"anthropic_ratelimit_requests_remaining": "0"},
-    "output-tokens": {
+    "output": {
         "anthropic_ratelimit_requests_remaining": "5",
         "anthropic_ratelimit_output_tokens_remaining": "0",
     },

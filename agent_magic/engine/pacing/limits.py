@@ -1,31 +1,21 @@
-"""Rate limits as values: what a user may set, which models share them, and what response headers say of them."""
+"""Rate limits as values: what a user may set, which models share them, and what a response says of them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Dimension = Literal["requests", "input", "output"]
 """What is limited per minute: requests, uncached input tokens, output tokens."""
 
 DIMENSIONS: Final[tuple[Dimension, ...]] = ("requests", "input", "output")
-PREFIX: Final = "anthropic-ratelimit-"
-HEADER_OF: Final[dict[Dimension, str]] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
-_NAMES: Final = tuple(
-    (f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining", f"{PREFIX}{name}-reset") for name in HEADER_OF.values()
-)
 MOST: Final = 1e12
-"""A limit above this is a mistake of whoever wrote the header."""
+"""A limit above this is a mistake of whoever wrote it."""
 _DATE = re.compile(r"[-@]\d{8}$")
 _POOLS: Final = (
     (re.compile(r"claude-opus-4-[5-8]"), "claude-opus-4"),
@@ -66,13 +56,19 @@ class Reading(NamedTuple):
     Attributes:
         limit: Per minute.
         remaining: What may pass now; tokens are rounded to thousands. `None` if not said.
-        full_in_s: Seconds from the response's `date` to the time when the bucket is full, both in whole seconds.
+        full_in_s: Seconds from the response's date, rounded down, to the time when the bucket is full, rounded up.
             `None` if not said.
     """
 
     limit: float
     remaining: float | None = None
     full_in_s: float | None = None
+
+
+Readings = tuple[Reading | None, Reading | None, Reading | None]
+"""What one response said of requests, input and output; `None` is nothing."""
+
+NO_READINGS: Final[Readings] = (None, None, None)
 
 
 @lru_cache(maxsize=1024)
@@ -84,65 +80,3 @@ def class_of(model: str) -> str:
     """
     name = _DATE.sub("", model)
     return next((pool for pattern, pool in _POOLS if pattern.fullmatch(name)), name)
-
-
-def read_headers(headers: Mapping[str, str]) -> tuple[Reading | None, Reading | None, Reading | None]:
-    """Read what a response's headers say of requests, input tokens and output tokens.
-
-    Whatever makes no sense counts as not said: a server, a proxy or a recording may send anything.
-
-    Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand) and `reset` (the
-    time of full replenishment, RFC 3339).
-
-    Args:
-        headers: The headers by lower-case name, or a mapping that ignores case.
-    """
-    date = headers.get("date")
-    sent_s = _date_s(date) if date else None
-    requests, taken, made = _NAMES
-    return _reading(headers, requests, sent_s), _reading(headers, taken, sent_s), _reading(headers, made, sent_s)
-
-
-def _reading(headers: Mapping[str, str], names: tuple[str, str, str], sent_s: float | None) -> Reading | None:
-    limit = _number(headers.get(names[0]))
-    if not limit:
-        return None
-    remaining = _number(headers.get(names[1]))
-    reset = headers.get(names[2])
-    reset_s = _reset_s(reset) if reset else None
-    full_in_s = None if reset_s is None or sent_s is None else reset_s - sent_s
-    if full_in_s is not None and not -1 <= full_in_s <= 3600:  # no bucket of a minute takes that long
-        full_in_s = None
-    if remaining is not None and remaining > limit:
-        remaining = limit
-    return Reading(limit, remaining, full_in_s)
-
-
-def _number(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if 0 <= number <= MOST else None  # not a number is in no range
-
-
-@lru_cache(maxsize=64)
-def _reset_s(text: str) -> float | None:
-    """Read an RFC 3339 time as seconds since the epoch. It needs a zone."""
-    try:
-        then = datetime.fromisoformat(text)
-        return then.timestamp() if then.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _date_s(text: str) -> float | None:
-    """Read the `date` header as seconds since the epoch. It is always in GMT."""
-    try:
-        then = parsedate_to_datetime(text)
-        return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError, TypeError):
-        return None

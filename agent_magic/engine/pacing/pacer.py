@@ -6,9 +6,9 @@ that share the pacer. The same events and the same seed give the same answers.
 ```
 ask --- Hold(reason, until_s): ask again then, and whenever an answer came
  |
- `- Ticket --- heard(headers) --- finished(usage)     usage None: failed, or not known
+ `- Ticket --- heard(readings) --- finished(usage)     usage None: failed, or not known
       |
-      `------- refused(retry_after, limit, headers)   429
+      `------- refused(retry_after, limit, readings)   429
 ```
 
 How it works, per model class:
@@ -33,13 +33,14 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.hold import Hold
-from agent_magic.engine.pacing.limits import Limits, class_of
+from agent_magic.engine.pacing.limits import NO_READINGS, Limits, class_of
 from agent_magic.engine.pacing.pool import Pool, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agent_magic.engine.pacing.health import PoolHealth
+    from agent_magic.engine.pacing.limits import Readings
     from agent_magic.record.terms import Ceilings, Learned
 
 __all__ = ["Hold", "Pacer", "Ticket"]
@@ -93,18 +94,18 @@ class Pacer:
             self._pools[model].forgo(queue)
 
     def heard(
-        self, ticket: Ticket, headers: Mapping[str, str], now: float, arrived: Callable[[float], int] | None = None
+        self, ticket: Ticket, readings: Readings, now: float, arrived: Callable[[float], int] | None = None
     ) -> None:
-        """Take in the headers of a response, as soon as they are here.
+        """Record what a response says of the limits, as soon as its headers are here. Not for a 429: see `refused`.
 
         Args:
             ticket: The request's.
-            headers: By lower-case name, or in a mapping that ignores case. None of them has to be there.
+            readings: What it says, if anything.
             now: The time.
             arrived: Says how many characters of the answer have arrived at a time; asked now and then until it ends.
                 `None` if nobody can.
         """
-        ticket.pool.heard(ticket, headers, now, arrived)
+        ticket.pool.heard(ticket, readings, now, arrived)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """Take in that a request is over, in whichever way but a 429.
@@ -123,18 +124,19 @@ class Pacer:
         retry_after_s: float | None,
         limit: str | None,
         now: float,
-        headers: Mapping[str, str] | None = None,
+        readings: Readings = NO_READINGS,
     ) -> None:
-        """Take in a 429.
+        """Record a 429.
 
         Args:
             ticket: The request's.
             retry_after_s: Seconds in which nothing of this class will be let in; `None` if not said.
-            limit: The limit by the name its headers have, `ramp` for `ramp_limit_exceeded`, `None` if not known.
+            limit: Which limit refused it: `requests`, `input`, `output`, `ramp` where the load grew too fast, `None`
+                if not known.
             now: The time.
-            headers: The response's.
+            readings: What the response says of the limits.
         """
-        ticket.pool.refused(ticket, retry_after_s, limit, headers or {}, now)
+        ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 
     def health(self, now: float) -> dict[str, PoolHealth]:
         """Say per model class how much of each limit was used over the last minute."""

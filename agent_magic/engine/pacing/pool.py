@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.engine.hold import Hold
 from agent_magic.engine.pacing.bucket import Bucket
 from agent_magic.engine.pacing.health import Meter, PoolHealth, gauge
-from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, read_headers
+from agent_magic.engine.pacing.limits import DIMENSIONS, Limits
 from agent_magic.engine.pacing.output import Output
 from agent_magic.engine.pacing.ratio import Ratio
 from agent_magic.engine.pacing.window import Window
 from agent_magic.record.terms import Ceiling, Learned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from random import Random
 
     from agent_magic.engine.hold import Reason
-    from agent_magic.engine.pacing.limits import Reading
+    from agent_magic.engine.pacing.limits import Reading, Readings
     from agent_magic.engine.pacing.output import Arrived, Made
 
 MOST_WAIT_S: Final = 3600.0
@@ -142,14 +141,12 @@ class Pool:
         """Whether requests wait for a first reply, which may tell the limits."""
         return self._window.quiet and not self._known
 
-    def heard(self, ticket: Ticket, headers: Mapping[str, str], now: float, arrived: Arrived | None) -> None:
-        """Take in the headers of a response. Those of a refusal come again with `refused`, which knows it for one."""
-        if "retry-after" in headers:
-            return
+    def heard(self, ticket: Ticket, readings: Readings, now: float, arrived: Arrived | None) -> None:
+        """Record what a response says of the limits, unless it is a refusal: that is for `refused`."""
         if ticket.open and ticket.begun is None:
             ticket.begun = self.output.heard(ticket.output, arrived, ticket.sent_s, now)
             self._replied()
-        requests, taken, made = read_headers(headers)
+        requests, taken, made = readings
         marks, spent, sent_s = ticket.marks, ticket.spent, ticket.sent_s
         if requests is not None:
             self._known = True
@@ -184,7 +181,7 @@ class Pool:
             self._quicken()
 
     def refused(
-        self, ticket: Ticket, retry_after_s: float | None, limit: str | None, headers: Mapping[str, str], now: float
+        self, ticket: Ticket, retry_after_s: float | None, limit: str | None, readings: Readings, now: float
     ) -> None:
         """Take in a 429: nothing was used, and nothing goes for a while."""
         if not ticket.open:
@@ -197,11 +194,11 @@ class Pool:
         self._meter.refusals += 1
         wait_s = GATE_S if retry_after_s is None else retry_after_s
         first = ticket.sent_s > self._cut_s
-        readings, needs = read_headers(headers), (1.0, ticket.input, 1.0)
+        needs = 1.0, ticket.input, 1.0
         explained = False
         for name, bucket, reading, need in zip(DIMENSIONS, self._buckets, readings, needs, strict=True):
             self._known = self._known or reading is not None
-            empty = _is_empty(reading, need + (ROUNDED if need > 1 else 0)) or (limit or "").startswith(name)
+            empty = _is_empty(reading, need + (ROUNDED if need > 1 else 0)) or limit == name
             explained = explained or empty
             bucket.refuse(reading, now, need=need if empty else None, wait_s=wait_s, first=first)
         if first:

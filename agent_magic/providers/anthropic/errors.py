@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.template import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
+from agent_magic.providers.anthropic.limits import empty_limit, read_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,7 +53,6 @@ STATUS_OF_TYPE = {
 }
 """The status an error would have had, for errors that come inside a stream after a 200."""
 WORTH_REPEATING = frozenset({408, 409, 425})
-LIMIT_HEADERS = ("requests", "input-tokens", "output-tokens", "tokens")
 EXCERPT = 200
 SHORTEST_KEY = 8
 """A shorter text, such as the `test` of a local server, is no secret and would tear words apart."""
@@ -97,11 +97,12 @@ class AsCallErrors:
             raise found from None
 
 
-def note_response(stream: Stream, response: Response) -> None:
-    """Keep what a reply's status and headers say, in a dict: the transport's own takes a microsecond a look."""
+def note_response(stream: Stream, response: Response) -> dict[str, str]:
+    """Note a reply's status and rate limits. Return its headers: the transport's own take a microsecond a look."""
     headers = {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
     stream.simulated = SIMULATED_HEADER in headers
-    stream.replied(response.status_code, headers)
+    stream.replied(response.status_code, read_headers(headers))
+    return headers
 
 
 @functools.lru_cache(maxsize=256)
@@ -230,15 +231,7 @@ def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
     """Name the limit of a 429. `ramp` is the one on a sharp rise."""
     if getattr(error, "error_code", None) == "ramp_limit_exceeded":
         return "ramp"
-    return _empty_limit(headers)
-
-
-def _empty_limit(headers: Mapping[str, str]) -> str | None:
-    """Name the limit that a 429's headers show as used up."""
-    for name in LIMIT_HEADERS:
-        if headers.get(f"anthropic-ratelimit-{name}-remaining") == "0":
-            return name
-    return None
+    return empty_limit(headers)
 
 
 def _message(error: APIStatusError) -> str:

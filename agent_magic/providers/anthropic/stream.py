@@ -81,9 +81,9 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
         Unreadable: It is no event stream, or its events are not the API's.
     """
     response = events.response
-    note_response(stream, response)
-    ending = _Ending(request.model, stream.headers.get("request-id"))
-    named = stream.headers.get("content-type", "")
+    headers = note_response(stream, response)
+    ending = _Ending(request.model, headers.get("request-id"))
+    named = headers.get("content-type", "")
     kind = named.partition(";")[0].strip().lower()
     try:
         if kind in IN_ONE_PIECE or kind.endswith("+json"):
