@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.api.plan import Plan
 from agent_magic.api.run import Run
 from agent_magic.errors import LedgerError
 from agent_magic.measure.past import runs_frame
-from agent_magic.record.ledger.store import DiskLedger
+from agent_magic.record.ledger.store import SqliteLedger
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Ledger(DiskLedger):
-    """Every answer that was bought and every run, in one file of the user; see `DiskLedger` for its arguments."""
+class Ledger(SqliteLedger):
+    """Every answer that was bought and every run, in one file of the user; see `SqliteLedger` for its arguments."""
 
     def runs(self) -> pd.DataFrame:
-        """One row per run, the newest first; see `agent_magic.measure.past`."""
-        return runs_frame(self.past_runs())
+        """Return one row per run, the newest first; see `agent_magic.measure.past`."""
+        return runs_frame(self._past_runs())
 
     def open(self, run: int | None = None) -> Run:
-        """Bring a past run back, with its frames, its picture and its timeline; the newest if none is named.
+        """Open a past run, with its frames, its picture, its timeline and a plan that can run again.
+
+        Args:
+            run: Its number in `runs()`; the newest by default.
 
         Raises:
             LedgerError: There is none of this number.
         """
-        run = self.newest() if run is None else run
-        if not run:
-            raise LedgerError("There is no run in the ledger yet. %agents run makes one.")
-        return Run(self.record_of(run))
+        if run is None:
+            newest = self._past_runs()[:1]
+            if not newest:
+                raise LedgerError("There is no run in the ledger yet. %agents run makes one.")
+            run = newest[0].run
+        record, _ = self._open_run(run, Plan)
+        return Run(record)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.record.ledger.base import PastRun
+    from agent_magic.record.ledger.runs import PastRun
 
 RUNS: Mapping[str, str] = {
     "run": "Int64",
@@ -32,5 +32,5 @@ RUNS: Mapping[str, str] = {
 
 
 def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
-    """Return one row per run, in the order given; see `agent_magic.record.ledger.base.PastRun` for its columns."""
+    """Return one row per run, in the order given; see `agent_magic.record.ledger.runs.PastRun` for its columns."""
     return make_frame([run._asdict() for run in runs], RUNS)

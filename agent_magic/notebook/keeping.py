@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_magic.api import Ledger
 from agent_magic.errors import LedgerError
 from agent_magic.record.history import History
-from agent_magic.record.home import OFF, where
+from agent_magic.record.ledger.file import OFF, default_path
 from agent_magic.record.ledger.store import MEMORY
 from agent_magic.show.notes import ledger_notes
 
@@ -33,7 +33,7 @@ class Keeping:
         Raises:
             LedgerError: The file that the user has named is no ledger, or of a later version.
         """
-        wanted = where(self.choice), self.reuse_simulated
+        wanted = default_path(self.choice), self.reuse_simulated
         if wanted != self._opened:
             self.close()
             self._ledger = None if wanted[0] == OFF else self._open(wanted[0])

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import DeclarationError, shown_value
-from agent_magic.record.answer import Price
+from agent_magic.record.answer import PAID_BEFORE, Price
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent_magic.record.answer import Usage
+    from agent_magic.record.results import RunRecord
 
 UNKNOWN = Price(None, "unknown")
 MTOK = 1_000_000
@@ -191,6 +192,15 @@ def _price_above(rates: list[Any], above: int) -> TokenPrice:
     return TokenPrice(
         found[0] or 0.0, found[1] or 0.0, cache_read=found[2], cache_write=found[3], cache_write_1h=found[4]
     )
+
+
+def saved_usd(record: RunRecord) -> float | None:
+    """Return what a run's answers from the ledger would have cost at list price; `None` if there are none."""
+    prices = Prices(tell=lambda _: None)
+    served = [one for one in record.attempts if one.price == PAID_BEFORE]
+    costs = [prices.of(one.model, one.usage).cost_usd for one in served]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known else None
 
 
 def has_list_price(model: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.record.answer import PAID_BEFORE
-from agent_magic.record.ledger.base import saved_usd
+from agent_magic.record.prices import saved_usd
 from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.policy import Policy
     from agent_magic.measure.contexts import Shared
+    from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.prices import Prices, TokenPrice
     from agent_magic.record.results import RunRecord
 
@@ -104,9 +105,10 @@ def filled_note(record: RunRecord) -> str:
     return f"{mark}{dollars(math.fsum(known))} of it spent now{made_up}; the rest is what the recorded answers had cost"
 
 
-def ledger_notes(ledger: object) -> list[str]:
-    """Take what a ledger has to say, once: a damaged file, a full disk, calls that were under way at a kill."""
-    notes: list[str] = getattr(ledger, "notes", [])
-    taken = list(notes)
-    notes.clear()
-    return taken
+def ledger_notes(ledger: Ledger | None) -> list[str]:
+    """Return what a ledger has to say, once: a damaged file, a full disk, calls that were under way at a kill."""
+    if ledger is None:
+        return []
+    notes = list(ledger.notes)
+    ledger.notes.clear()
+    return notes

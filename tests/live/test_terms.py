@@ -38,7 +38,7 @@ def test_a_run_opened_from_the_ledger_has_them_all(tmp_path):
     """What was learned by its end too."""
     ledger = Ledger(tmp_path / "runs.sqlite3")
     record, _ = drive(PLAN, lambda *_: Reply(), pacer=Pacer({MODEL: Limits(requests=120)}), ledger=ledger)
-    assert record.terms == ledger.record_of(1).terms
+    assert record.terms == ledger.open(1).record.terms
     assert record.terms.after
     ledger.close()
 
@@ -54,5 +54,5 @@ def test_what_the_pacer_had_learned_is_kept(tmp_path):
 
     first, second = again(), again()
     assert (0, 12) == (first.terms.learned.get(MODEL, NOTHING).answers, second.terms.learned[MODEL].answers)
-    assert second.terms == ledger.record_of(2).terms
+    assert second.terms == ledger.open(2).record.terms
     ledger.close()

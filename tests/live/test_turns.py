@@ -86,7 +86,7 @@ def test_every_turn_is_bought_once(server, tmp_path: Path):
     assert {"ledger"} == set(third.attempts["source"])
     assert second["a"].text == third["a"].text
     assert 0 == third.totals.cost_usd
-    opened = with_ledger["ledger"].record_of(with_ledger["ledger"].past_runs()[0].run)
+    opened = with_ledger["ledger"].open().record
     assert third["a"].text == opened["a"].text
     with_ledger["ledger"].close()
 

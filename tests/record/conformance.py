@@ -23,7 +23,8 @@ from agent_magic.engine.policy import Policy
 from agent_magic.errors import LedgerError, Overloaded, Unreachable
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.events import AttemptStarted
-from agent_magic.record.ledger.base import Busy, saved_usd
+from agent_magic.record.ledger.base import Busy
+from agent_magic.record.prices import saved_usd
 from agent_magic.record.request import Request
 from agent_magic.record.results import RunRecord
 from tests.live.virtual import Reply, Scripted, drive
@@ -73,6 +74,11 @@ def record_of(prompt="x"):
 def always(**reply):
     """A script that always replies the same."""
     return lambda *_: Reply(**reply)
+
+
+def opened(ledger, run):
+    """The record of a past run."""
+    return ledger.open(run).record
 
 
 class Conformance:
@@ -151,8 +157,8 @@ class Conformance:
         def holds(plan, replies):
             policy = Policy(2, max_attempts=2, seed=1)
             record, _ = drive(plan, lambda _, number: replies[number % 4], policy, ledger=ledger)
-            newest = ledger.past_runs()[0]
-            again = ledger.record_of(newest.run)
+            newest = ledger._past_runs()[0]
+            again = opened(ledger, newest.run)
             assert record.events == again.events
             assert record.terms == again.terms
             assert (record.plan.names, record.began_at) == (again.plan.names, again.began_at)
@@ -170,7 +176,7 @@ class Conformance:
         first, _ = drive(plan, always(tokens=(1000, 500, 0, 0)), ledger=ledger)
         second, client = drive(plan, always(), ledger=ledger)
         assert not client.asked
-        rows = ledger.past_runs()
+        rows = ledger._past_runs()
         assert [rows[0].run, rows[1].run] == sorted([one.run for one in rows], reverse=True)
         cost = sum(one.cost_usd or 0.0 for one in first.results)
         assert [(0, 2, None), (2, 0, cost)] == [(one.calls, one.served, one.cost_usd) for one in rows]
@@ -187,13 +193,13 @@ class Conformance:
         earlier = Earlier(first, "scripted", plan=plan, again=["b"])
         second, client = drive(plan, always(), ledger=ledger, earlier=earlier)
         assert 1 == len(client.asked)
-        assert [(1, 1), (2, 0)] == [(one.calls, one.served) for one in ledger.past_runs()]
-        assert second.events == ledger.record_of(ledger.past_runs()[0].run).events
+        assert [(1, 1), (2, 0)] == [(one.calls, one.served) for one in ledger._past_runs()]
+        assert second.events == opened(ledger, ledger._past_runs()[0].run).events
 
     def test_a_run_that_is_not_there(self, ledger):
         """The error says how to find those that are."""
         with pytest.raises(LedgerError, match=r"no run 7.*%agents runs"):
-            ledger.record_of(7)
+            opened(ledger, 7)
 
     def test_one_run_buys_what_two_want(self, ledger):
         """While one run buys an answer, another is told to wait; afterwards it has the answer."""
@@ -259,6 +265,6 @@ class Conformance:
         record, _ = drive(plan, always(source="simulated", first_s=0.5), ledger=ledger)
         _, client = drive(plan, always(), ledger=ledger)
         assert 1 == len(client.asked)
-        runs = ledger.past_runs()
+        runs = ledger._past_runs()
         assert [False, True] == [one.simulated for one in runs]
-        assert record.events == ledger.record_of(runs[1].run).events
+        assert record.events == opened(ledger, runs[1].run).events

@@ -5,6 +5,7 @@
     python -m tests.record.dying twice URL LEDGER TRIALS SEED
     python -m tests.record.dying together URL LEDGER AGENTS SECONDS [plain|busy|ahead|behind]
     python -m tests.record.dying limited URL LEDGER AGENTS 0
+    python -m tests.record.dying full URL LEDGER AGENTS 0
 
 Prints one JSON object. Each trial begins a new plan on the same ledger when the last one is done, so that every trial
 hits a run in some state.
@@ -16,6 +17,7 @@ hits a run in some state.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -292,8 +294,8 @@ def counts(url, path):
     """Count what was asked, what more than once, and what the ledger says."""
     times = asked(url)
     ledger = am.Ledger(path, reuse_simulated=True)
-    ledger.lost_runs()
-    runs = ledger.past_runs()
+    ledger._find_lost_runs()
+    runs = ledger._past_runs()
     check = ledger.verify()
     return {
         "requests": sum(times.values()),
@@ -342,13 +344,13 @@ def together(url, path, agents, seconds, how="long"):
     driver = am.start(flat(agents, seconds), Policy(10), client=am.Claude(base_url=url, credential="x"), ledger=ledger)
     asyncio.run(hold_up(url, driver) if how == "busy" else driver.drive())
     results = driver.record.results
-    ledger.lost_runs()  # marks those that the run itself has not come upon
+    ledger._find_lost_runs()  # marks those that the run itself has not come upon
     return {
         "succeeded": sum(one.status == "succeeded" for one in results),
         "bought": sum(one.source == "simulated" for one in results),
         "backwards": sum((one.total_s or 0.0) < 0 or one.api_s < 0 for one in results),
         "notes": ledger.notes,
-        "unknown": sum(one.unknown for one in ledger.past_runs()),
+        "unknown": sum(one.unknown for one in ledger._past_runs()),
     }
 
 
@@ -361,6 +363,30 @@ def limited(url, path, agents):
     """Run a plan whose ledger cannot grow from some moment on."""
     import resource
 
+    def stop_growing():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size_of_largest(path), resource.RLIM_INFINITY))
+
+    found = until_full(url, path, agents, stop_growing)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return found()
+
+
+def full(url, path, agents):
+    """Run a plan whose ledger is on a file system that is full from some moment on, and has room again later."""
+    filler = Path(path).with_name("filler")
+
+    def fill():
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+
+    found = until_full(url, path, agents, fill)
+    filler.unlink()
+    return found()
+
+
+def until_full(url, path, agents, make_full):
+    """Run a plan; make its disk full when a third of the agents is done. What is found is counted when it is called."""
     ledger = am.Ledger(path, reuse_simulated=True)
     client = am.Claude(base_url=url, credential="x")
     driver = am.start(flat(agents, 0.02), Policy(CONCURRENCY), client=client, ledger=ledger)
@@ -372,27 +398,32 @@ def limited(url, path, agents):
             done = sum(one.status == "succeeded" for one in driver.record.results)
             if done >= agents // 3:
                 found["before"] = done
-                resource.setrlimit(resource.RLIMIT_FSIZE, (size_of_largest(path), resource.RLIM_INFINITY))
+                make_full()
             await asyncio.sleep(0.001)
         await running
 
     asyncio.run(watched())
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     statuses = [one.status for one in driver.record.results]
-    return {
-        **found,
-        "succeeded": statuses.count("succeeded"),
-        "failed": statuses.count("failed"),
-        "stored": ledger.file.read("SELECT count(*) FROM answers")[0][0],
-        "ok": ledger.verify().ok,
-        "notes": ledger.notes,
-    }
+
+    def look():
+        ledger.close()
+        again = am.Ledger(path, reuse_simulated=True)
+        return {
+            **found,
+            "succeeded": statuses.count("succeeded"),
+            "failed": statuses.count("failed"),
+            "stored": len(again),
+            "ok": again.verify().ok,
+            "notes": ledger.notes,
+        }
+
+    return look
 
 
 def main():
     """Do what the line says."""
     what, url, path, number, last, *how = sys.argv[1:]
-    if what in {"together", "limited"}:
+    if what in {"together", "limited", "full"}:
         more = (float(last), *how) if what == "together" else ()
         print(json.dumps(globals()[what](url, path, int(number), *more)))
         return

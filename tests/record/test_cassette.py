@@ -23,7 +23,7 @@ from agent_magic.measure.frames import agents_frame, attempts_frame, layers_fram
 from agent_magic.providers.recorded import Deck, replay
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import write_cassette
-from agent_magic.record.place import inside
+from agent_magic.record.files import inside
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
 

@@ -16,7 +16,7 @@ from agent_magic.notebook.verb import Desk, Parser, Verb
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash
-from agent_magic.record.place import inside
+from agent_magic.record.files import inside
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:

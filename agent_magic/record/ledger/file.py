@@ -1,12 +1,11 @@
-"""One SQLite file: opened in private, probed, written in whole transactions, set aside where it is damaged.
+"""One SQLite file: opened for its owner alone, written in whole transactions, quarantined when it is damaged.
 
-The file has a write-ahead log where the file system can carry one. A commit is then in the hands of the system within
-0.03 ms and outlives a kill of this process; `sync` makes it outlive a failure of power (3.4 ms on the disk this was
-measured on, the time of one `fsync`), apart from the commit, so that a thread can do it and answers that arrive
-together share it. Together that is `synchronous=FULL`. A thread moves the log into the file too: no commit waits for
-that. Where there is no write-ahead log (network file systems; SQLite
-may say there is one and fail at the first write) the rollback journal is used, and each commit is on the disk when it
-returns.
+Where the file system can carry one, the file has a write-ahead log. A commit is then in the hands of the system within
+0.03 ms and survives a kill of this process. `sync` makes it survive a power failure (3.4 ms on the disk this was
+measured on, the time of one `fsync`). It is apart from the commit, so that a thread can do it and answers that arrive
+together share it; both together are `synchronous=FULL`. A thread also checkpoints a long log, so no commit waits for
+that. Without a write-ahead log (network file systems; SQLite may say there is one and fail at the first write) the
+rollback journal is used, and each commit is on the disk when it returns.
 """
 
 from __future__ import annotations
@@ -21,39 +20,80 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import LedgerError
-from agent_magic.record.ledger.schema import APPLICATION_ID, MARK, MIGRATIONS, SCHEMA, VERSION
+from agent_magic.record.files import check_regular
+from agent_magic.record.ledger.rows import APPLICATION_ID, MARK, MIGRATIONS, TABLES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-BUSY_S = 5.0
-"""How long a write waits for another process. One write takes milliseconds."""
+ENVIRONMENT = "AGENT_MAGIC_LEDGER"
+OFF = "off"
+NAME = "ledger.sqlite3"
+OPEN_S = 5.0
+"""How long opening waits for another process."""
+WAIT_S = 0.05
+"""How long one statement waits for another process: writes take milliseconds. The event loop may be waiting too."""
+FAILURES = (sqlite3.Error, OSError)
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 TRIES = 20
-ENOUGH_PAGES = 1000
-"""From how many pages on the log is moved into the file."""
+LONG_LOG = 4 << 20
+"""From how many bytes on the log is checkpointed, 1,000 pages."""
 MOST_PAGES = 50_000
-"""From how many pages on a commit does that itself and waits for the disk: 200 MB, if no thread has come to it."""
+"""From how many pages on a commit checkpoints by itself and waits for the disk: 200 MB, if no thread has come to it."""
+PARTS = ("", "-wal", "-journal", "-shm")
 Row = tuple[Any, ...]
 
 
+def default_path(choice: str = "") -> str:
+    """Return the path of the ledger, `:memory:`, or `off` for none.
+
+    Args:
+        choice: What the user has said. If empty, `AGENT_MAGIC_LEDGER` counts, then the file in `data_folder`.
+    """
+    return choice or os.environ.get(ENVIRONMENT, "") or str(data_folder() / NAME)
+
+
+def data_folder() -> Path:
+    """Return the folder in which this system keeps the data of a user's programs, with our name.
+
+    Source: XDG Base Directory Specification; Apple File System Programming Guide; Windows Known Folders.
+    """
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        given = os.environ.get("XDG_DATA_HOME", "")
+        base = given if Path(given).is_absolute() else Path.home() / ".local" / "share"
+    return Path(base) / "agent-magic"
+
+
 def is_damage(error: BaseException) -> bool:
-    """Tell whether an error says that the file itself is damaged."""
-    return isinstance(error, sqlite3.DatabaseError) and (getattr(error, "sqlite_errorcode", 0) & 0xFF) in DAMAGED
+    """Return whether an error says that the file itself is damaged."""
+    return isinstance(error, sqlite3.DatabaseError) and _code(error) in DAMAGED
 
 
-class StoreFile:
+def is_locked(error: BaseException) -> bool:
+    """Return whether an error says that another process has the file locked."""
+    return isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+class LedgerFile:
     """An open file, or one in memory.
 
     Args:
-        path: Where; `None` is in memory.
+        path: Where, links followed; `None` is in memory.
         options: Added to the URI under which SQLite opens it.
 
     Attributes:
-        is_logged: Whether it has a write-ahead log, so that `sync` is for the caller to do.
+        is_logged: Whether it has a write-ahead log, so that the caller has to `sync`.
 
     Raises:
-        LedgerError: It cannot be opened, is of a later version, or is no ledger.
+        LedgerError: It cannot be opened, is of a later version, or is no ledger. It is unchanged.
         sqlite3.DatabaseError: It is damaged; see `is_damage`.
     """
 
@@ -62,12 +102,16 @@ class StoreFile:
         self._lock, self._tidying = threading.RLock(), threading.Lock()
         self._log: int | None = None
         self._beside: sqlite3.Connection | None = None
-        if path is not None:
-            _make_private(path)
         self._open()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_db") and self._pid == os.getpid():  # in a forked process the connection is its parent's
+            self.close()
 
     def _open(self) -> None:
         self._pid = os.getpid()
+        if self.path is not None:
+            _make(self.path)
         try:
             self._db = self._connect()
             try:
@@ -79,27 +123,25 @@ class StoreFile:
             if is_damage(error):
                 raise
             raise LedgerError(f"The ledger {self.name!r} cannot be opened: {error}.", unwritable=True) from None
-
-    def __del__(self) -> None:
-        if hasattr(self, "_db") and self._pid == os.getpid():  # the connection of a forked process is its parent's
-            self.close()
+        self._is_patient = False
+        self._set_patience(patient=True)
 
     @property
     def name(self) -> str:
-        """Its file's name, `:memory:` without one."""
+        """The name of the file, or `:memory:`."""
         return ":memory:" if self.path is None else self.path.name
 
     def _connect(self) -> sqlite3.Connection:
-        where = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?{self._options}"
+        where = ":memory:" if self.path is None else f"{self.path.as_uri()}?{self._options}"
         db = sqlite3.connect(
-            where, uri=self.path is not None, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            where, uri=self.path is not None, timeout=OPEN_S, isolation_level=None, check_same_thread=False
         )
         db.execute("PRAGMA foreign_keys=OFF")
         db.execute("PRAGMA trusted_schema=OFF")
         return db
 
     def _prepare(self) -> None:
-        """Make the tables of a new file, bring an old one up to date, and settle how it is written."""
+        """Check that it is a ledger, create or migrate its tables, and choose how it is written."""
         version = self._version()
         if version > VERSION:
             raise LedgerError(
@@ -107,20 +149,32 @@ class StoreFile:
                 f"{VERSION}). Update agent-magic, or choose another file: "
                 "%config AgentMagics.ledger = 'FILE', in a script Ledger(FILE)."
             )
-        if version == 0 and self.path is not None:
-            self._choose_journal(self.path)
+        if self.path is not None:
+            _make_private(self.path)  # only now is it known to be ours
+            if version == 0:
+                self._choose_journal(self.path)
         self.is_logged = self._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         self._db.execute(f"PRAGMA synchronous={'NORMAL' if self.is_logged else 'FULL'}")
         self._db.execute(f"PRAGMA wal_autocheckpoint={MOST_PAGES}")
+        self._db.execute(f"PRAGMA journal_size_limit={LONG_LOG // 4}")  # so that the size of a log says how long it is
         if version < VERSION:
-            with self.writing() as db:
-                for step in MIGRATIONS[self._version() :]:  # another process may have been quicker
-                    for statement in step:
-                        db.execute(statement)
-                db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version={VERSION}")
-        for table in SCHEMA:  # reads the root of each: damage shows now, not in the middle of a run
+            self._migrate()
+        for table in TABLES:  # reads the root of each: damage shows now, not in the middle of a run
             self._db.execute(f"SELECT max(rowid) FROM {table}").fetchone()  # noqa: S608 - a name of ours
+
+    def _migrate(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for step in MIGRATIONS[self._version() :]:  # another process may have been quicker
+                for statement in step:
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            self._db.execute(f"PRAGMA user_version={VERSION}")
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
 
     def _version(self) -> int:
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
@@ -143,16 +197,13 @@ class StoreFile:
 
     def read(self, sql: str, *values: object) -> list[Row]:
         """Return all rows of a query."""
-        self._check_fork()
-        with self._lock:
-            return self._db.execute(sql, values).fetchall()
+        with self._using() as db:
+            return db.execute(sql, values).fetchall()
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
         """Write in one transaction: all of it or nothing. May be called on any thread."""
-        self._check_fork()
-        with self._lock:
-            db = self._db
+        with self._using() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -161,6 +212,28 @@ class StoreFile:
                 with suppress(sqlite3.Error):  # a full disk has rolled back by itself
                     db.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def _using(self) -> Generator[sqlite3.Connection]:
+        """Lend the connection to this thread.
+
+        The first statement that finds the file locked waits `WAIT_S`. Until the lock is gone the next ones do not wait
+        at all, or hundreds of agents that try again and again would stop the event loop by their waiting.
+        """
+        self._check_fork()
+        with self._lock:
+            try:
+                yield self._db
+            except sqlite3.OperationalError as error:
+                if is_locked(error):
+                    self._set_patience(patient=False)
+                raise
+            self._set_patience(patient=True)
+
+    def _set_patience(self, *, patient: bool) -> None:
+        if patient != self._is_patient:
+            self._is_patient = patient
+            self._db.execute(f"PRAGMA busy_timeout={int(WAIT_S * 1000) if patient else 0}")
 
     def sync(self) -> None:
         """Wait until every commit so far is on the disk. May be called on any thread."""
@@ -171,12 +244,12 @@ class StoreFile:
         os.fsync(self._log)
 
     def tidy(self) -> None:
-        """Move what is in a long log into the file. It waits for the disk, so call it on a thread; nobody waits for it.
+        """Checkpoint a long log. It waits for the disk, so call it on a thread; no commit waits for it.
 
         Raises:
-            sqlite3.Error: That cannot be done now. Nothing is lost.
+            sqlite3.Error: That is not possible now. Nothing is lost.
         """
-        if self.path is None or not self.is_logged or _pages_in_log(self.path) < ENOUGH_PAGES:
+        if self.path is None or not self.is_logged or _size(f"{self.path}-wal") < LONG_LOG:
             return
         with self._tidying:
             if self._beside is None:
@@ -185,19 +258,17 @@ class StoreFile:
             self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def size_bytes(self) -> int:
-        """Return what it takes on the disk, its log with it."""
+        """Return its size on the disk, its log included."""
         if self.path is None:
-            pages = self.read("PRAGMA page_count")[0][0] * self.read("PRAGMA page_size")[0][0]
-            return int(pages)
-        parts = [Path(f"{self.path}{end}") for end in ("", "-wal", "-journal")]
-        return sum(part.stat().st_size for part in parts if part.exists())
+            return int(self.read("PRAGMA page_count")[0][0] * self.read("PRAGMA page_size")[0][0])
+        return sum(_size(f"{self.path}{end}") for end in PARTS[:3])
 
     def compact(self) -> None:
-        """Give back the room of what was deleted."""
-        with self._lock:
-            self._db.execute("VACUUM")
+        """Give back the space of what was deleted."""
+        with self._using() as db:
+            db.execute("VACUUM")
             if self.is_logged:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
@@ -211,41 +282,32 @@ class StoreFile:
                     self._beside = None
             self._db.close()
 
-    def set_aside(self) -> Path:
-        """Rename the damaged file and begin a new one in its place. Returns where the old one is."""
+    def replace(self) -> Path:
+        """Quarantine the damaged file and begin a new one. Returns where the old one is."""
         assert self.path is not None  # noqa: S101 - memory is not damaged
         with self._lock:
             self.close()
-            aside = set_aside(self.path)
-            _make_private(self.path)
+            aside = quarantine(self.path)
             self._open()
             return aside
 
     def _check_fork(self) -> None:
-        """Take a connection of one's own in a forked process: one of two processes would destroy the file."""
+        """Open an own connection in a forked process: two processes on one connection would destroy the file."""
         if self._pid != os.getpid():
-            self._inherited = self._db, self._beside  # kept, because closing it here could reach the parent's
+            self._inherited = self._db, self._beside  # kept: closing it here could reach the parent's
             self._log = self._beside = None
             self._lock, self._tidying = threading.RLock(), threading.Lock()  # a thread that is not here may hold them
             self._open()
 
 
-def _pages_in_log(path: Path) -> int:
-    """Return how many pages of the log are not in the file yet.
-
-    Source: https://sqlite.org/walformat.html, the WAL-index header: `mxFrame` at 16, `nBackfill` at 96.
-    """
+def _size(name: str) -> int:
     try:
-        with Path(f"{path}-shm").open("rb") as file:
-            head = file.read(100)
+        return Path(name).stat().st_size
     except OSError:
         return 0
-    if len(head) < 100:
-        return 0
-    return int.from_bytes(head[16:20], sys.byteorder) - int.from_bytes(head[96:100], sys.byteorder)
 
 
-def set_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """Rename a damaged file, its log with it, to a name that says so. Returns the new name."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{f'-{n}' if n else ''}") for n in range(1000))
@@ -258,8 +320,8 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
-def is_ours(path: Path) -> bool:
-    """Tell whether a file that SQLite cannot read was a ledger: nobody else's file may be renamed."""
+def was_ledger(path: Path) -> bool:
+    """Return whether a file that SQLite cannot read was a ledger: nobody else's file may be renamed."""
     try:
         with path.open("rb") as file:
             while part := file.read(1 << 20):
@@ -287,29 +349,43 @@ def carries_a_log(path: Path, options: str = "") -> bool:
     finally:
         for link in links:
             link.close()
-        for end in ("", "-wal", "-shm", "-journal"):
+        for end in PARTS:
             Path(f"{scratch}{end}").unlink(missing_ok=True)
 
 
-def _make_private(path: Path) -> None:
-    """Make the folder and the file where they are missing, for nobody else to read.
+def _make(path: Path) -> None:
+    """Create the folder and the file for their owner alone, if they are missing.
+
+    A file that is there is not opened here: closing it would drop the locks that another connection of this process
+    has on it. Source: https://sqlite.org/howtocorrupt.html, 2.2.
 
     Raises:
-        LedgerError: That is not possible, or the file is somebody else's.
+        LedgerError: That is not possible, or the file cannot be a ledger of this user.
     """
+    check_regular(
+        path, LedgerError, "For no ledger: %config AgentMagics.ledger = 'off'; in a script leave ledger= out."
+    )
     try:
         if not path.parent.exists():
             path.parent.parent.mkdir(parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600))
-        if sys.platform != "win32":
-            status = path.stat()
-            if status.st_uid != os.getuid():
-                raise LedgerError(f"The ledger {path.name!r} belongs to another user. Choose a file of your own.")
-            if status.st_mode & 0o077:
-                path.chmod(0o600)
-    except ValueError:  # a NUL in the name
-        raise LedgerError(f"{path.name!r} is no file name. Choose another.") from None
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        owner = path.stat().st_uid
     except OSError as error:
         message = f"The ledger {path.name!r} cannot be opened for writing: {error.strerror}."
         raise LedgerError(message, unwritable=True) from None
+    if sys.platform != "win32" and owner != os.getuid():
+        raise LedgerError(f"The ledger {path.name!r} belongs to another user. Choose a file of your own.")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise LedgerError(f"The ledger {path.name!r} cannot be opened for writing: it is read-only.", unwritable=True)
+
+
+def _make_private(path: Path) -> None:
+    """Let nobody but the owner read the file and its log."""
+    if sys.platform == "win32":
+        return
+    for part in (Path(f"{path}{end}") for end in PARTS):
+        with suppress(FileNotFoundError):
+            if part.stat().st_mode & 0o077:
+                part.chmod(0o600)

@@ -1,30 +1,101 @@
-"""Leases: who is buying an answer, as long as its process lives, however long the call takes and whatever clocks do.
+"""Leases: who is buying an answer, and whether that process is still there.
 
-A lease is renewed every few seconds by a thread, so a loop that user code holds up does not lose it. Whoever waits for
-it goes by three things: whether the process that holds it is there (on this machine that is known at once), whether it
-was renewed lately by the waiter's own monotonic clock, and, for another machine's process, the time written in it.
+The journal of a run takes a lease on each answer before it sends the request, so that two kernels do not buy the same
+answer. A thread renews the leases every few seconds; user code that blocks the event loop does not lose them. A lease
+ends with its process. Clocks cannot be trusted, so whoever waits goes by three things:
+
+* whether the process exists, which is known at once on the same machine;
+* whether the lease was renewed within `LEASE_S` of the waiter's own monotonic clock;
+* for a process on another machine, the time that is written in the lease.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import socket
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING
-
-from agent_magic.record.owner import Owner
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEASE_S = 60.0
-"""How long a lease holds that nobody renews."""
+"""How long a lease holds without being renewed."""
 BEAT_S = 5.0
 """How often a lease is renewed."""
 TICK_S = 1.0
+START_FIELD = 19
+"""The start time among the fields of `/proc/PID/stat` after the name. Source: proc(5), field 22."""
 
 
-class Pulses:
-    """When each lease of others was seen to be renewed, by this process's own clock.
+class Owner(NamedTuple):
+    """A process.
+
+    Attributes:
+        host: The name of its machine.
+        pid: Its process id there.
+        start: Its start time as the system counts it; empty if unknown. Process ids are used again.
+    """
+
+    host: str
+    pid: int
+    start: str
+
+    @classmethod
+    def me(cls) -> Owner:
+        """Return this process."""
+        return _owner(os.getpid())
+
+    @classmethod
+    def parse(cls, text: str) -> Owner:
+        """Read what `str` wrote."""
+        host, pid, start = [*text.rsplit(" ", 2), "", "", ""][:3]
+        return cls(host, int(pid) if pid.isdigit() else 0, start)
+
+    def __str__(self) -> str:
+        return f"{self.host} {self.pid} {self.start}"
+
+    def is_alive(self) -> bool | None:
+        """Return whether the process exists; `None` if that cannot be known here."""
+        if self.host != _host() or sys.platform == "win32":  # on Windows `os.kill` may end the process
+            return True if self == Owner.me() else None
+        try:
+            os.kill(self.pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+        except PermissionError:
+            pass
+        return not self.start or self.start == _start_of(self.pid)
+
+
+@functools.lru_cache(maxsize=4)
+def _owner(pid: int) -> Owner:
+    return Owner(_host(), pid, _start_of(pid))
+
+
+@functools.lru_cache(maxsize=1)
+def _host() -> str:
+    return socket.gethostname() or "here"
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process started; an empty string if the system has no `/proc`. A zombie has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    fields = stat.rpartition(b")")[2].split()
+    if len(fields) <= START_FIELD or fields[0] in {b"Z", b"X"}:
+        return "ended"
+    return fields[START_FIELD].decode("ascii", "replace")
+
+
+class LeaseWatch:
+    """Remembers when the leases of other runs were last seen renewed, by this process's own clock.
 
     Args:
         clock: Monotonic seconds.
@@ -34,14 +105,14 @@ class Pulses:
         self._clock = clock
         self._seen: dict[tuple[str, int, int], tuple[float, float]] = {}
 
-    def hold(self, lease: tuple[str, int, int], owner: str, until: float, now: float) -> bool:
-        """Tell whether a lease holds.
+    def holds(self, lease: tuple[str, int, int], owner: str, until: float, now: float) -> bool:
+        """Return whether a lease still holds.
 
         Args:
             lease: Its key, ordinal and run.
-            owner: The process that holds it.
-            until: The time that stands in it, in seconds of the epoch.
-            now: The time, likewise.
+            owner: The process that has it.
+            until: The time written in it, in seconds of the epoch.
+            now: The current time, likewise.
         """
         alive = Owner.parse(owner).is_alive()
         if alive is False or (alive is None and now >= until):
@@ -54,8 +125,8 @@ class Pulses:
         return self._clock() - before[1] < LEASE_S
 
 
-class Heart:
-    """Calls the work of every run under way once a second, on a thread of its own. Without runs it stops."""
+class Heartbeat:
+    """Calls a function of every open run once a second, on its own thread. The thread ends with the last run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,23 +135,35 @@ class Heart:
         self._stop = threading.Event()
 
     def add(self, name: int, work: Callable[[], None]) -> None:
-        """Call this from now on. It must not raise."""
+        """Call `work` from now on. It must not raise."""
         with self._lock:
             self._work[name] = work
-            if self._thread is None or not self._thread.is_alive():  # a forked process has none
+            if self._thread is None or not self._thread.is_alive():  # a forked process has no thread
                 self._stop = threading.Event()
                 self._thread = threading.Thread(target=self._run, args=(self._stop,), name="ledger", daemon=True)
                 self._thread.start()
 
     def remove(self, name: int) -> None:
-        """Call it no more. One call may be under way."""
+        """Stop calling it. One call may be under way."""
         with self._lock:
             self._work.pop(name, None)
             if not self._work:
                 self._stop.set()
                 self._thread = None
 
+    def finish(self) -> None:
+        """End the thread, and call every function once more on this one."""
+        with self._lock:
+            self._stop.set()
+            thread, self._thread = self._thread, None
+        if thread is not None and thread.is_alive():
+            thread.join()
+        self._beat()
+
+    def _beat(self) -> None:
+        for work in list(self._work.values()):
+            work()
+
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(TICK_S):
-            for work in list(self._work.values()):
-                work()
+            self._beat()

@@ -1,9 +1,8 @@
-"""Looking after a ledger's file: checked, thinned out, written out as text, recovered from a damaged one."""
+"""Maintenance of a ledger's file: size, verify, prune, export, and recovery of a damaged one."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -11,32 +10,40 @@ import time
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from agent_magic.declare.agent import is_number
 from agent_magic.errors import LedgerError
-from agent_magic.record.ledger.pages import answers_in
-from agent_magic.record.ledger.rows import answer_of
-from agent_magic.record.ledger.schema import ANSWER_COLUMNS, INSERT_ANSWER, SCHEMA
+from agent_magic.record.files import check_folder, check_regular, write_whole
+from agent_magic.record.ledger.rows import (
+    ANSWER_COLUMNS,
+    ANSWER_OF_ID,
+    ANSWERS,
+    INSERT_ANSWER,
+    MARK,
+    answer_of,
+    is_whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent_magic.record.ledger.file import Row, StoreFile
+    from agent_magic.record.ledger.file import LedgerFile, Row
 
 DAY_S = 86400.0
-MOST_GAPS = 10_000
-"""How many rows in a row may be unreadable before the rest of a table is given up."""
+RUN_TABLES = ("runs", "calls", "events", "texts")
+PAGE = 4096
+"""The size of a page of every ledger, which is SQLite's default."""
 
 
 class Check(NamedTuple):
     """What a check of a file found.
 
     Attributes:
-        answers: How many answers are whole.
-        damaged: How many are not; they are never served.
+        answers: How many answers are undamaged.
+        damaged: How many are damaged; they are never served.
         runs: How many runs there are.
-        problems: What SQLite says of the file itself; empty where it is sound.
+        problems: What SQLite says of the file itself; empty if it is sound.
     """
 
     answers: int
@@ -54,12 +61,12 @@ class Size(NamedTuple):
     """What a file holds.
 
     Attributes:
-        bytes: What it takes on the disk.
+        bytes: Its size on the disk.
         answers: How many answers.
-        simulated: How many of them the stand-in made up.
+        simulated: How many of them are simulated.
         runs: How many runs.
-        cost_usd: Dollars of all requests whose price is known, made-up ones left out; `None` where there is none.
-        saved_usd: What answers that were served again would have cost at list price, made-up ones left out.
+        cost_usd: Dollars of all requests whose price is known, without simulated ones; `None` if there are none.
+        saved_usd: What answers that were served again would have cost at list price, without simulated ones.
         unknown: Requests that were under way when a kernel was killed.
     """
 
@@ -72,7 +79,7 @@ class Size(NamedTuple):
     unknown: int
 
 
-def size_of(file: StoreFile) -> Size:
+def size_of(file: LedgerFile) -> Size:
     """Count what a file holds."""
     answers, simulated = file.read("SELECT count(*), coalesce(sum(source = 'simulated'), 0) FROM answers")[0]
     runs = file.read("SELECT count(*) FROM runs")[0][0]
@@ -84,39 +91,35 @@ def size_of(file: StoreFile) -> Size:
     return Size(file.size_bytes(), answers, simulated, runs, cost, saved, unknown)
 
 
-def verify(file: StoreFile) -> Check:
+def verify(file: LedgerFile) -> Check:
     """Read every page and every answer."""
-    good = bad = 0
-    problems: tuple[str, ...] = ()
     try:
         found = [str(row[0]) for row in file.read("PRAGMA integrity_check(20)")]
         problems = tuple(text for text in found if text != "ok")
     except sqlite3.DatabaseError as error:
         problems = (str(error),)
-    ids = [row[0] for row in file.read("SELECT id FROM answers")] if not problems else []
-    for number in ids:  # one by one: together they may be larger than the memory
-        for row in file.read(f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?", number):  # noqa: S608 - ours
-            whole = _is_whole(row)
-            good, bad = good + whole, bad + (not whole)
-    runs = file.read("SELECT count(*) FROM runs")[0][0] if not problems else 0
-    return Check(good, bad, runs, problems)
+    if problems:
+        return Check(0, 0, 0, problems)
+    ids = [row[0] for row in file.read("SELECT id FROM answers")]  # one by one: together they may exceed the memory
+    good = sum(is_whole(row) for number in ids for row in file.read(ANSWER_OF_ID, number))
+    return Check(good, len(ids) - good, file.read("SELECT count(*) FROM runs")[0][0], ())
 
 
-def prune(file: StoreFile, *, days: float | None = None, simulated: bool = False) -> int:
-    """Forget runs and answers, and give the room back. Returns the number of answers forgotten.
+def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = False) -> int:
+    """Delete runs and answers, and give the space back. Returns the number of answers deleted.
 
     Args:
         file: The file.
         days: Those that are older than this; `None` is any age.
-        simulated: Only those that the stand-in made up.
+        simulated: Only simulated ones.
 
     Raises:
-        LedgerError: Neither was said, or the days are no number from 0; nothing was forgotten.
+        LedgerError: Neither was given, or `days` is no number from 0; nothing was deleted.
     """
     if days is None and not simulated:
-        raise LedgerError("Nothing was forgotten. Say what for good: days=N, simulated=True or both; days=0 is all.")
+        raise LedgerError("Nothing was deleted. Say what to delete: days=N, simulated=True or both; days=0 is all.")
     if days is not None and not (is_number(days) and days >= 0):
-        raise LedgerError(f"Nothing was forgotten: days={days!r} cannot work. Give a number from 0; 0 is all.")
+        raise LedgerError(f"Nothing was deleted: days must be a number >= 0, got {days!r}; 0 is all.")
     before = time.time() - (days or 0.0) * DAY_S
     which = "('simulated')" if simulated else "('live', 'simulated')"
     with file.writing() as db:
@@ -129,6 +132,8 @@ def prune(file: StoreFile, *, days: float | None = None, simulated: bool = False
         )
         for table in ("calls", "events", "leases"):
             db.execute(f"DELETE FROM {table} WHERE run NOT IN (SELECT id FROM runs)")  # noqa: S608 - ours
+        if not simulated:
+            db.execute("DELETE FROM limits WHERE at < ?", (before,))
         used = {bytes.fromhex(name) for name in _names_of_texts(db)}
         used |= {row[0] for row in db.execute("SELECT plan FROM runs")}
         names = [row for row in db.execute("SELECT sha FROM texts").fetchall() if row[0] not in used]
@@ -144,129 +149,138 @@ def _names_of_texts(db: sqlite3.Connection) -> Iterator[str]:
             yield from event.get("texts", {}).values()
 
 
-def export(file: StoreFile, path: Path) -> int:
-    """Write every answer as a line of JSON, whole or not at all. Returns how many.
+def export(file: LedgerFile, path: Path) -> int:
+    """Write every answer as a line of JSON. Returns how many. The file is written whole or not at all.
 
     Raises:
-        LedgerError: There is a file of that name that no export wrote, and it is as before.
+        LedgerError: There is a file of that name that no export wrote, or no folder for it; nothing was changed.
         OSError: The file cannot be written.
     """
-    if path.is_file() and path.stat().st_size and not _is_export(path):
+    check_folder(path, LedgerError)
+    check_regular(path, LedgerError)
+    if path == file.path or (path.exists() and path.stat().st_size and not _is_export(path)):
         raise LedgerError(f"{path.name!r} is there already and is no export of a ledger. Choose another name.")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     count = 0
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            for (number,) in file.read("SELECT id FROM answers ORDER BY id"):
-                row = file.read(f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?", number)[0]  # noqa: S608 - ours
-                if _is_whole(row):
-                    out.write(_line(file, row) + "\n")
-                    count += 1
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+
+    def lines() -> Iterator[str]:
+        nonlocal count
+        for (number,) in file.read("SELECT id FROM answers ORDER BY id"):
+            row = file.read(ANSWER_OF_ID, number)[0]
+            if is_whole(row):
+                count += 1
+                yield _line(file, row)
+
+    write_whole(path, lines(), private=True)
     return count
 
 
 def _is_export(path: Path) -> bool:
-    """Tell whether a file begins with a line of an export: no other is written over, the ledger least of all."""
+    """Return whether a file begins with a line of an export: no other file is overwritten."""
     with path.open("rb") as file:
         first = file.readline()
     try:
         line: Any = json.loads(first)
-    except ValueError:  # a text that is no UTF-8, too
+    except ValueError:  # also if it is not UTF-8
         return False
     return isinstance(line, dict) and {"key", "ordinal", "bought_at"} <= {*cast("dict[str, Any]", line)}
 
 
-def _line(file: StoreFile, row: Row) -> str:
-    """Write an answer with what it was for."""
+def _line(file: LedgerFile, row: Row) -> str:
+    """Write an answer with the call it was for."""
     calls = file.read("SELECT run, name, model, cost_usd FROM calls WHERE answer = ? ORDER BY id LIMIT 1", row[0])
     run, agent, model, cost = calls[0] if calls else (None, None, None, None)
     head = {"key": row[3], "ordinal": row[4], "bought_at": row[7], "run": run, "agent": agent, "asked": model}
     return json.dumps({**head, "cost_usd": cost, **asdict(answer_of(row))}, sort_keys=True)
 
 
-def recover(damaged: Path, into: StoreFile) -> int:
-    """Copy what can be read of a damaged file into another. Returns the number of answers that came over.
+def recover(damaged: Path, into: LedgerFile) -> int:
+    """Copy what SQLite can read of a damaged file into another. Returns the number of answers copied.
 
-    The damaged file stays as it is. An empty file gets the runs too; into any other only answers go that it has not.
+    The damaged file is not changed. An empty file gets the runs too; any other gets only the answers that it lacks.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "damaged"
         for end in ("", "-wal"):
             if Path(f"{damaged}{end}").exists():
                 shutil.copyfile(f"{damaged}{end}", f"{copy}{end}")
-        empty = not into.read("SELECT 1 FROM runs UNION SELECT 1 FROM answers LIMIT 1")
-        pages = answers_in(Path(f"{copy}"))  # before SQLite touches the copy
         tables = _tables_in(copy)
+        empty = not into.read("SELECT 1 FROM runs UNION SELECT 1 FROM answers LIMIT 1")
         known = {row[0] for row in into.read("SELECT sum FROM answers")}
         count = 0
         with into.writing() as db:
-            for row in [*tables.pop("answers", []), *pages]:
-                if _is_whole(row) and row[2] not in known:
+            for row in _answers_in(copy):
+                if row[2] not in known:
                     known.add(row[2])
                     count += 1
                     _put_answer(db, row, keep_id=empty)
-            if empty:
-                for table, rows in tables.items():
-                    marks = ", ".join("?" * SCHEMA[table])
-                    db.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)  # noqa: S608 - ours
+            for table, rows in tables.items() if empty else ():
+                columns = len(db.execute(f"PRAGMA table_info({table})").fetchall())
+                marks = ", ".join("?" * columns)
+                padded = [(*row, *[None] * (columns - len(row))) for row in rows if len(row) <= columns]  # an old one
+                db.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", padded)  # noqa: S608 - ours
     return count
 
 
 def _put_answer(db: sqlite3.Connection, row: Row, *, keep_id: bool) -> None:
     if keep_id:
-        try:
+        with suppress(sqlite3.IntegrityError):  # an old page may have the same number
             db.execute(INSERT_ANSWER.replace("(mark", "(id, mark").replace("(?", "(?, ?"), row)
             return
-        except sqlite3.IntegrityError:  # a page of the past had the same number
-            pass
     db.execute(INSERT_ANSWER, row[1:])
 
 
 def _tables_in(path: Path) -> dict[str, list[Row]]:
-    """Read all rows that can be read."""
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            return {table: _rows_in(db, table) for table in SCHEMA if table != "leases"}
-    except sqlite3.DatabaseError:
-        return {}
+    """Read the tables of runs, as far as SQLite gets from their beginning and from their end."""
+    found: dict[str, list[Row]] = {}
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for table in RUN_TABLES:
+            found[table] = [row[1:] for row in _rows_of(db, f"SELECT rowid, * FROM {table}")]  # noqa: S608 - ours
+    return found
 
 
-def _rows_in(db: sqlite3.Connection, table: str) -> list[Row]:
-    """Read a table from its begin to the first damage, from its end back to the last, and row by row in between."""
+def _rows_of(db: sqlite3.Connection, sql: str) -> list[Row]:
+    """Read from the beginning to the first damage, and from the end back to the last."""
     found: dict[int, Row] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.DatabaseError):
-            for row in db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {order}"):  # noqa: S608 - ours
+            for row in db.execute(f"{sql} ORDER BY rowid {order}"):
                 if row[0] in found:
                     break
-                found[row[0]] = row[1:]
-    if not found:
-        return []
-    misses = 0
-    for number in range(1, max(found) + MOST_GAPS):
-        if number not in found:
-            try:
-                one: Any = db.execute(f"SELECT * FROM {table} WHERE rowid = ?", (number,)).fetchone()  # noqa: S608
-            except sqlite3.DatabaseError:
-                one = None
-            misses = 0 if one else misses + 1
-            if one:
-                found[number] = one
-        if misses > MOST_GAPS:
-            break
-    wide = SCHEMA[table]  # a file of an older version has fewer columns
-    return [(*row, *[None] * (wide - len(row))) for _, row in sorted(found.items()) if len(row) <= wide]
+                found[row[0]] = row
+    return [row for _, row in sorted(found.items())]
 
 
-def _is_whole(row: Row) -> bool:
-    try:
-        answer_of(row)
-    except (ValueError, TypeError, KeyError):
-        return False
-    return True
+def _answers_in(path: Path) -> Iterator[Row]:
+    """Read the undamaged answers of a file page by page, whatever is left of the tree above the pages.
+
+    A leaf of a table's tree can be its root too. So the first page is replaced by the one of an empty ledger; each
+    page with the mark of an answer is copied to the place of the table's root, and SQLite reads the table.
+
+    Args:
+        path: A copy, which this overwrites.
+    """
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute(ANSWERS)
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master").fetchone()
+        page = db.serialize()[:PAGE]
+    # Its two counters differ, so SQLite goes by the size of the file and not by the one in the header.
+    head = page[:24] + bytes([1] * 4) + page[28:92] + bytes(4) + page[96:]
+    with path.open("r+b") as file:
+        _put_page(file, 1, head)
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # brings what is in the log into the file
+        Path(f"{path}-wal").unlink(missing_ok=True)
+        _put_page(file, 1, head)
+        for number in range(2, path.stat().st_size // PAGE + 1):
+            file.seek((number - 1) * PAGE)
+            page = file.read(PAGE)
+            if MARK.encode() in page:
+                _put_page(file, root, page)
+                with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
+                    yield from filter(is_whole, _rows_of(db, f"SELECT {ANSWER_COLUMNS} FROM answers"))  # noqa: S608
+
+
+def _put_page(file: BinaryIO, number: int, page: bytes) -> None:
+    file.seek((number - 1) * PAGE)
+    file.write(page)
+    file.flush()

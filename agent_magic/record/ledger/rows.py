@@ -1,7 +1,9 @@
-"""Values as rows of a ledger's file, and back.
+"""The tables of a ledger's file by version, and values as rows of them.
 
-Long texts stand outside the events: prompts, system prompts and contexts once each under their digest, answers in rows
-of their own. Texts are UTF-8 that lets lone surrogates and NUL pass, so every text comes back as it was.
+A migration that was released is never changed; a new one follows it. Long texts stand outside the events: each prompt,
+system prompt and context once under its digest, each answer in a row of its own. Such a row stands for itself: with its
+mark, its key and a checksum it can be recognised in a damaged file and served without the rest. It is never changed.
+Texts are UTF-8 that lets lone surrogates and NUL pass, so every text comes back as it was.
 """
 
 from __future__ import annotations
@@ -11,52 +13,97 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.record.answer import Answer
 from agent_magic.record.codec import data_of, event_from_json, event_to_json, from_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, Event
-from agent_magic.record.ledger.schema import MARK
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from agent_magic.declare.plan import Plan
     from agent_magic.record.request import Request
 
-TEXTS = ("prompt", "system", "context")
+APPLICATION_ID = 0x414D4C31
+"""Says in the header of the file that it is a ledger: `AML1`."""
+MARK = "am:answer"
+"""Begins every row of `answers`."""
 SUM_BYTES = 16
+TEXTS = ("prompt", "system", "context")
+
+ANSWERS = """CREATE TABLE answers (
+    id INTEGER PRIMARY KEY, mark TEXT NOT NULL, sum BLOB NOT NULL, key TEXT NOT NULL, ordinal INTEGER NOT NULL,
+    source TEXT NOT NULL, stop_reason TEXT NOT NULL, bought_at REAL NOT NULL, data TEXT NOT NULL, text BLOB NOT NULL
+)"""
+RUNS = """CREATE TABLE runs (
+    id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, began_at TEXT NOT NULL,
+    plan_name TEXT NOT NULL, agents INTEGER NOT NULL, origin TEXT NOT NULL,
+    plan BLOB NOT NULL, models TEXT NOT NULL, state TEXT NOT NULL,
+    simulated INTEGER NOT NULL DEFAULT 0, succeeded INTEGER, wall_s REAL
+)"""
+CALLS = """CREATE TABLE calls (
+    id INTEGER PRIMARY KEY, run INTEGER NOT NULL, agent INTEGER NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
+    model TEXT NOT NULL, effort TEXT, key TEXT, ordinal INTEGER, state TEXT NOT NULL, started_at REAL NOT NULL,
+    reserved_input INTEGER NOT NULL, reserved_output INTEGER NOT NULL, source TEXT, stop_reason TEXT, at_s REAL,
+    input_tokens INTEGER, output_tokens INTEGER, ttft_s REAL, api_s REAL, cost_usd REAL, saved_usd REAL, kind TEXT,
+    answer INTEGER, UNIQUE (run, agent, number)
+)"""
+EVENTS = "CREATE TABLE events (run INTEGER NOT NULL, place INTEGER NOT NULL, data TEXT NOT NULL, UNIQUE (run, place))"
+STORED_TEXTS = "CREATE TABLE texts (sha BLOB PRIMARY KEY, text BLOB NOT NULL)"
+LEASES = """CREATE TABLE leases (
+    key TEXT NOT NULL, ordinal INTEGER NOT NULL, run INTEGER NOT NULL, owner TEXT NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY (key, ordinal)
+)"""
+LIMITS = """CREATE TABLE limits (
+    client TEXT NOT NULL, model_class TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (client, model_class)
+)"""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        ANSWERS,
+        "CREATE INDEX answers_by_key ON answers (key, ordinal)",
+        RUNS,
+        CALLS,
+        "CREATE INDEX calls_by_answer ON calls (answer) WHERE answer IS NOT NULL",
+        EVENTS,
+        STORED_TEXTS,
+        LEASES,
+    ),
+    ("ALTER TABLE runs ADD COLUMN terms TEXT",),
+    ("ALTER TABLE runs ADD COLUMN bases TEXT",),
+    (
+        LIMITS,
+        "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        "INSERT INTO settings VALUES ('salt', hex(randomblob(16)))",
+    ),
+)
+"""What leads from each version to the next."""
+VERSION = len(MIGRATIONS)
+TABLES = ("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings")
+ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
+INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
+ANSWER_OF_ID = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?"  # noqa: S608 - ours
 
 
-def encoded(text: str) -> bytes:
-    """Write a text, whatever is in it."""
+def encode(text: str) -> bytes:
+    """Encode any text."""
     return text.encode("utf-8", "surrogatepass")
 
 
-def decoded(data: bytes) -> str:
-    """Read what `encoded` wrote."""
+def decode(data: bytes) -> str:
+    """Read what `encode` wrote."""
     return data.decode("utf-8", "surrogatepass")
 
 
-def digest(data: bytes) -> bytes:
-    """Return the name under which a text is kept."""
-    return hashlib.sha256(data).digest()
-
-
-def plan_text(plan: Plan) -> str:
-    """Write a plan."""
-    return line_of(plan_to_dict(plan))
-
-
-def reserved(request: Request) -> int:
+def most_input_tokens(request: Request) -> int:
     """Return the most input tokens a request can be billed for: no token is shorter than a byte."""
     parts = (request.prompt, request.system or "", request.context or "", request.so_far)
-    return sum(len(part) if part.isascii() else len(encoded(part)) for part in parts)
+    return sum(len(part) if part.isascii() else len(encode(part)) for part in parts)
 
 
 def answer_row(key: str, ordinal: int, answer: Answer, bought_at: float) -> tuple[object, ...]:
-    """Write an answer as the columns of `answers`, its id left out."""
-    text, data = encoded(answer.text), line_of(to_json(replace(answer, text="")))
+    """Write an answer as the columns of `answers`, without its id."""
+    text, data = encode(answer.text), line_of(to_json(replace(answer, text="")))
     ends = (key, ordinal, answer.source, answer.stop_reason, bought_at, data)
     return (MARK, _checksum(*ends, text), *ends, text)
 
@@ -70,31 +117,39 @@ def answer_of(row: tuple[Any, ...]) -> Answer:
     _, mark, checksum, key, ordinal, source, stop_reason, bought_at, data, text = row
     if mark != MARK or checksum != _checksum(key, ordinal, source, stop_reason, bought_at, data, text):
         raise ValueError("the checksum of an answer is wrong")
-    return replace(from_json(Answer, data_of(data)), text=decoded(text))
+    return replace(from_json(Answer, data_of(data)), text=decode(text))
+
+
+def is_whole(row: tuple[Any, ...]) -> bool:
+    """Return whether a row of `answers` is undamaged."""
+    try:
+        answer_of(row)
+    except (ValueError, TypeError, KeyError):
+        return False
+    return True
 
 
 def _checksum(*parts: object) -> bytes:
-    """Sign a row: a flipped bit anywhere in it shows."""
     seal = hashlib.sha256()
     for part in parts:
-        seal.update(part if isinstance(part, bytes) else repr(part).encode("utf-8", "surrogatepass"))
+        seal.update(part if isinstance(part, bytes) else encode(repr(part)))
         seal.update(b"\x1f")
     return seal.digest()[:SUM_BYTES]
 
 
 class Texts:
-    """The texts of one run on their way into the file, each once."""
+    """The long texts of one run on their way into the file, each stored once."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
         self._new: list[tuple[bytes, bytes]] = []
 
     def name(self, text: str) -> bytes:
-        """Return the digest of a text, which is stored with the next `store`."""
+        """Return the digest of a text. The next `store` stores the text."""
         found = self._known.get(text)
         if found is None:
-            data = encoded(text)
-            found = self._known[text] = digest(data)
+            data = encode(text)
+            found = self._known[text] = hashlib.sha256(data).digest()
             self._new.append((found, data))
         return found
 
@@ -103,11 +158,11 @@ class Texts:
         db.executemany("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", self._new)
 
     def stored(self) -> None:
-        """Take in that they are stored. Prompts are forgotten: each is sent once, and together they may be long."""
+        """Record that the transaction is committed."""
         self._new.clear()
 
     def forget(self, text: str) -> None:
-        """Let go of a text that will hardly come again."""
+        """Forget a text that is not expected again: prompts are sent once, and together they may be long."""
         self._known.pop(text, None)
 
 
@@ -116,7 +171,7 @@ def chunk_of(events: Iterable[Event], texts: Texts, kept: Mapping[tuple[int, int
 
     Args:
         events: What happened.
-        texts: Takes the long texts in.
+        texts: Stores the long texts.
         kept: The rows of `answers`, by agent and number of the attempt.
     """
     return line_of([_event_data(event, texts, kept) for event in events])
@@ -148,8 +203,7 @@ def events_of(
         text_of: Returns a text by its digest.
         answer_at: Returns an answer by its row.
     """
-    rows: Any = json.loads(chunk)
-    for row in cast("list[dict[str, Any]]", rows):
+    for row in cast("list[dict[str, Any]]", json.loads(chunk)):
         try:
             event = event_from_json(row)
         except ValueError:

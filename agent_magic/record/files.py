@@ -1,0 +1,110 @@
+"""Files of the user: which may be read or replaced, and how one is written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent_magic.errors import AgentMagicError, CassetteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
+    """Return the absolute path of a file, links followed.
+
+    Args:
+        path: What the user gave.
+        error: Raised if it cannot be a path.
+    """
+    try:
+        return Path(path).expanduser().resolve()
+    except FileNotFoundError:
+        raise error(f"{str(path)!r} is relative, and the working directory does not exist any more.") from None
+    except (OSError, RuntimeError, ValueError):  # a loop of links, no such user, a NUL
+        raise error(f"{str(path)!r} is no file name. Choose another.") from None
+
+
+def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose another name.") -> None:
+    """Raise `error` if there is something other than a regular file: a folder, a device, a pipe. It is not opened."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        kind = stat.S_IFMT(path.stat().st_mode)
+        if kind != stat.S_IFREG:
+            raise error(f"{path.name!r} is {KINDS.get(kind, 'no file')}, not a file. {hint}")
+
+
+def check_folder(path: Path, error: type[AgentMagicError]) -> None:
+    """Raise `error` if the folder for a new file does not exist."""
+    if not path.parent.is_dir():
+        raise error(
+            f"The folder of {path.name!r} does not exist: {str(path.parent)!r}. Choose another place, or make it."
+        )
+
+
+def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> None:
+    """Write lines to a new file beside the old one, sync it, and put it in the old one's place.
+
+    Args:
+        path: The file. An old one keeps its mode.
+        lines: Without their line feeds.
+        private: Make a new file readable for its owner only; otherwise the umask decides.
+
+    Raises:
+        OSError: The file cannot be written; an old one is unchanged.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            for line in lines:
+                file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            fresh.chmod(path.stat().st_mode & 0o777)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable. Windows opens no folders and needs none of it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def inside(name: str | Path, folder: Path) -> Path:
+    """Return the path of a file in a folder or below it, links followed.
+
+    A notebook from a stranger names files too. Its cells must not read or write anywhere else.
+
+    Raises:
+        CassetteError: The path leads out of the folder.
+    """
+    root = folder.resolve()
+    path = real_path(root / Path(name).expanduser(), CassetteError)
+    if path == root or not path.is_relative_to(root):
+        raise CassetteError(
+            f"{str(name)!r} leads out of the project, which is the folder of the notebook. Name a file in it, or add "
+            "--anywhere."
+        )
+    return path
