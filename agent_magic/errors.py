@@ -17,6 +17,7 @@ AgentMagicError
 │  ├─ Rejected            4xx: the request is wrong                    .status
 │  ├─ Refused             the model declined to answer                 .category
 │  ├─ Capped              the answer was cut at `max_tokens`
+│  ├─ UnexpectedToolUse   the model asks for a tool that is not there
 │  ├─ Truncated           the stream ended without a `stop_reason`
 │  ├─ Unreadable          the response is not one of the API
 │  ├─ Unreachable         no connection, or it broke                   .sent
@@ -68,6 +69,7 @@ __all__ = [
     "SecretFound",
     "Truncated",
     "UndefinedVariable",
+    "UnexpectedToolUse",
     "UnknownAgent",
     "UnknownGroup",
     "Unreachable",
@@ -301,9 +303,13 @@ class Overloaded(CallError):
 
 
 class Rejected(CallError):
-    """4xx: the request is wrong. A retry cannot help."""
+    """4xx: the request is wrong. A retry cannot help.
 
-    def __init__(self, message: str, *, status: int) -> None:
+    Attributes:
+        status: The HTTP status; `None` where the client did not even send it.
+    """
+
+    def __init__(self, message: str, *, status: int | None) -> None:
         super().__init__(message)
         self.status = status
 
@@ -318,6 +324,10 @@ class Refused(CallError):
 
 class Capped(CallError):
     """The answer was cut at `max_tokens`, and the policy does not pass such answers on."""
+
+
+class UnexpectedToolUse(CallError):
+    """The model asks for a tool call, and there is no tool to call."""
 
 
 class Truncated(CallError):

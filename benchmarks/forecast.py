@@ -207,7 +207,7 @@ async def run_really(plan: Plan, policy: Policy, simulator: Mapping[str, Any]) -
     """Run a plan over HTTP against a stand-in API of its own."""
     server = start(**simulator)
     try:
-        return await plan.run(policy, client=Claude(base_url=server.url, credential="simulator"))
+        return await plan.run(policy, client=Claude(base_url=server.url, api_key="simulator"))
     finally:
         server.stop()
 

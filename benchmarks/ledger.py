@@ -50,7 +50,7 @@ async def probed(late_s: list[float]) -> AsyncGenerator[None]:
 async def measure(address: str, agents: int, concurrency: int, ledger: Ledger | None) -> tuple[float, list[float]]:
     """Run a plan; return its seconds and how late the loop was."""
     plan = Plan([Agent(f"a{one}", f"question {one}") for one in range(agents)])
-    client, late_s = Claude(base_url=address, credential="x"), list[float]()
+    client, late_s = Claude(base_url=address, api_key="x"), list[float]()
     async with client.open():
         await Plan([Agent("warm", "up")]).run(client=client)
         began = time.monotonic()

@@ -10,13 +10,12 @@ Run it with `python -m benchmarks.overhead`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Sequence
 
 from agent_magic.api import Agent, Plan, Policy, Request, Run
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.providers.base import Stream
+from agent_magic.providers.base import Provider, Stream
 from agent_magic.record.answer import Answer, Usage
 from benchmarks.measuring import in_rounds, print_heading, print_table, ratio
 
@@ -30,24 +29,16 @@ ANSWER = Answer("x", "end_turn", usage=Usage(10, output_tokens=10), model=DEFAUL
 Parents = Sequence[tuple[int, ...]]
 
 
-class NoOp:
+class NoOp(Provider):
     """A client that answers at once."""
 
     endpoint = "noop://"
 
-    def open(self) -> contextlib.nullcontext[None]:
-        """Hold nothing."""
-        return contextlib.nullcontext()
-
-    async def call(self, request: Request, stream: Stream) -> Answer:
+    async def send(self, request: Request, stream: Stream) -> Answer:
         """Let the other tasks go on once, and answer."""
         del request, stream
         await asyncio.sleep(0)
         return ANSWER
-
-    async def count_tokens(self, request: Request) -> int:
-        """Count nothing."""
-        raise NotImplementedError
 
 
 def wide(count: int) -> Parents:

@@ -22,6 +22,7 @@ from agent_magic.engine.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.errors import CallError, RateLimited
 from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import Stream
 from agent_magic.record.request import Request
 from agent_magic.simulator import start
@@ -75,7 +76,7 @@ async def gathered(url: str, requests: list[Request], slots: int | None = None) 
         async def one(request: Request) -> bool:
             async with gate:
                 try:
-                    await sdk.messages.create(**request.body())
+                    await sdk.messages.create(**body(request))
                 except anthropic.APIError:
                     return False
                 return True
@@ -112,7 +113,7 @@ class Driver:
     """The least that drives a pacer: one line of requests, a task each, the first alone until its reply begins."""
 
     def __init__(self, url: str, requests: list[Request]) -> None:
-        self._claude, self._pacer, self._key = Claude(base_url=url, credential="x"), Pacer(), Key()
+        self._claude, self._pacer, self._key = Claude(base_url=url, api_key="x"), Pacer(), Key()
         self._waiting = list(reversed([(request, 1) for request in requests]))
         self._under_way = self.failed = 0
         self._changed = asyncio.Event()
@@ -149,7 +150,7 @@ class Driver:
     async def _one(self, request: Request, number: int, ticket: Any) -> None:
         stream = Stream(_Heard(self._pacer, self._key, ticket, self._changed))
         try:
-            answer = await self._claude.call(request, stream)
+            answer = await self._claude.send(request, stream)
             usage = answer.usage
             self._pacer.finished(ticket, usage.input_tokens, usage.output_tokens, time.monotonic())
         except RateLimited as error:

@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, address: str) -> None:
         http = anthropic.DefaultAioHttpClient(trust_env=False)
         self._sdk = anthropic.AsyncAnthropic(api_key="x", base_url=address, max_retries=0, http_client=http)
-        self._claude = Claude(base_url=address, credential="x")
+        self._claude = Claude(base_url=address, api_key="x")
         self._pacer = Pacer()
 
     @contextlib.asynccontextmanager

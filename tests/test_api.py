@@ -17,7 +17,7 @@ from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
-from agent_magic.providers.chosen import as_client
+from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.simulator import child
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, Scripted, drive
@@ -49,7 +49,7 @@ def test_the_script_of_the_front_page(stand_in):
         ],
         values={"topic": "a web API"},
     )
-    client = am.Claude(base_url=stand_in.url, credential="any")
+    client = am.Claude(base_url=stand_in.url, api_key="any")
     run = asyncio.run(plan.run(client=client, policy=am.Policy(concurrency=8)))
     assert run.ok
     run.raise_for_failures()
@@ -82,11 +82,11 @@ def test_a_part_of_an_answer_can_be_used(stand_in):
     """Its second line, say: estimated, run, forecast and done by one agent, and a failure where there is none."""
     plan = am.Plan([am.Agent("a", "[[echo]] one\ntwo"), am.Agent("b", "[[echo]] <{{ a.splitlines()[1] }}>")])
     assert 2 == len(plan.estimate().agents)
-    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, api_key="any")))
     assert "<two>" in run["b"].text
     assert "splitlines" in plan.baseline().prompt("baseline", {})
     short = am.Plan([am.Agent("a", "[[echo]] one"), *plan.agents[1:]])
-    run = asyncio.run(short.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    run = asyncio.run(short.run(client=am.Claude(base_url=stand_in.url, api_key="any")))
     assert ["succeeded", "failed"] == list(run.agents["status"])
     assert "list object has no element 1" in str(run["b"].error)
     assert 2 == len(run.whatif(concurrency=[1, 2]))
@@ -95,7 +95,7 @@ def test_a_part_of_an_answer_can_be_used(stand_in):
 def test_the_stand_in_is_asked_as_the_plan_says(stand_in):
     """`[[echo]]` sends a prompt back: each child's prompt holds its parents' answers, in the real SDK too."""
     plan = am.Plan([am.Agent("a", "[[echo]] one 😀 {x}"), am.Agent("b", "[[echo]] <{{ a }}>")])
-    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, api_key="any")))
     assert "one 😀 {x}" in run["a"].text
     assert run["a"].text.strip() in run["b"].text
 
@@ -124,7 +124,7 @@ def test_the_faults_of_the_stand_in(stand_in, monkeypatch):
     plan = am.Plan(
         [*agents, am.Agent("good", "x"), *(am.Agent(f"after_{one.name}", "x", after=one.name) for one in agents)]
     )
-    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, api_key="any")))
     found = {
         marker: (run[f"f{number}"].attempts[-1].kind, len(run[f"f{number}"].attempts))
         for number, marker in enumerate(STAND_IN_FAULTS)
@@ -138,7 +138,7 @@ def test_the_faults_of_the_stand_in(stand_in, monkeypatch):
 def test_a_hundred_agents_at_once(stand_in):
     """All finish, each exactly once, with one client."""
     plan = am.Plan([am.Agent(f"a{one}", f"[[tokens:20]] {one}") for one in range(100)])
-    run = asyncio.run(plan.run(am.Policy(50), client=am.Claude(base_url=stand_in.url, credential="any")))
+    run = asyncio.run(plan.run(am.Policy(50), client=am.Claude(base_url=stand_in.url, api_key="any")))
     assert (100, 100, 2000) == (run.summary["succeeded"][0], len(run.attempts), run.summary["output_tokens"][0])
 
 
@@ -156,19 +156,19 @@ def test_a_client_of_the_sdk_is_taken(stand_in):
 
 def test_who_answers():
     """Nothing means `Claude()`; anything with the methods of a client is one."""
-    assert isinstance(as_client(None), am.Claude)
+    assert isinstance(as_provider(None), am.Claude)
     client = Scripted(None)
-    assert client is as_client(client)
+    assert client is as_provider(client)
 
 
 def test_what_cannot_answer_is_refused():
     """A client that is none is an error of ours at once, not a failure of every agent."""
     for wrong in ("claude", 5, object()):
         with pytest.raises(am.AgentMagicError):
-            as_client(wrong)
+            as_provider(wrong)
     for wrong in ("sk-" + "ant-api03-secret", 5, Anthropic(api_key="x")):
         with pytest.raises(am.AgentMagicError, match="cannot answer") as told:
-            am.Claude(wrong)
+            am.Claude(client=wrong)
         assert "secret" not in str(told.value)
 
 
@@ -268,7 +268,7 @@ def test_plans_and_runs_pass_between_processes(copied):
 def test_the_input_of_a_plan_is_counted(stand_in):
     """Per agent what the API says of its prompt; an estimate that is handed the counts says that they were counted."""
     plan = am.Plan([am.Agent("a", "One, two, three, four."), am.Agent("b", "And {{ a }}")])
-    client = am.Claude(base_url=stand_in.url, credential="any")
+    client = am.Claude(base_url=stand_in.url, api_key="any")
     counted = asyncio.run(plan.count_tokens(client=client))
     assert counted[0] == asyncio.run(plan.run(client=client))["a"].usage.input_tokens
     assert "1 counted" in str(plan.estimate(counted=counted))
@@ -277,7 +277,7 @@ def test_the_input_of_a_plan_is_counted(stand_in):
 def test_without_a_counter_nothing_is_counted():
     """Where the API does not say, or nobody has a key, there are no counts."""
     plan = am.Plan([am.Agent("a", "x")])
-    nowhere = am.Claude(base_url="http://127.0.0.1:9", credential="any")
+    nowhere = am.Claude(base_url="http://127.0.0.1:9", api_key="any")
     assert [None] == asyncio.run(plan.count_tokens(client=nowhere))
 
 

@@ -33,6 +33,7 @@ ONE_OF_EACH = [
     errors.Refused("why", category="bio", partial="half"),
     errors.Capped("why"),
     errors.Truncated("why"),
+    errors.UnexpectedToolUse("why"),
     errors.Unreadable("why"),
     errors.Unreachable("why"),
     errors.Late(300.0, of_run=True, partial="half"),

@@ -24,7 +24,7 @@ NUMBERS = ["queued_s", "api_s", "backoff_s", "local_s", "total_s", "started_s", 
 def stand_in():
     """A stand-in API without delays or limits."""
     with child.start(latency="none", unlimited=True) as simulator:
-        yield am.Claude(base_url=simulator.url, credential="any")
+        yield am.Claude(base_url=simulator.url, api_key="any")
 
 
 def plan_of(last="Weigh {{ a }}"):
@@ -216,7 +216,7 @@ def test_sharing_from_a_script(private, tmp_path):
 class Echo(am.Claude):
     """A client that answers by itself."""
 
-    async def call(self, request, stream):
+    async def send(self, request, stream):
         """Say the prompt."""
         from agent_magic.record.answer import Answer, Usage
 

@@ -24,8 +24,7 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.live.foreseen import foresee, terms_ahead
 from agent_magic.live.playing import lay
 from agent_magic.measure.recorded import record_of
-from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.chosen import as_client
+from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pool import Pool
     from agent_magic.live.filling import Filling
     from agent_magic.live.playing import Player
-    from agent_magic.providers.base import Client
+    from agent_magic.providers.base import Provider
     from agent_magic.record.history import History
     from agent_magic.record.ledger.base import Ledger as AnyLedger
 
@@ -56,7 +55,7 @@ class Plan(DeclaredPlan):
         self,
         policy: Policy | None = None,
         *,
-        client: Client | AsyncAnthropic | None = None,
+        client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
         ledger: AnyLedger | None = None,
         prices: Mapping[str, TokenPrice] | None = None,
@@ -69,8 +68,8 @@ class Plan(DeclaredPlan):
 
         Args:
             policy: How to run; `Policy()` by default.
-            client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the four methods of
-                `agent_magic.providers.base.Client`. By default `Claude()`, which takes the key from the environment.
+            client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the methods of
+                `agent_magic.providers.base.Provider`. By default `Claude()`, which takes the key from the environment.
             fresh: Buy again what the ledger has.
             ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
@@ -146,7 +145,7 @@ class Plan(DeclaredPlan):
         return estimate(self, *foresee(self, client, ledger, tried), policy, pilot=tried, **more)
 
     async def count_tokens(
-        self, *, client: Client | AsyncAnthropic | None = None, ledger: AnyLedger | None = None
+        self, *, client: Provider | AsyncAnthropic | None = None, ledger: AnyLedger | None = None
     ) -> list[int | None]:
         """Have the API count the input of each agent, for `estimate(counted=...)`. Free; prompts go to the counter.
 
@@ -157,7 +156,7 @@ class Plan(DeclaredPlan):
         Raises:
             DeclarationError: A prompt cannot be filled in.
         """
-        return (await count_ahead(self, as_client(client), ledger))[0]
+        return (await count_ahead(self, as_provider(client), ledger))[0]
 
     async def pilot(
         self, count: int = 3, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any
@@ -226,7 +225,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     plan: DeclaredPlan,
     policy: Policy | None = None,
     *,
-    client: Client | AsyncAnthropic | None = None,
+    client: Provider | AsyncAnthropic | None = None,
     fresh: bool = False,
     ledger: AnyLedger | None = None,
     prices: Mapping[str, TokenPrice] | Prices | None = None,
@@ -243,7 +242,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     """
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"{shown_value(plan)} is no Plan. Give Plan([Agent('name', '...'), ...]).")
-    policy, answering = as_policy(policy), as_client(client)
+    policy, answering = as_policy(policy), as_provider(client)
     check_ledger(ledger)
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")

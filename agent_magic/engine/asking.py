@@ -55,6 +55,7 @@ def ask(
         agent.effort,
         agent.timeout_s or timeout_s,
         ttl or "5m",
+        (),
         "",
     )
     return made(Request, asked)

@@ -12,8 +12,8 @@ from agent_magic.engine.prefix import shared_prefixes
 from agent_magic.engine.room import LONGEST_TOKEN, OVERHEAD_TOKENS, Gate, Need
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Truncated, Unreachable, Unreadable
 from agent_magic.live.leftover import one_line
-from agent_magic.providers.anthropic.blocks import joined
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.record.request import continued
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Stream
     from agent_magic.record.answer import Price
     from agent_magic.record.prices import Prices
-    from agent_magic.record.request import Request
+    from agent_magic.record.request import Message, Request
 
 REFUSED = 429
 FAULTS = (Overloaded, Truncated, Unreachable, Unreadable)
@@ -70,7 +70,7 @@ class Admission:
         self.texts: dict[str, str] = {}
         self._requests: dict[int, Request] = {}
         self._stopped: set[int] = set()
-        self._so_far: dict[int, str] = {}
+        self._messages: dict[int, tuple[Message, ...]] = {}
         self._counted: dict[int, int | None] = {}
         self._believed: dict[int, tuple[str, int, int | None]] = {}
         self._beyond: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
@@ -106,7 +106,7 @@ class Admission:
             return self._requests.pop(agent)
         ttl = None if self._prefixes is None else self._prefixes.ttl(agent)
         first = ask(self._plan, agent, self.texts, self._policy.timeout_s, ttl=ttl)
-        return first._replace(so_far=self._so_far[agent]) if agent in self._so_far else first
+        return first._replace(messages=self._messages[agent]) if agent in self._messages else first
 
     def ahead(self, agent: int) -> Request:
         """Return the request of an agent that asked for room and has not left."""
@@ -115,9 +115,9 @@ class Admission:
     def goes_on(self, agent: int, content: str | None) -> None:
         """Take in what an agent's next request goes on from: the blocks of its answer so far; `None` begins anew."""
         if content is None:
-            self._so_far.pop(agent, None)
+            self._messages.pop(agent, None)
         else:
-            self._so_far[agent] = joined(self._so_far.get(agent), content)
+            self._messages[agent] = continued(self._messages.get(agent, ()), content)
         self._counted.pop(agent, None)
 
     def counted(self, agent: int, tokens: int | None) -> None:
@@ -172,7 +172,7 @@ class Admission:
             return Need(model_of(self._plan.agents[agent]), 0, 0, Worst(0.0, 0))
         if self._known is not None and self._known.is_there(agent, request, look=self._capped):
             return Need(request.model, 0, 0, Worst(0.0, 0), free=True)
-        characters = sum(map(len, _parts(request)))
+        characters = sum(map(len, request.texts()))
         worst, least = self._worst(agent, request) if self._capped else (Worst(0.0, 0), None)
         tokens = characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS
         shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
@@ -183,7 +183,7 @@ class Admission:
 
         The latter is `None` where the request was counted.
         """
-        size = len("".join(_parts(request)).encode(errors="replace")) + OVERHEAD_TOKENS
+        size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS
         counted, beyond = self._counted.get(agent), self._beyond[False].get(request.model, 0)
         self._believed[agent] = request.model, size, counted
         size += beyond
@@ -211,10 +211,6 @@ class Admission:
             cache_write_1h_tokens=written if request.ttl == "1h" else 0,
         )
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
-
-
-def _parts(request: Request) -> tuple[str, str, str, str]:
-    return request.prompt, request.system or "", request.context or "", request.so_far
 
 
 def _blame_of(stream: Stream, error: BaseException | None) -> Blame:

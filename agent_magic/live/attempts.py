@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.live.admission import Admission
     from agent_magic.live.known import Known
     from agent_magic.live.tasks import Tasks
-    from agent_magic.providers.base import Client
+    from agent_magic.providers.base import Provider
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.ledger.base import Journal
     from agent_magic.record.prices import Prices
@@ -77,7 +77,7 @@ class Attempts:
         run: Turning,
         plan: Plan,
         policy: Policy,
-        client: Client,
+        client: Provider,
         *,
         admission: Admission,
         known: Known | None,
@@ -125,7 +125,7 @@ class Attempts:
                     begun = self._run.now(), agent, number, granted_s, launch.held_by, request
                     self._run.record.add(made(AttemptStarted, begun))
                     if self._known is None:
-                        answer = await self._client.call(request, stream)
+                        answer = await self._client.send(request, stream)
                     else:
                         answer = await self._answer(agent, number, request, stream, self._known)
                 finally:
@@ -166,7 +166,7 @@ class Attempts:
         if kept is not None:
             return kept
         if journal is None or asked is None:
-            return await self._client.call(request, stream)
+            return await self._client.send(request, stream)
         fresh = known.is_fresh(agent)
         kept = journal.ask(agent, number, *asked, fresh=fresh)
         while isinstance(kept, Busy):
@@ -174,7 +174,7 @@ class Attempts:
             kept = journal.ask(agent, number, *asked, fresh=fresh)
         if kept is not None:
             return kept
-        answer = stream.answer = await self._client.call(request, stream)
+        answer = stream.answer = await self._client.send(request, stream)
         journal.keep(agent, number, answer, self._run.now())
         await journal.on_disk(agent, number)  # a stop here finds the answer in the stream
         return answer

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_magic.live.admission import Admission
     from agent_magic.live.attempts import Turning
     from agent_magic.live.tasks import Tasks
-    from agent_magic.providers.base import Client
+    from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
@@ -38,7 +38,7 @@ class Counting:
         tasks: Owns what is under way.
     """
 
-    def __init__(self, run: Turning, client: Client, admission: Admission, tasks: Tasks) -> None:
+    def __init__(self, run: Turning, client: Provider, admission: Admission, tasks: Tasks) -> None:
         self._run, self._client, self._admission, self._tasks = run, client, admission, tasks
         self._under_way: set[int] = set()
         self._silent = False
@@ -70,19 +70,20 @@ class Counting:
                 raise
 
 
-async def count(request: Request, client: Client) -> tuple[int | None, str]:
+async def count(request: Request, client: Provider) -> tuple[int | None, str]:
     """Ask for the input tokens of one request; `None` where the API does not say, and why."""
     if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
         request = request._replace(prompt="-")
     try:
         async with asyncio.timeout(COUNT_TIMEOUT_S):
-            return await client.count_tokens(request), ""
+            found = await client.count_tokens(request)
+            return found, "" if found is not None else "the provider does not count tokens"
     except (CallError, TimeoutError) as error:
         return None, str(error) or f"no answer within {COUNT_TIMEOUT_S:g} s"
 
 
 async def count_ahead(
-    plan: Plan, client: Client, ledger: Ledger | None = None, pilot: RunRecord | None = None
+    plan: Plan, client: Provider, ledger: Ledger | None = None, pilot: RunRecord | None = None
 ) -> tuple[list[int | None], str]:
     """Ask the API for the input tokens of all that a plan will ask, answers that are not there yet left empty.
 
@@ -100,7 +101,7 @@ async def count_ahead(
     return [next(left) if answer is None else None for answer in held], trouble
 
 
-async def _count_all(requests: Sequence[Request], client: Client) -> tuple[list[int | None], str]:
+async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[list[int | None], str]:
     """Ask the API for the tokens of each request; `None` where it does not say, and why."""
     nothing: list[int | None] = [None] * len(requests)
     if not requests:

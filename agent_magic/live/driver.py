@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.pool import Pool
     from agent_magic.live.earlier import Earlier
-    from agent_magic.providers.base import Client, Stream
+    from agent_magic.providers.base import Provider, Stream
     from agent_magic.record.history import History
     from agent_magic.record.ledger.base import Ledger
 
@@ -80,7 +80,7 @@ class Driver:
         self,
         plan: Plan,
         policy: Policy,
-        client: Client,
+        client: Provider,
         *,
         ledger: Ledger | None = None,
         earlier: Earlier | None = None,
@@ -109,7 +109,7 @@ class Driver:
             prices=self.prices,
             pacer=pacer,
             known=known,
-            key=getattr(client, "key", None),
+            key=client.credentials,
             work_s=work_s,
         )
         gate = self._gate = admission.gate
@@ -140,7 +140,7 @@ class Driver:
     def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
         """Say under which terms the run begins."""
         pacer, kept = self._pacer, self.policy.to_dict() | {"seed": seed}
-        key = getattr(self._client, "key", None)
+        key = self._client.credentials
         untried = key is not None and not key.accepted
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
         expected = tuple(work_s) if work_s else None

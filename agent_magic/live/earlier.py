@@ -68,7 +68,7 @@ class Earlier:
 
 def _same(request: Request) -> Request:
     """Leave out what does not change an answer."""
-    return request._replace(cached=False, timeout_s=0.0, ttl="5m", so_far="")
+    return request._replace(cached=False, timeout_s=0.0, ttl="5m", messages=())
 
 
 def _kept(answer: Answer) -> Answer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.engine.asking import ask
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.known import Known
-from agent_magic.providers.chosen import as_client
+from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.pacing.pacer import Pacer
-    from agent_magic.providers.base import Client
+    from agent_magic.providers.base import Provider
     from agent_magic.record.answer import Answer
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.request import Request
@@ -27,7 +27,7 @@ ANY_TIMEOUT_S = 60.0
 
 def foresee(
     plan: Plan,
-    client: Client | AsyncAnthropic | None = None,
+    client: Provider | AsyncAnthropic | None = None,
     ledger: Ledger | None = None,
     pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
@@ -50,7 +50,7 @@ def foresee(
     plan.check_prompts()
     known = None
     if ledger is not None or pilot is not None:
-        where = as_client(client).endpoint
+        where = as_provider(client).endpoint
         earlier = None if pilot is None else Earlier(pilot, where, plan=plan)
         known = Known(plan, where, ledger, earlier, fresh=False)
     requests: dict[int, Request] = {}
@@ -65,7 +65,7 @@ def foresee(
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
 
 
-def terms_ahead(client: Client | AsyncAnthropic | None, pacer: Pacer | None, now: float) -> Terms:
+def terms_ahead(client: Provider | AsyncAnthropic | None, pacer: Pacer | None, now: float) -> Terms:
     """Return under which terms a run would begin now, as far as an estimate has to know.
 
     Args:
@@ -73,7 +73,7 @@ def terms_ahead(client: Client | AsyncAnthropic | None, pacer: Pacer | None, now
         pacer: Who would keep the rate limits; `None` knows none yet.
         now: The time, in seconds of the pacer's clock.
     """
-    key = getattr(as_client(client), "key", None)
+    key = getattr(as_provider(client), "key", None)
     untried = key is not None and not key.accepted
     before, learned = ({}, {}) if pacer is None else (pacer.ceilings(), pacer.learned(now))
     return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import CallError, Capped, Refused
+from agent_magic.errors import CallError, Capped, Refused, UnexpectedToolUse
+from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.results import CAPPED
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def judge(answer: Answer, policy: Policy) -> CallError | None:
         answer: A complete reply.
         policy: Whether answers that were cut, or refused, are passed on.
     """
+    if answer.stop_reason == TOOL_USE:
+        return UnexpectedToolUse("The model asks for a tool call (tool_use), and this agent has no tools.")
     if answer.stop_reason == "refusal" and policy.on_refusal == "fail":
         category = f" ({answer.refusal})" if answer.refusal else ""
         return Refused(f"The model declined to answer{category}.", category=answer.refusal)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from agent_magic.live.earlier import Earlier
     from agent_magic.record.answer import Answer
     from agent_magic.record.ledger.base import Ledger
-    from agent_magic.record.request import Request
+    from agent_magic.record.request import Message, Request
 
 
 class Known:
@@ -29,12 +29,12 @@ class Known:
         self._plan, self._endpoint, self._ledger, self._earlier = plan, endpoint, ledger, earlier
         self._fresh = fresh
         self._ordinals: dict[str, int] = {}
-        self._keys: dict[tuple[int, str], tuple[str, int]] = {}
+        self._keys: dict[tuple[int, tuple[Message, ...]], tuple[str, int]] = {}
         self._taken: dict[int, Answer | None] = {}
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
         """Return the answer of the earlier run, if the agent asks for the same as then."""
-        if self._earlier is None or request.so_far:
+        if self._earlier is None or request.messages:
             return None
         if agent not in self._taken:
             self._taken[agent] = self._earlier.find(self._plan.agents[agent].name, request)
@@ -67,10 +67,10 @@ class Known:
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:
         """Return the request's fingerprint, and how many agents of this run asked the same before."""
-        known = self._keys.get((agent, request.so_far))
+        known = self._keys.get((agent, request.messages))
         if known is None:
             key = request.key(self._endpoint)
             ordinal = self._ordinals.get(key, 0)
             self._ordinals[key] = ordinal + 1
-            known = self._keys[agent, request.so_far] = key, ordinal
+            known = self._keys[agent, request.messages] = key, ordinal
         return known

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.context import Context
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.front_end import Cell
-    from agent_magic.providers.base import Client
+    from agent_magic.providers.base import Provider
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
     from agent_magic.show.live import LiveView
@@ -74,7 +74,7 @@ class Session:
         self._registries: dict[str, Registry] = {}
         self._warmed = False
         self._simulator: child.Simulator | None = None
-        self.client: Client = Claude()
+        self.client: Provider = Claude()
         self._deck: Deck | None = None
         self._pinned: Deck | None = None
         self.runs: list[Run] = []
@@ -213,11 +213,11 @@ class Session:
         atexit.register(self._simulator.stop)
         # The same under each address it may have, but for its own script.
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}"
-        self.client = Claude(base_url=self._simulator.url, credential=NO_KEY, endpoint=name)
+        self.client = Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name)
         self.pacer = Pacer()
         return self._simulator.url
 
-    def connect(self, client: Client) -> None:
+    def connect(self, client: Provider) -> None:
         """Let somebody else answer."""
         self.disconnect()
         self.client = client

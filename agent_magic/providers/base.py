@@ -1,58 +1,78 @@
-"""The seam to whoever answers: one small interface, so that a test double is a few lines and nothing is patched."""
+"""The seam to whoever answers.
+
+A run needs seven things of a provider, and `Provider` states all of them: connections for a while, one streamed
+request, a count of tokens, a name for its address, whether it has accepted the credentials, and what it knows of its
+models. Everything but `endpoint` and `send` has a default, so a provider of your own inherits from `Provider` and
+writes those two.
+
+```
+open ── send(request, stream) ── stream.replied(status, readings)     the response has begun, an error too
+                                 stream.opened()                      the answer has begun
+                                 stream.add(text) ...                 its text
+                                 return Answer                        or raise a CallError
+```
+
+Numbers cross this seam, never headers: a provider reads its own headers into a `Reading` for requests, input tokens
+and output tokens. A provider does not retry, wait or price; it raises one of the `CallError`s, whose class says what
+the engine does next.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from agent_magic.declare.template import sendable
 from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from agent_magic.engine.key import Key
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.request import Request
 
 
-class Watch(Protocol):
-    """Whoever is told how an answer arrives."""
+class Listener(Protocol):
+    """Is told how a response arrives."""
 
     def replied(self, stream: Stream) -> None:
-        """Take in that the reply has begun, an error too."""
+        """Record that the response has begun, an error too."""
         ...
 
     def opened(self, stream: Stream) -> None:
-        """Take in that the answer itself has begun, before its first token."""
+        """Record that the answer itself has begun, before its first token."""
         ...
 
     def first_token(self, stream: Stream) -> None:
-        """Take in that the first token came."""
+        """Record that the first token came."""
         ...
 
 
 class Stream:
-    """What has arrived of one answer so far. The client writes, the live view reads.
+    """What has arrived of one response so far. The provider writes, the run and the live view read.
 
     Args:
-        watch: Who is told.
-        agent: Whose answer it is.
+        listener: Who is told.
+        agent: Whose response it is.
         number: Of which attempt.
 
     Attributes:
         parts: The pieces of text, in order.
-        usage: What is known of the tokens before the end.
+        usage: The token counts known before the end.
         status_code: The HTTP status, once there is one.
-        readings: What the reply says of the rate limits, once it has begun.
-        simulated: Whether the reply says that it is made up.
-        answer: The complete reply, from the moment its `stop_reason` is here.
+        readings: What the response says of the limits on requests, input tokens and output tokens.
+        simulated: Whether the response says that it is simulated.
+        answer: The complete answer, from the moment its `stop_reason` is here.
     """
 
     __slots__ = (
         "_characters",
         "_counted",
+        "_listener",
         "_silent",
-        "_watch",
         "agent",
         "answer",
         "number",
@@ -63,9 +83,9 @@ class Stream:
         "usage",
     )
 
-    def __init__(self, watch: Watch | None = None, agent: int = 0, number: int = 1) -> None:
-        self._watch, self.agent, self.number = watch, agent, number
-        self._silent = watch is not None
+    def __init__(self, listener: Listener | None = None, agent: int = 0, number: int = 1) -> None:
+        self._listener, self.agent, self.number = listener, agent, number
+        self._silent = listener is not None
         self._characters = self._counted = 0
         self.readings: Readings = NO_READINGS
         self.parts: list[str] = []
@@ -74,37 +94,37 @@ class Stream:
         self.simulated = False
         self.answer: Answer | None = None
 
+    def replied(self, status_code: int, readings: Readings = NO_READINGS, *, simulated: bool = False) -> None:
+        """Record that the response has begun, an error too."""
+        self.status_code, self.readings, self.simulated = status_code, readings, simulated
+        if self._listener is not None:
+            self._listener.replied(self)
+
+    def opened(self) -> None:
+        """Record that the answer itself has begun, before its first token."""
+        if self._listener is not None:
+            self._listener.opened(self)
+
+    def began(self) -> None:
+        """Record that the first token came, of text or of something else."""
+        if self._silent and self._listener is not None:
+            self._listener.first_token(self)
+            self._silent = False
+
     def add(self, text: str) -> None:
-        """Take in a piece of text.
+        """Append a piece of text.
 
         Raises:
-            TypeError: It is none.
+            TypeError: It is not a string.
         """
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the SDK does not check
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes unchecked from a server
             raise TypeError(f"a piece of text is {text!r}")
         if self._silent:
             self.began()
         self.parts.append(text)
 
-    def replied(self, status_code: int, readings: Readings = NO_READINGS) -> None:
-        """Record that the reply has begun, an error too, and what it says of the rate limits."""
-        self.status_code, self.readings = status_code, readings
-        if self._watch is not None:
-            self._watch.replied(self)
-
-    def opened(self) -> None:
-        """Take in that the answer itself has begun, before its first token."""
-        if self._watch is not None:
-            self._watch.opened(self)
-
-    def began(self) -> None:
-        """Take in that the first token came, of text or of what is none."""
-        if self._silent and self._watch is not None:
-            self._watch.first_token(self)
-            self._silent = False
-
     def arrived(self, _now: float = 0.0) -> int:
-        """Return how many characters of text there are by now. Each piece is counted once, when somebody asks."""
+        """Return how many characters of text have arrived. Each piece is counted once, when somebody asks."""
         parts = self.parts
         if self._counted < len(parts):
             self._characters += sum(map(len, parts[self._counted :]))
@@ -113,42 +133,63 @@ class Stream:
 
     @property
     def text(self) -> str:
-        """All of it, without lone surrogates, which no file could hold."""
+        """All of the text, without lone surrogates, which no file could hold."""
         return sendable("".join(self.parts))
 
     def tail(self, most: int = 80) -> str:
-        """The last characters."""
+        """Return the last characters of the text."""
         return sendable("".join(self.parts[-12:])[-most:])
 
 
-class Client(Protocol):
-    """Whoever answers requests."""
+@runtime_checkable
+class Provider(Protocol):
+    """Whoever answers requests.
 
-    @property
-    def endpoint(self) -> str:
-        """Where requests go, without credentials. Part of the key under which answers are kept."""
+    Inherit from it and write `endpoint` and `send`. See `docs/providers.md` for one of forty lines.
+
+    Attributes:
+        endpoint: Where requests go, without credentials. Answers in the ledger are found by it.
+        credentials: Whether the server has accepted the credentials: until it has, one request goes ahead of all
+            others. `None` where there are none that could be refused.
+    """
+
+    endpoint: str
+    credentials: Key | None = None
+
+    async def send(self, request: Request, stream: Stream) -> Answer:
+        """Send one request, stream its text, and return the answer. Never retry here.
+
+        Raises:
+            CallError: The attempt failed. The class says how: see `agent_magic.errors`.
+        """
         ...
 
     def open(self) -> AbstractAsyncContextManager[None]:
-        """Hold connections for as long as a run lasts.
+        """Hold connections while a run lasts. By default there is nothing to hold.
 
         Raises:
-            NotConnected: There is no key.
+            NotConnected: There are no credentials.
         """
-        ...
+        return nullcontext()
 
-    async def call(self, request: Request, stream: Stream) -> Answer:
-        """Ask once. No retries here.
+    async def count_tokens(self, request: Request) -> int | None:
+        """Count the input tokens of a request without sending it to a model. `None`, the default: it cannot count.
 
         Raises:
-            CallError: The attempt failed.
+            CallError: The count failed.
         """
-        ...
+        del request
+        return None
 
-    async def count_tokens(self, request: Request) -> int:
-        """Return the input tokens of a request without sending it to a model.
+    def limit_class(self, model: str) -> str:
+        """Name the models that share rate limits with this one. By default each model has its own."""
+        return model
 
-        Raises:
-            CallError: The count could not be had.
-        """
-        ...
+    def min_cacheable_tokens(self, model: str) -> int | None:
+        """Return the shortest prefix that the prompt cache keeps. `None`, the default: there is no cache to ask."""
+        del model
+        return None
+
+    def take_notes(self) -> Sequence[str]:
+        """Return what a user has to be told of this provider, each thing once: what it leaves out, for one."""
+        return ()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.agent import is_number
 from agent_magic.engine.asking import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
+from agent_magic.providers.base import Provider
 from agent_magic.providers.shelf import Shelf
 from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
@@ -243,13 +244,10 @@ class Deck:
         }
 
 
-class Nobody:
-    """A client that never asks anybody: who plans while a recording answers needs no network either."""
+class Nobody(Provider):
+    """Answers nothing: planning while a recording answers needs no network either."""
 
-    @property
-    def endpoint(self) -> str:
-        """Nowhere."""
-        return "cassette"
+    endpoint = "cassette"
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -261,7 +259,7 @@ class Nobody:
         raise NotConnected
         yield  # pyright: ignore[reportUnreachable] - this makes it a generator
 
-    async def call(self, request: Request, stream: Stream) -> Answer:
+    async def send(self, request: Request, stream: Stream) -> Answer:
         """Refuse."""
         del request, stream
         raise NotConnected

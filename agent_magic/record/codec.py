@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 
 from agent_magic.record import answer as answers
 from agent_magic.record import events
-from agent_magic.record.request import Request
+from agent_magic.record.request import Message, Request, older_request
 
 if TYPE_CHECKING:
     from agent_magic.record.events import Event
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PLAIN = frozenset({NoneType, bool, int, str})
 NAMES: dict[str, Any] = {name: getattr(answers, name) for name in ("Answer", "Price", "Source", "Status", "Usage")} | {
-    "Request": Request
+    "Message": Message,
+    "Request": Request,
 }
 """What the annotations of events name without importing it."""
+CONVERSATION = frozenset({"messages", "tools"})
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 
@@ -46,6 +48,8 @@ def to_json(value: object) -> Any:
     if kind is float:
         return value if math.isfinite(cast("float", value)) else None
     names = _fields(kind)
+    if kind is Request:  # most are a prompt: what makes a conversation of one is left out where there is none
+        names = tuple(name for name in names if name not in CONVERSATION or getattr(value, name))
     if names:
         return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple | list):
@@ -157,6 +161,8 @@ def _readers(kind: Any) -> dict[str, tuple[Any, bool]]:
 def _record(kind: Any, readers: dict[str, tuple[Any, bool]], data: Any) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{kind.__name__} is no object")
+    if kind is Request:
+        data = older_request(cast("dict[str, Any]", data))
     given: dict[str, Any] = {}
     for name, (read, optional) in readers.items():
         if name in data:

@@ -1,4 +1,4 @@
-"""What is asked of a model, before any transport."""
+"""What is asked of a model: a conversation and its options, before any transport."""
 
 from __future__ import annotations
 
@@ -12,15 +12,31 @@ Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
 
 
-class Request(NamedTuple):
-    """One request. A value.
+class Message(NamedTuple):
+    """One message of a conversation, its content kept byte for byte.
 
     Attributes:
-        context: Text that goes out before everything else, shared with other requests.
+        role: Who speaks.
+        content: The content blocks as a JSON array. A provider may have signed them, so they are never rebuilt.
+    """
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class Request(NamedTuple):
+    """One request: a conversation and its options. A value.
+
+    The conversation only ever grows: the prompt, then `messages`. A provider may refuse a conversation whose earlier
+    part has changed.
+
+    Attributes:
+        prompt: The text of the first message.
+        context: Text in front of everything else, shared with other requests.
         cached: Whether the provider is asked to cache it.
         ttl: For how long, if it is.
-        so_far: What was said already of an answer that the API had paused: its content blocks as JSON, which go back
-            as they came. Empty for the first turn.
+        messages: What was said after the prompt.
+        tools: The definitions of the tools as a JSON array; empty for none.
     """
 
     model: str
@@ -32,35 +48,63 @@ class Request(NamedTuple):
     effort: str | None = None
     timeout_s: float = 300.0
     ttl: Ttl = "5m"
-    so_far: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: str = ""
 
-    def body(self) -> dict[str, Any]:
-        """Write it as the Messages API wants it."""
-        body: dict[str, Any] = {
-            "model": self.model,
-            "max_tokens": self.max_tokens,
-            "messages": [{"role": "user", "content": self.prompt}],
-        }
-        if self.so_far:
-            body["messages"].append({"role": "assistant", "content": json.loads(self.so_far)})
+    def canonical(self) -> dict[str, Any]:
+        """Write what is asked as plain data, without what changes only the bill or the waiting.
+
+        It has the form of a Messages API body, the first API that was recorded. Fingerprints are made of it, so it
+        never changes for a request that could be written before.
+        """
+        messages: list[dict[str, Any]] = [{"role": "user", "content": self.prompt}]
+        messages += [{"role": one.role, "content": _plain(one.content)} for one in self.messages]
+        asked: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": messages}
         if self.context:
-            body["system"] = self._blocks(self.context)
+            asked["system"] = [{"type": "text", "text": self.context}]
+            if self.system:
+                asked["system"].append({"type": "text", "text": sendable(self.system)})
         elif self.system:
-            body["system"] = sendable(self.system)
+            asked["system"] = sendable(self.system)
         if self.effort:
-            body["output_config"] = {"effort": self.effort}
-        return body
-
-    def _blocks(self, context: str) -> list[dict[str, Any]]:
-        """Write the shared context first, and what is this agent's own behind it."""
-        shared: dict[str, Any] = {"type": "text", "text": context}
-        if self.cached:
-            long = {"ttl": self.ttl} if self.ttl != "5m" else {}
-            shared["cache_control"] = {"type": "ephemeral", **long}
-        return [shared, *([{"type": "text", "text": sendable(self.system)}] if self.system else [])]
+            asked["output_config"] = {"effort": self.effort}
+        if self.tools:
+            asked["tools"] = _plain(self.tools)
+        return asked
 
     def key(self, endpoint: str) -> str:
         """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
-        body = self._replace(cached=False).body() if self.cached else self.body()  # a cache changes the bill only
-        canonical = json.dumps([endpoint, body], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        text = json.dumps([endpoint, self.canonical()], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def texts(self) -> tuple[str, ...]:
+        """Return all text of the request, to estimate its length."""
+        said = [one.content for one in self.messages]
+        return (self.prompt, self.system or "", self.context or "", self.tools, *said)
+
+
+def _plain(text: str) -> Any:
+    """Read JSON; a text that is none, such as one that was left out of a cassette, stays a text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def continued(messages: tuple[Message, ...], content: str) -> tuple[Message, ...]:
+    """Append content blocks of the assistant to a conversation.
+
+    Two turns of the assistant in a row are one message. Its JSON is spliced, not written anew.
+    """
+    if messages and messages[-1].role == "assistant":
+        content = f"{messages[-1].content.rstrip()[:-1]},{content.lstrip()[1:]}"
+        messages = messages[:-1]
+    return (*messages, Message("assistant", content))
+
+
+def older_request(data: dict[str, Any]) -> dict[str, Any]:
+    """Read the fields of a request as they were written before it held a conversation."""
+    so_far = data.get("so_far")
+    if not isinstance(so_far, str) or not so_far or "messages" in data:
+        return data
+    return {**data, "messages": [{"role": "assistant", "content": so_far}]}

@@ -90,11 +90,11 @@ class AgentResult:
     @property
     def _earlier_turns(self) -> str:
         """The text of the turns from which the last request went on."""
-        so_far, texts = self.attempts[-1].request.so_far, list[str]()
-        for one in reversed(self.attempts[:-1] if so_far else []):
-            if so_far and one.answer is not None and one.answer.stop_reason == PAUSED:
+        before, texts = self.attempts[-1].request.messages, list[str]()
+        for one in reversed(self.attempts[:-1] if before else []):
+            if before and one.answer is not None and one.answer.stop_reason == PAUSED:
                 texts.insert(0, one.answer.text)
-                so_far = one.request.so_far
+                before = one.request.messages
         return "".join(texts)
 
     @property

@@ -17,6 +17,8 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic.limits import empty_limit, read_headers
+from agent_magic.providers.anthropic.wire import body
+from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.simulator.catalog import MODELS
 from agent_magic.simulator.latency import parse
@@ -32,7 +34,7 @@ TOO_MANY, OVERLOADED = 429, 500
 LATER_S = 3.0
 
 
-class StandIn:
+class StandIn(Provider):
     """A client that asks the stand-in's decisions directly.
 
     Args:
@@ -44,7 +46,7 @@ class StandIn:
     endpoint = "virtual"
 
     def __init__(self, *, latency="x0.5", seed=0, **limits):
-        self.key = Key()
+        self.credentials = Key()
         self._settings = Settings(seed, parse(latency), Allowance(**limits))
         self._service, self._began_s = None, 0.0
 
@@ -57,18 +59,18 @@ class StandIn:
 
     async def count_tokens(self, request):
         """Count as the stand-in does."""
-        body = request.body()
-        del body["max_tokens"]
+        asked = body(request)
+        del asked["max_tokens"]
         entry = self._service.journal.open(MESSAGES, self._now())
-        self._service.count_tokens(json.dumps(body).encode(), entry)
+        self._service.count_tokens(json.dumps(asked).encode(), entry)
         return entry.input_tokens
 
-    async def call(self, request, stream):
+    async def send(self, request, stream):
         """Answer one request, its frames at their times."""
         service, now = self._service, self._now()
         entry = service.journal.open(MESSAGES, now)
         try:
-            made = service.exchange(json.dumps({**request.body(), "stream": True}).encode(), entry, now)
+            made = service.exchange(json.dumps({**body(request), "stream": True}).encode(), entry, now)
         except Problem as problem:
             headers = self._headers(entry, now)
             await asyncio.sleep(max(problem.after_s, REFUSAL_S))
@@ -76,8 +78,7 @@ class StandIn:
         headers, frames, visit = self._headers(entry, now), made.reply.frames, made.visit
         await asyncio.sleep(frames[0].at_s)
         service.cache.begin(visit, self._now())
-        stream.simulated = True
-        stream.replied(200, read_headers({**headers, "date": self._date()}))
+        stream.replied(200, read_headers({**headers, "date": self._date()}), simulated=True)
         billed, sent = visit.usage, 0
         given = Usage(
             billed.uncached,

@@ -154,7 +154,7 @@ def test_a_key_that_was_untried_holds_the_forecast_as_it_held_the_run(takes_s):
     def ran(concurrency, *, tried):
         key = Key()
         key.accepted = tried
-        client = Scripted(lambda *_: Reply(takes_s), key=key)
+        client = Scripted(lambda *_: Reply(takes_s), credentials=key)
         return drive(plan, client, Policy(concurrency, seed=7))[0]
 
     first, later = ran(2, tried=False), ran(2, tried=True)

@@ -97,7 +97,7 @@ def test_no_error_shows_a_credential_that_was_given(kernel):
     """S01: a key handed to `Claude` by hand stays out of tracebacks too, in the mode that shows every argument."""
     kernel.do("%xmode Verbose\nplan = am.Plan([am.Agent('a', 'x')])\nfrom os import environ")
     for url in ("http://127.0.0.1:1", "no url", "http://[", "ftp://127.0.0.1", "http://"):
-        code = f"run = await plan.run(client=am.Claude(base_url={url!r}, credential=environ['ANTHROPIC_API_KEY']))"
+        code = f"run = await plan.run(client=am.Claude(base_url={url!r}, api_key=environ['ANTHROPIC_API_KEY']))"
         kernel.do(code + "\nrun.raise_for_failures()")
     assert "Error" in kernel.kernel.do("1 / 0").text
     assert [] == [text for text in kernel.said if CANARY in text]

@@ -43,7 +43,7 @@ def run_held_up(answer):
 
         async def main():
             plan = Plan([Agent(f"a{number}", "x", timeout_s=DEADLINE_S) for number in range(5)])
-            client = Claude(base_url=server.url, credential="a-key-of-a-test")
+            client = Claude(base_url=server.url, api_key="a-key-of-a-test")
             await Plan([Agent("first", "x")]).run(client=client)  # loads the SDK, and shows the key to be good
             running = asyncio.create_task(plan.run(Policy(5, max_attempts=2), client=client))
             while server.calls < 6:  # noqa: ASYNC110 - counted on another thread

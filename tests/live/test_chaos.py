@@ -105,7 +105,7 @@ def test_nothing_is_lost_in_chaos(seed):
         async with serving(answer) as server:
             server.bodies = bodies
             policy = Policy(40, max_attempts=3, timeout_s=10.0, breaker_share=None, seed=seed)
-            client = Claude(base_url=server.url, credential="a-key-of-a-test")
+            client = Claude(base_url=server.url, api_key="a-key-of-a-test")
             driver = start(random_plan(random.Random(seed)), policy, client=client)
             await driver.drive()
             return Run(driver.record, driver), server.calls, tasks_left()

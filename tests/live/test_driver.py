@@ -376,9 +376,9 @@ def test_a_second_cancellation_changes_nothing():
     """Stop pressed twice: the record is complete, no task is left."""
 
     class Clinging(Scripted):
-        async def call(self, request, stream):
+        async def send(self, request, stream):
             try:
-                return await super().call(request, stream)
+                return await super().send(request, stream)
             finally:
                 await asyncio.sleep(1.0)
 
@@ -403,7 +403,7 @@ class Stubborn(Scripted):
         super().__init__(always())
         self.way = way
 
-    async def call(self, request, stream):
+    async def send(self, request, stream):
         """Answer a request."""
         try:
             await asyncio.sleep(100.0)

@@ -13,7 +13,7 @@ import agent_magic as am
 
 async def main(url):
     asyncio.get_running_loop().slow_callback_duration = 60  # how fast is not the question
-    client = am.Claude(base_url=url, credential="a-key-of-a-test")
+    client = am.Claude(base_url=url, api_key="a-key-of-a-test")
     faults = ["[[status:529]]", "[[status:400]]", "[[fault:clean_end]]", "[[fault:hang]]"]
     prompts = ["fine", *faults, "{{ a0 }}", "{{ a2 }}"]
     limits_s = [1.0 if "hang" in prompt else 60.0 for prompt in prompts]

@@ -101,8 +101,8 @@ def test_a_refusal_of_the_key_costs_one_call_whatever_the_concurrency(monkeypatc
 
     async def work():
         async with serving(REFUSED) as server:
-            run = await many(20).run(Policy(20), client=Claude(base_url=server.url, credential="wrong-key"))
-            again = await many(3).run(Policy(20), client=Claude(base_url=server.url, credential="wrong-key"))
+            run = await many(20).run(Policy(20), client=Claude(base_url=server.url, api_key="wrong-key"))
+            again = await many(3).run(Policy(20), client=Claude(base_url=server.url, api_key="wrong-key"))
             return run, again, server.calls
 
     run, again, calls = asyncio.run(work())
@@ -117,14 +117,14 @@ def test_the_first_request_of_a_client_goes_ahead_and_no_other():
 
     def client(first_s):
         scripted = Scripted(lambda *_: Reply(2.0, first_s=first_s))
-        scripted.key = Key()
+        scripted.credentials = Key()
         return scripted
 
     slow = client(1.5)
     record, _ = drive(many(4), slow, Policy(4, seed=1))
     assert [0.0, 0.5, 0.5, 0.5] == [one.started_s for one in record.attempts]
     assert {"", "key"} == {one.held_by for one in record.attempts}
-    assert slow.key.accepted
+    assert slow.credentials.accepted
     record, _ = drive(many(4), slow, Policy(4, seed=1))
     assert [0.0] * 4 == [one.started_s for one in record.attempts]
 
@@ -132,7 +132,7 @@ def test_the_first_request_of_a_client_goes_ahead_and_no_other():
 def test_a_refused_key_is_refused_for_the_next_run_too():
     """Nothing is known of it afterwards: the next run sends one request ahead again."""
     client = Scripted(lambda *_: Reply(0.1, error=Rejected("key", status=401), status=401))
-    client.key = Key()
+    client.credentials = Key()
     for calls in (1, 2):
         drive(many(9), client, Policy(9, seed=1))
         assert calls == len(client.asked)
@@ -269,7 +269,7 @@ def test_answers_that_are_there_do_not_hold_up_an_untried_key():
     ledger, texts = Ledger(), {f"a{one}": f"question {one}" for one in range(6)}
     drive(Plan([Agent(name, text) for name, text in list(texts.items())[:4]]), lambda *_: Reply(1.0), ledger=ledger)
     client = Scripted(lambda *_: Reply(2.0, first_s=0.25))
-    client.key = Key()
+    client.credentials = Key()
     record, _ = drive(Plan([Agent(name, text) for name, text in texts.items()]), client, ledger=ledger)
     assert [0.0] * 5 == [one.started_s for one in record.results[:5]]
     assert ["ledger"] * 4 + ["live"] * 2 == [one.source for one in record.results]
@@ -280,7 +280,7 @@ def test_what_was_stopped_before_it_left_gives_its_room_back():
     """A stop may come between a launch and its request: the pacer counts nothing, and the key is still untried."""
     pacer, key = Pacer(seed=1), Key()
     client = Scripted(lambda *_: Reply(1.0))
-    client.key = key
+    client.credentials = key
 
     async def work(loop):
         client.loop = loop

@@ -15,7 +15,7 @@ from agent_magic.simulator import start as simulator
 def test_runs_share_their_slots():
     """Twelve agents in each of two runs, three slots for all: never more at once, all done, each gets its part."""
     with simulator(latency="x0.05", unlimited=True) as server:
-        client = Claude(base_url=server.url, credential="any")
+        client = Claude(base_url=server.url, api_key="any")
 
         async def scene() -> None:
             await Plan([Agent("first", "shows that the key is good [[tokens:1]]")]).run(client=client)
@@ -48,7 +48,7 @@ def test_runs_share_their_slots():
 def test_a_run_that_is_paused_or_stopped_leaves_its_slots_to_the_other():
     """The other goes on alone with all of them; afterwards nothing is counted as under way."""
     with simulator(latency="none", unlimited=True) as server:
-        client = Claude(base_url=server.url, credential="any")
+        client = Claude(base_url=server.url, api_key="any")
 
         async def scene() -> tuple[list[str], list[str], int]:
             await Plan([Agent("first", "shows that the key is good [[tokens:1]]")]).run(client=client)

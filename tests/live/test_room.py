@@ -27,7 +27,7 @@ def server() -> Iterator[Simulator]:
 
 def client(server: Simulator) -> Claude:
     """Connect to it."""
-    return Claude(base_url=server.url, credential="test")
+    return Claude(base_url=server.url, api_key="test")
 
 
 def reviews(mark: str) -> Plan:

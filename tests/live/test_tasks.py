@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from contextlib import nullcontext
 
 import pytest
 
@@ -18,12 +17,13 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.live.driver import Driver
 from agent_magic.live.tasks import Tasks
+from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
 from tests.providers.test_claude import within
 from tests.providers.wire import tasks_left
 
 
-class Hanging:
+class Hanging(Provider):
     """A client that answers `quick` at once and everything else never.
 
     Attributes:
@@ -35,11 +35,7 @@ class Hanging:
     def __init__(self):
         self.stopped = []
 
-    def open(self):
-        """Hold nothing."""
-        return nullcontext()
-
-    async def call(self, request, stream):
+    async def send(self, request, stream):
         """Answer, or wait."""
         if request.prompt == "slow":
             try:
@@ -47,10 +43,6 @@ class Hanging:
             finally:
                 self.stopped.append(request.prompt)
         return Answer("x", "end_turn", usage=Usage(1, output_tokens=1), model="m")
-
-    async def count_tokens(self, request):
-        """Count nothing."""
-        raise NotImplementedError
 
 
 def driver_of(timeout_s=60.0, **prompts):

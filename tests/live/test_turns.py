@@ -24,7 +24,7 @@ def server() -> Iterator[Simulator]:
 def run(server: Simulator, prompt: str, policy: Policy | None = None, **more: Any) -> Run:
     """Run one agent, and one that takes its answer."""
     plan = Plan([Agent("a", prompt), Agent("b", "Echo {{ a }} [[tokens:5]]")])
-    client = Claude(base_url=server.url, credential="any")
+    client = Claude(base_url=server.url, api_key="any")
     return asyncio.run(plan.run(policy or Policy(), client=client, **more))
 
 
@@ -126,7 +126,7 @@ async def asked(*replies: bytes) -> tuple[Run, list[Any]]:
         await writer.drain()
 
     async with serving(answer) as found:
-        done = await Plan([Agent("a", "Ask")]).run(client=Claude(base_url=found.url, credential="any"))
+        done = await Plan([Agent("a", "Ask")]).run(client=Claude(base_url=found.url, api_key="any"))
     return done, found.bodies
 
 

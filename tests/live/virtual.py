@@ -11,6 +11,7 @@ from typing import Any
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.policy import Policy
 from agent_magic.live.driver import Driver
+from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
 
 
@@ -78,7 +79,7 @@ class Reply:
 
 
 @dataclass
-class Scripted:
+class Scripted(Provider):
     """A client whose answers are known beforehand.
 
     Attributes:
@@ -87,7 +88,7 @@ class Scripted:
 
     script: Any
     endpoint: str = "scripted"
-    key: Any = None
+    credentials: Any = None
     asked: list = field(default_factory=list)
     running: int = 0
     peak: int = 0
@@ -108,7 +109,7 @@ class Scripted:
         """Count roughly."""
         return len(request.prompt) // 4
 
-    async def call(self, request, stream):
+    async def send(self, request, stream):
         """Answer a request."""
         assert self.opened
         number = self.counts[request.prompt] = self.counts.get(request.prompt, 0) + 1

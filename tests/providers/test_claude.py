@@ -23,9 +23,8 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import NotConnected, Rejected
 from agent_magic.live.driver import Driver
-from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.anthropic.errors import retry_after_s
-from agent_magic.providers.chosen import as_client
+from agent_magic.providers.anthropic.client import Claude, as_provider
+from agent_magic.providers.anthropic.limits import retry_after_s
 from agent_magic.record.answer import Usage
 from agent_magic.record.request import Request
 from tests.providers.wire import (
@@ -57,7 +56,7 @@ def one(prompt="x", **options):
 
 async def run_at(url, plan=None, policy=ONCE, **more):
     """Run a plan against a server."""
-    driver = Driver(plan or one(), policy, Claude(base_url=url, credential=KEY), **more)
+    driver = Driver(plan or one(), policy, Claude(base_url=url, api_key=KEY), **more)
     await driver.drive()
     return driver.record
 
@@ -363,7 +362,7 @@ def test_prompt_and_key_do_not_follow_a_redirect(status):
 
     async def main():
         async with serving(reply(WHOLE)) as elsewhere, serving(reply(b"", status, location=elsewhere.url)) as server:
-            driver = start(one(), Policy(max_attempts=3), client=Claude(base_url=server.url, credential=KEY))
+            driver = start(one(), Policy(max_attempts=3), client=Claude(base_url=server.url, api_key=KEY))
             await driver.drive()
             return driver.record["a"], server.calls, elsewhere.calls
 
@@ -547,7 +546,7 @@ def test_stopping_a_run_ends_every_request():
 
     async def work():
         async with serving(_stall) as server:
-            driver = Driver(plan, Policy(3), Claude(base_url=server.url, credential=KEY))
+            driver = Driver(plan, Policy(3), Claude(base_url=server.url, api_key=KEY))
             task = asyncio.ensure_future(driver.drive())
             await until(lambda: sum(bool(stream.parts) for stream in driver.streams.values()) == 3)
             task.cancel()
@@ -582,7 +581,7 @@ def test_stopping_one_agent_leaves_the_others():
         release = asyncio.Event()
         plan = Plan((Agent("a", "x"), Agent("b", "y"), Agent("c", "{{ a }}")))
         async with serving(answer) as server:
-            driver = Driver(plan, Policy(), Claude(base_url=server.url, credential=KEY))
+            driver = Driver(plan, Policy(), Claude(base_url=server.url, api_key=KEY))
             task = asyncio.ensure_future(driver.drive())
             await until(lambda: sum(bool(stream.parts) for stream in driver.streams.values()) == 2)
             driver.stop(["a"])
@@ -630,7 +629,7 @@ def test_a_client_of_one_s_own_is_used_and_left_open():
                 await driver.drive()
                 assert calls == server.calls
             assert not sdk.is_closed()
-            assert as_client(sdk).endpoint.rstrip("/") == server.url
+            assert as_provider(sdk).endpoint.rstrip("/") == server.url
             assert 7 == sdk.max_retries
         return server
 
@@ -654,7 +653,7 @@ def test_a_client_without_an_api_key_attribute_is_used():
             serving(reply(WHOLE)) as server,
             AsyncAnthropic(api_key=KEY, base_url=server.url, max_retries=0) as sdk,
         ):
-            driver = Driver(one(), ONCE, Claude(Elsewhere(sdk)))
+            driver = Driver(one(), ONCE, Claude(client=Elsewhere(sdk)))
             await driver.drive()
             return driver.record
 
@@ -672,7 +671,7 @@ def test_one_claude_on_two_loops():
 
     async def host():
         async with serving(reply(WHOLE)) as server:
-            claude = Claude(base_url=server.url, credential=KEY)
+            claude = Claude(base_url=server.url, api_key=KEY)
             found = []
             threads = [
                 threading.Thread(target=lambda: found.append(asyncio.run(work(claude, server.url)))) for _ in range(3)
@@ -692,7 +691,7 @@ def test_two_runs_on_one_loop_share_connections():
 
     async def work():
         async with serving(reply(WHOLE)) as server:
-            claude = Claude(base_url=server.url, credential=KEY)
+            claude = Claude(base_url=server.url, api_key=KEY)
             async with claude.open():
                 await Driver(one(), ONCE, claude).drive()
                 await asyncio.gather(*(Driver(one(), ONCE, claude).drive() for _ in range(3)))
@@ -752,10 +751,10 @@ def test_an_sdk_that_another_thread_is_importing_is_waited_for_beside_the_loop(m
     monkeypatch.setattr(sys.modules["anthropic"].__spec__, "_initializing", True)
 
     async def work():
-        async with Claude(base_url="http://127.0.0.1:9", credential=KEY).open():
+        async with Claude(base_url="http://127.0.0.1:9", api_key=KEY).open():
             assert 1 == len(where)
         monkeypatch.setattr(sys.modules["anthropic"].__spec__, "_initializing", False)
-        async with Claude(base_url="http://127.0.0.1:9", credential=KEY).open():
+        async with Claude(base_url="http://127.0.0.1:9", api_key=KEY).open():
             assert 1 == len(where)
 
     within(work())
@@ -772,10 +771,10 @@ def test_a_proxy_does_not_stand_between_us_and_the_stand_in(monkeypatch):
 
 def test_keys_and_prompts_are_in_no_repr():
     """Neither a client, nor a request's error, shows a secret."""
-    claude = Claude(base_url="http://127.0.0.1:1", credential=KEY)
+    claude = Claude(base_url="http://127.0.0.1:1", api_key=KEY)
     assert KEY not in repr(claude)
-    assert KEY not in repr(vars(claude).get("_given"))
-    assert "Claude('the default endpoint')" == repr(Claude())
+    assert KEY not in repr(vars(claude))
+    assert "Claude('https://api.anthropic.com')" == repr(Claude())
 
 
 def test_tokens_are_counted_by_the_api():
@@ -783,7 +782,7 @@ def test_tokens_are_counted_by_the_api():
 
     async def work(answer):
         async with serving(answer) as server:
-            claude = Claude(base_url=server.url, credential=KEY)
+            claude = Claude(base_url=server.url, api_key=KEY)
             async with claude.open():
                 return await claude.count_tokens(Request("claude-haiku-5-5", "x", 5, system="s")), server
 
@@ -815,10 +814,10 @@ def test_a_429_says_which_limit_is_empty(limit, headers):
 
     async def work():
         async with serving(problem(429, "rate_limit_error", retry_after="3", **headers)) as server:
-            claude = Claude(base_url=server.url, credential=KEY)
+            claude = Claude(base_url=server.url, api_key=KEY)
             async with claude.open():
                 with pytest.raises(RateLimited) as caught:
-                    await claude.call(Request("claude-haiku-5-5", "x", 5), Stream())
+                    await claude.send(Request("claude-haiku-5-5", "x", 5), Stream())
                 return caught.value
 
     error = asyncio.run(work())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent_magic.providers.anthropic.drain import drain
+from agent_magic.providers.anthropic.stream import drain
 
 
 class Loop:

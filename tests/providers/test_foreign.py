@@ -18,7 +18,7 @@ from agent_magic.errors import Unreadable
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic import stream as reading
 from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.anthropic.errors import LONGEST_WAIT_S, retry_after_s
+from agent_magic.providers.anthropic.limits import LONGEST_WAIT_S, retry_after_s
 from agent_magic.record.request import Request
 from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.providers.wire import (
@@ -173,9 +173,9 @@ def said(kind):
 FAULTS = {
     "an error behind a 200": (said("overloaded_error"), 3, "Overloaded: m (529)"),
     "a refused key behind a 200": (said("authentication_error"), 1, "Rejected: m (401). Check ANTHROPIC_API_KEY."),
-    "nested too deeply": (reply(b"[" * 99_999, kind="application/json"), 2, "Unreadable: The reply cannot be read: "),
-    "nothing of no kind": (reply(b"", kind=None), 2, "Unreadable: The reply is no event stream but 'nothing'."),
-    "plain words": (reply(b"busy\n\n", kind="text/plain"), 2, "Unreadable: The reply is no event stream but 'text/pl"),
+    "nested too deeply": (reply(b"[" * 99_999, kind="application/json"), 2, "Unreadable: The response cannot be read: "),
+    "nothing of no kind": (reply(b"", kind=None), 2, "Unreadable: Expected an event stream, got no content type."),
+    "plain words": (reply(b"busy\n\n", kind="text/plain"), 2, "Unreadable: Expected an event stream, got text/plain."),
     "try no more": (problem(529, x_should_retry="false"), 1, "Rejected: the API's words (529)."),
     "try again": (problem(400, x_should_retry="true"), 3, "Overloaded: the API's words (400)"),
     "no HTTP": (b"hello\r\n\r\n", 3, "Unreachable: No reply from 127.0.0.1:"),
@@ -209,7 +209,7 @@ def test_what_never_left_has_used_nothing(address, transport):
 
     async def work():
         given = AsyncAnthropic(api_key=KEY, base_url=address())
-        client = Claude(given) if transport else Claude(base_url=address(), credential=KEY)
+        client = Claude(client=given) if transport else Claude(base_url=address(), api_key=KEY)
         driver = Driver(one(max_tokens=1000), Policy(max_attempts=3, budget_usd=0.001), client)
         await driver.drive()
         await given.close()
@@ -228,7 +228,7 @@ def test_what_may_have_arrived_has_an_unknown_cost(transport):
     async def work():
         async with serving(b"") as server:
             given = AsyncAnthropic(api_key=KEY, base_url=server.url)
-            client = Claude(given) if transport else Claude(base_url=server.url, credential=KEY)
+            client = Claude(client=given) if transport else Claude(base_url=server.url, api_key=KEY)
             driver = Driver(one(), Policy(max_attempts=1), client)
             await driver.drive()
             await given.close()
@@ -272,9 +272,9 @@ def test_a_count_that_is_none_is_an_error(body):
 
     async def work():
         async with serving(reply(body, kind="text/html" if body[:1] == b"<" else "application/json")) as server:
-            claude = Claude(base_url=server.url, credential=KEY)
+            claude = Claude(base_url=server.url, api_key=KEY)
             async with claude.open():
                 await claude.count_tokens(Request("claude-haiku-5-5", "x", 5))
 
-    with pytest.raises(Unreadable, match="count of tokens is none"):
+    with pytest.raises(Unreadable, match="token count is no number"):
         asyncio.run(work())

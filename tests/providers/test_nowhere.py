@@ -81,7 +81,7 @@ def ask(url, plan=None, policy=None):
 
     async def work():
         driver = Driver(
-            plan or MANY.select(["a0"]), policy or Policy(max_attempts=1), Claude(base_url=url, credential="a-key")
+            plan or MANY.select(["a0"]), policy or Policy(max_attempts=1), Claude(base_url=url, api_key="a-key")
         )
         async with asyncio.timeout(30):
             await driver.drive()

@@ -57,7 +57,7 @@ def others(answer, dress):
 
     async def work():
         async with serving(answer) as server, OwnClient(api_key=KEY, base_url=server.url, max_retries=0) as sdk:
-            driver = Driver(one(timeout_s=60.0), ONCE, Claude(dress(sdk)))
+            driver = Driver(one(timeout_s=60.0), ONCE, Claude(client=dress(sdk)))
             await driver.drive()
             await until(lambda: not tasks_left())
         return driver.record, server

@@ -67,7 +67,7 @@ async def run_once(url, path, generation, shown=None):
         shown: A file descriptor that is told each answer as soon as anybody can see it.
     """
     ledger = am.Ledger(path, reuse_simulated=True)
-    client = am.Claude(base_url=url, credential="x")
+    client = am.Claude(base_url=url, api_key="x")
     driver = am.start(plan_of(generation), Policy(concurrency=CONCURRENCY), client=client, ledger=ledger)
     telling = asyncio.create_task(tell(driver.record, generation, shown)) if shown is not None else None
     try:
@@ -341,7 +341,7 @@ def together(url, path, agents, seconds, how="long"):
     if how in {"ahead", "behind"}:
         turn_clock(DAY_S if how == "ahead" else -DAY_S)
     ledger = am.Ledger(path, reuse_simulated=True)
-    driver = am.start(flat(agents, seconds), Policy(10), client=am.Claude(base_url=url, credential="x"), ledger=ledger)
+    driver = am.start(flat(agents, seconds), Policy(10), client=am.Claude(base_url=url, api_key="x"), ledger=ledger)
     asyncio.run(hold_up(url, driver) if how == "busy" else driver.drive())
     results = driver.record.results
     ledger._find_lost_runs()  # marks those that the run itself has not come upon
@@ -388,7 +388,7 @@ def full(url, path, agents):
 def until_full(url, path, agents, make_full):
     """Run a plan; make its disk full when a third of the agents is done. What is found is counted when it is called."""
     ledger = am.Ledger(path, reuse_simulated=True)
-    client = am.Claude(base_url=url, credential="x")
+    client = am.Claude(base_url=url, api_key="x")
     driver = am.start(flat(agents, 0.02), Policy(CONCURRENCY), client=client, ledger=ledger)
     found = {}
 

@@ -1,8 +1,8 @@
-"""The Messages API through the `anthropic` SDK.
+"""Sends requests through the `anthropic` SDK: to the API, to a cloud that offers it, or to a server that speaks it.
 
 Requests are raw event streams over the SDK's aiohttp transport: the helper that accumulates a message costs twice as
 much per event, the default transport three times as much per request at 1,000 connections (measured on loopback).
-The SDK's own retries are off: one retry loop, the conductor's.
+The SDK's own retries are off: the engine has the only retry loop.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from agent_magic.engine.key import Key
-from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected
-from agent_magic.providers.anthropic.errors import AsCallErrors, excerpt
+from agent_magic.engine.pacing.limits import NO_READINGS
+from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
+from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt
 from agent_magic.providers.anthropic.stream import collect, counted, plain
+from agent_magic.providers.anthropic.wire import body
+from agent_magic.providers.base import Provider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from anthropic import AsyncAnthropic
 
@@ -35,13 +38,18 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
+DEFAULT_URL = "https://api.anthropic.com"
+NO_KEY = "none"
+"""Sent to a server of one's own where no key was given: most take any, and the SDK wants one."""
 CONNECT_S = 10.0
-HELD_UP_S = 120.0
-"""How long user code may hold the loop up before the transport takes a connection for silent."""
+BLOCKED_S = 120.0
+"""How long user code may block the event loop before the transport takes a connection for silent."""
+NO_COUNT = frozenset({404, 405, 501})
+"""What a server answers that has no count endpoint."""
 
 
 class _Hidden:
-    """A text that tracebacks do not show, in the mode either that writes every attribute out."""
+    """A text that tracebacks do not show, even in the mode that writes every attribute out."""
 
     __slots__ = ("_text",)
 
@@ -64,64 +72,72 @@ class _Open:
     users: int = 0
 
 
-class Claude:
-    """Sends requests to the Messages API, or to whatever speaks it.
+class Claude(Provider):
+    """Sends requests to the Messages API, or to any server that speaks it.
 
-    The key is the SDK's business: it is read from `ANTHROPIC_API_KEY` (or what else the SDK knows) when a run begins,
-    and never kept here. Connections belong to the event loop a run is on and are closed when the last run ends.
+    Without arguments the SDK reads `ANTHROPIC_API_KEY` and `ANTHROPIC_BASE_URL` (and what else it knows) when a run
+    begins; the key is never kept here. Connections belong to the event loop a run is on and are closed when its last
+    run ends.
 
     Args:
-        sdk: A client of your own. Its settings are kept, its retries switched off, and it is never closed here.
-        base_url: Where to send; `None` is what the SDK's environment says.
-        credential: The key for a server of one's own that takes any, such as the stand-in.
-        endpoint: The name under which its answers are kept, for a server whose address changes; `None` is the address.
+        api_key: The key; by default the environment's. A server of your own mostly takes any.
+        base_url: Where to send, such as `http://127.0.0.1:11434` for Ollama, without `/v1`.
+        client: A client of the SDK: `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`,
+            `AsyncAnthropicFoundry` and the like. Its settings are kept, its retries are switched off, and it is never
+            closed here.
+        endpoint: The name under which answers are kept, for a server whose address changes; by default the address.
 
     Raises:
-        AgentMagicError: The client of your own cannot answer: it is none, or not an asynchronous one.
-
-    Attributes:
-        key: Whether the API has taken the key yet.
+        DeclarationError: The address or the key cannot be used, or both `client` and one of them are given.
+        AgentMagicError: `client` is not an asynchronous client of the SDK.
     """
 
     def __init__(
         self,
-        sdk: AsyncAnthropic | None = None,
         *,
+        api_key: str | None = None,
         base_url: str | None = None,
-        credential: str | None = None,
+        client: AsyncAnthropic | None = None,
         endpoint: str | None = None,
     ) -> None:
-        _check_sdk(sdk)
+        _check_client(client)
+        if client is not None and (api_key is not None or base_url is not None):
+            raise DeclarationError("Give either client= or api_key= and base_url=.", hint="A client has its own.")
+        if base_url is not None:
+            base_url = _checked_url(base_url, "base_url")
+        _check_key(api_key, "api_key")
         self._endpoint = endpoint
-        self._given = sdk.with_options(max_retries=0) if sdk is not None else None
+        self._client = client.with_options(max_retries=0) if client is not None else None
         self._base_url = base_url
-        self._credential = _Hidden(credential)
-        self.key = Key()
+        self._api_key = _Hidden(api_key)
+        self.credentials = Key()
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
+        self._notes: list[str] = []
+        self._noted: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"Claude({_without_credentials(self._base_url or 'the default endpoint')!r})"
+        return f"Claude({self.endpoint!r})"
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         """Where requests go, without credentials."""
         return self._endpoint or _without_credentials(self._address.rstrip("/"))
 
     @property
     def _address(self) -> str:
-        if self._given is not None:
-            return str(self._given.base_url)
-        return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        if self._client is not None:
+            return str(self._client.base_url)
+        return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_URL
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Hold connections for as long as a run lasts.
+        """Hold connections while a run lasts.
 
         Raises:
             NotConnected: There is no key.
-            DeclarationError: The address is none.
+            DeclarationError: The address or the key of the environment cannot be used.
         """
-        if self._given is not None:
+        if self._client is not None:
             yield
             return
         loop = asyncio.get_running_loop()
@@ -139,111 +155,167 @@ class Claude:
                 del self._open[loop]
                 await held.sdk.close()
 
-    async def call(self, request: Request, stream: Stream) -> Answer:
-        """Ask once, as a stream.
+    async def send(self, request: Request, stream: Stream) -> Answer:
+        """Send one request and read its answer as a stream.
 
         Raises:
             CallError: The attempt failed. Its `partial` holds the text that had arrived.
         """
         sdk = self._sdk()
-        with AsCallErrors(stream, secrets=_secrets_of(sdk)):
-            made = await sdk.messages.create(**request.body(), stream=True, timeout=_timeout(request.timeout_s))
+        with AsCallErrors(stream, sdk):
+            made = await sdk.messages.create(**body(request), stream=True, timeout=_timeout(request.timeout_s))
             events = plain(made, sdk)
             try:
-                return await collect(events, request, stream)
+                answer = await collect(events, request, stream)
             finally:
                 await events.close()
+        if stream.readings == NO_READINGS and not stream.simulated:
+            self._note("announces no rate limits, so they are learned from refusals")
+        return answer
 
-    async def count_tokens(self, request: Request) -> int:
-        """Return the input tokens of a request, by the API's count endpoint. Free, and counted by its own limit.
+    async def count_tokens(self, request: Request) -> int | None:
+        """Count the input tokens of a request by the count endpoint, which is free and has a limit of its own.
+
+        Returns:
+            The count; `None` where the server has no such endpoint.
 
         Raises:
-            CallError: The count could not be had, or is none.
+            CallError: The count failed, or is no number.
         """
-        body = request.body()
-        del body["max_tokens"]
+        asked = body(request)
+        del asked["max_tokens"]
         sdk = self._sdk()
-        with AsCallErrors(None, secrets=_secrets_of(sdk)):
-            count = getattr(await sdk.messages.count_tokens(**body), "input_tokens", None)
+        try:
+            with AsCallErrors(None, sdk):
+                count = getattr(await sdk.messages.count_tokens(**asked), "input_tokens", None)
+        except Rejected as error:
+            if error.status is not None and error.status not in NO_COUNT:
+                raise
+            self._note("cannot count tokens, so they are estimated")
+            return None
         return counted(count)
 
+    def take_notes(self) -> Sequence[str]:
+        """Return what the server leaves out, in one sentence, once."""
+        if not self._notes:
+            return ()
+        said = f"{self.endpoint} {' and '.join(self._notes)}."
+        self._notes.clear()
+        return (said,)
+
+    def _note(self, what: str) -> None:
+        if what not in self._noted:
+            self._noted.add(what)
+            self._notes.append(what)
+
     def _sdk(self) -> AsyncAnthropic:
-        return self._given if self._given is not None else self._open[asyncio.get_running_loop()].sdk
+        return self._client if self._client is not None else self._open[asyncio.get_running_loop()].sdk
 
     def _make(self) -> AsyncAnthropic:
         import anthropic
 
-        at_home = _is_loopback(self._address)
+        address = _checked_url(self._address, "ANTHROPIC_BASE_URL")
+        for name in ENVIRONMENT_KEYS if self._api_key.reveal() is None else ():
+            _check_key(os.environ.get(name) or None, name)
         # The transport warns of every prompt beyond 1 MB. Where warnings are errors it could not be sent.
         warnings.filterwarnings("ignore", "Sending a large body", ResourceWarning)
+        made = functools.partial(
+            anthropic.AsyncAnthropic,
+            base_url=self._base_url,
+            max_retries=0,
+            # The API never redirects; whoever does would be handed the prompt and the key.
+            http_client=anthropic.DefaultAioHttpClient(trust_env=not _is_loopback(address), follow_redirects=False),
+        )
         try:
-            sdk = anthropic.AsyncAnthropic(
-                api_key=self._credential.reveal(),
-                base_url=self._base_url,
-                max_retries=0,
-                # The API never redirects; who does would be handed the prompt and the key.
-                http_client=anthropic.DefaultAioHttpClient(trust_env=not at_home, follow_redirects=False),
-            )
+            sdk = made(api_key=self._api_key.reveal())
+            if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
+                if self._base_url is None:
+                    raise NotConnected
+                sdk = made(api_key=NO_KEY)
         except (ValueError, TypeError, anthropic.AnthropicError) as error:
             why, hint = excerpt(error), "Check the ANTHROPIC_ variables of the environment, and its proxies."
-            raise DeclarationError(f"The client of the API cannot be made: {why}.", hint=hint) from None  # hides it
-        if sdk.api_key is None and sdk.auth_token is None and sdk.credentials is None:
-            raise NotConnected
+            raise DeclarationError(f"The SDK cannot make a client: {why}.", hint=hint) from None  # hides it
         return sdk
 
 
-def _check_sdk(sdk: object) -> None:
+def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
+    """Return the provider that a user's `client=` names: a provider, a client of the SDK, or `None` for `Claude()`.
+
+    Raises:
+        AgentMagicError: It cannot answer.
+    """
+    if client is None:
+        return Claude()
+    return client if isinstance(client, Provider) else Claude(client=client)
+
+
+def _check_client(client: object) -> None:
     """Raise `AgentMagicError` for what cannot answer. It is named by its kind: a text may be a key."""
-    create = getattr(getattr(sdk, "messages", None), "create", None)
-    if sdk is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
+    create = getattr(getattr(client, "messages", None), "create", None)
+    if client is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
         raise AgentMagicError(
-            f"client={type(sdk).__name__!r} cannot answer. Give a Claude(), or an AsyncAnthropic of your own; a key is "
-            "read from ANTHROPIC_API_KEY."
+            f"client={type(client).__name__!r} cannot answer. Give a Claude(), an AsyncAnthropic or a Provider of your "
+            "own. A key is read from ANTHROPIC_API_KEY, or given as Claude(api_key=...)."
         )
 
 
-def _is_loaded(name: str) -> bool:
-    """Tell whether a module is there and whole: who imports one that another thread is importing waits for that."""
-    return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
+def _check_key(key: object, name: str) -> None:
+    """Raise `DeclarationError` for a key that no header can hold. It is never shown."""
+    if key is None or (isinstance(key, str) and key and key.strip() == key and key.isascii() and key.isprintable()):
+        return
+    what = "not a string" if not isinstance(key, str) else "not one line of plain characters" if key else "empty"
+    hint = "Mostly a line break at its end is the cause: strip it."
+    raise DeclarationError(f"The key in {name} is {what}.", hint=hint)
 
 
-def _secrets_of(sdk: AsyncAnthropic) -> tuple[str | None, ...]:
-    """Return what no message may show. Clients of other clouds have no such attributes."""
-    return getattr(sdk, "api_key", None), getattr(sdk, "auth_token", None)
+def _checked_url(url: object, name: str) -> str:
+    """Return the address of a server.
+
+    Raises:
+        DeclarationError: It is not one, or cannot be used.
+    """
+    shown = _without_credentials(url) if isinstance(url, str) else type(url).__name__
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        known = bool(parts.hostname) and parts.scheme in {"http", "https"} and (parts.port or 1) > 0
+    except ValueError:
+        parts, known = urlsplit(""), False
+    if not known or not isinstance(url, str) or not url.isprintable() or " " in url:
+        hint = f"Give one such as {DEFAULT_URL}, or take ANTHROPIC_BASE_URL out of the environment."
+        raise DeclarationError(f"{name}={shown!r} is not the address of a server.", hint=hint)
+    if parts.username is not None or parts.password is not None:
+        raise DeclarationError(f"{name}={shown!r} holds a user name or a password.", hint="Give a key by api_key=.")
+    if parts.path.rstrip("/").endswith("/v1"):
+        raise DeclarationError(f"{name}={shown!r} ends with /v1.", hint="Leave that out: the SDK adds it.")
+    return url
 
 
 def _without_credentials(url: str) -> str:
-    """Leave a name and a password out of an address."""
+    """Leave a user name and a password out of an address."""
     start, mark, rest = url.partition("://")
     return f"{start}{mark}{rest.rpartition('@')[2]}"
 
 
 def _is_loopback(url: str) -> bool:
-    """Tell whether a server is on this machine, where no proxy of the environment reaches it.
-
-    Raises:
-        DeclarationError: It is no address of a server.
-    """
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        parts, host = urlsplit(""), ""
-    if not host or parts.scheme not in {"http", "https"}:
-        hint = "Give one such as https://api.anthropic.com, or take ANTHROPIC_BASE_URL out of the environment."
-        raise DeclarationError(f"base_url={_without_credentials(url)!r} is no address of a server.", hint=hint)
+    """Tell whether a server is on this machine, where no proxy of the environment reaches it."""
+    host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
 
 
+def _is_loaded(name: str) -> bool:
+    """Tell whether a module is imported completely: importing one that another thread imports would block."""
+    return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
+
+
 @functools.lru_cache(maxsize=16)
 def _timeout(seconds: float) -> Any:
-    """Give the transport more than our deadline, which the conductor enforces over the whole attempt.
+    """Return a longer timeout than the deadline of the attempt, which the engine enforces.
 
-    The transport's clocks run on while user code holds the loop up, and would give up on what has arrived meanwhile.
+    The transport's clocks run on while user code blocks the loop, and would give up on what has arrived meanwhile.
     """
     import httpx2
 
-    return httpx2.Timeout(seconds + HELD_UP_S, connect=min(CONNECT_S, seconds))
+    return httpx2.Timeout(seconds + BLOCKED_S, connect=min(CONNECT_S, seconds))

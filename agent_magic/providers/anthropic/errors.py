@@ -1,27 +1,27 @@
-"""One classifier over all the ways a call can fail, the silent ones too.
+"""Classifies every way a call can fail, the silent ones too.
 
-The SDK wraps some failures, passes others through raw, and reports some not at all. The table it was written from was
-measured with anthropic 2.11.0: a reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an
-`error` event after a 200 an `APIStatusError` with status 200, and a stream that ends early raises nothing.
+The SDK wraps some failures, passes others through raw, and reports some not at all. Measured with anthropic 2.11.0: a
+reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an `error` event after a 200 an
+`APIStatusError` with status 200, and a stream that ends early raises nothing.
+
+A server is not trusted with its words: messages are cut, lose their control characters, and never show a key or the
+value of a header that the user has added.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import os
 import re
 import ssl
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.template import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
-from agent_magic.providers.anthropic.limits import empty_limit, read_headers
+from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, retry_after_s, with_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from anthropic import APIConnectionError, APIStatusError
     from httpx2 import Response
@@ -37,6 +37,7 @@ HINTS = {
 }
 """What to do about a request that the API refuses."""
 REDIRECTED = "The API never does, so the key was kept from it: check ANTHROPIC_BASE_URL, and the proxy if there is one."
+EXTRAS = "Install its extra for this cloud, such as anthropic[bedrock]."
 CHECK = "Check the network, the proxy if there is one, and base_url (ANTHROPIC_BASE_URL)."
 SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
 STATUS_OF_TYPE = {
@@ -52,31 +53,35 @@ STATUS_OF_TYPE = {
     "overloaded_error": 529,
 }
 """The status an error would have had, for errors that come inside a stream after a 200."""
+TOO_MANY = 429
 WORTH_REPEATING = frozenset({408, 409, 425})
 EXCERPT = 200
-SHORTEST_KEY = 8
+SHORTEST_SECRET = 8
 """A shorter text, such as the `test` of a local server, is no secret and would tear words apart."""
+ENVIRONMENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
+"""Where the clients of the SDK, each for its cloud, keep what no message may show."""
+OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthropic-(version|beta)", re.IGNORECASE)
+"""Headers whose values are no secrets. All others are the user's own."""
 SIMULATED_HEADER = "x-agent-magic-simulated"
-"""A server that makes its answers up says so in this header."""
+"""A mock server says so in this header."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """What would recolour or clear a terminal."""
-LONGEST_WAIT_S = 366 * 86_400.0
-"""No server means a longer one, and a message has to be read."""
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
 class AsCallErrors:
-    """Turn whatever the SDK or its transport raises inside into one of our `CallError`s.
+    """Turns whatever the SDK or its transport raises inside into one of our `CallError`s.
 
     Args:
         stream: What had arrived goes into the error's `partial`.
-        secrets: Texts that no message may show, should a server send them back.
+        sdk: The client that was used. No message shows its credentials or the values of its own headers.
     """
 
-    __slots__ = ("_secrets", "_stream")
+    __slots__ = ("_sdk", "_stream")
 
-    def __init__(self, stream: Stream | None, *, secrets: Iterable[str | None] = ()) -> None:
-        self._stream, self._secrets = stream, secrets
+    def __init__(self, stream: Stream | None, sdk: object) -> None:
+        self._stream, self._sdk = stream, sdk
 
     def __enter__(self) -> None:
         pass
@@ -84,24 +89,43 @@ class AsCallErrors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             return
-        stream, secrets = self._stream, tuple(secret for secret in self._secrets if secret)
+        stream, secrets = self._stream, secrets_of(self._sdk)
         if isinstance(error, CallError):
             error.partial = error.partial or (stream.text if stream else "")
             error.args = (hide(str(error), secrets),)
         elif isinstance(error, raised_by_sdk()):
             response = getattr(error, "response", None)
             if stream is not None and response is not None:
-                note_response(stream, response)
+                note_response(stream, response, _message(getattr(error, "body", None)))
             found = classify(error, secrets)
             found.partial = stream.text if stream else ""
             raise found from None
 
 
-def note_response(stream: Stream, response: Response) -> dict[str, str]:
-    """Note a reply's status and rate limits. Return its headers: the transport's own take a microsecond a look."""
+def secrets_of(sdk: object) -> tuple[str, ...]:
+    """Return the texts that no message may show: credentials of a client, and the values of headers added to it."""
+    found = [getattr(sdk, name, None) for name in CREDENTIALS]
+    headers: Mapping[str, object] = getattr(sdk, "default_headers", {})
+    found += [value for name, value in headers.items() if not OPEN_HEADERS.fullmatch(name)]
+    return tuple(one for one in found if isinstance(one, str))
+
+
+def note_response(stream: Stream, response: Response, refusal: str = "") -> dict[str, str]:
+    """Record the status of a response and what it says of rate limits.
+
+    Args:
+        stream: Where to record it.
+        response: The response.
+        refusal: The sentence of an error.
+
+    Returns:
+        The headers by lower-case name: the transport's own take a microsecond a look.
+    """
     headers = {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
-    stream.simulated = SIMULATED_HEADER in headers
-    stream.replied(response.status_code, read_headers(headers))
+    readings = read_headers(headers)
+    if response.status_code == TOO_MANY:
+        readings = with_sentence(readings, refusal)
+    stream.replied(response.status_code, readings, simulated=SIMULATED_HEADER in headers)
     return headers
 
 
@@ -125,6 +149,7 @@ def raised_by_sdk() -> tuple[type[Exception], ...]:
         OSError,
         ValueError,
         RecursionError,  # JSON that is nested too deeply
+        ImportError,  # an extra of the SDK that a cloud needs
     )
 
 
@@ -138,11 +163,11 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
     import anthropic
     import httpx2
 
+    if isinstance(error, anthropic.APIStatusError):
+        return _of_status(error, secrets)
     match error:
-        case anthropic.APIStatusError():
-            return _of_status(error, secrets)
         case anthropic.APIResponseValidationError():
-            return Unreadable("The reply is not the API's.")
+            return Unreadable("The response is not the API's.")
         case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
             if isinstance(error, anthropic.APIConnectionError) and not _was_sent(error):
                 return _no_connection(error, secrets)
@@ -150,7 +175,10 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
         case anthropic.APIConnectionError():
             return _no_connection(error, secrets)
         case httpx2.DecodingError() | ValueError() | RecursionError():
-            return Unreadable(f"The reply cannot be read: {excerpt(error, secrets)}.")
+            return Unreadable(f"The response cannot be read: {excerpt(error, secrets)}.")
+        case ImportError() | anthropic.AnthropicError():
+            hint = EXTRAS if isinstance(error, ImportError) else ""
+            return Rejected(f"The SDK cannot send this: {excerpt(error, secrets)}. {hint}".strip(), status=None)
         case _:
             return Unreachable(f"The connection broke: {_root(error, secrets)}.")
 
@@ -162,24 +190,31 @@ def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
 
 
 def hide(text: str, secrets: tuple[str, ...]) -> str:
-    """Put `[key]` where a key stands: one of these, one of the environment's, or what looks like one."""
-    known = [os.environ.get(name, "") for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")]
-    for secret in (*secrets, *known):
-        if len(secret) >= SHORTEST_KEY:
+    """Put `[key]` where a secret stands: one of these, a key of the environment, or what looks like one."""
+    known = [os.environ.get(name, "") for name in ENVIRONMENT_KEYS]
+    for secret in sorted({*secrets, *known}, key=len, reverse=True):
+        if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "[key]")
     return _KEY.sub("[key]", text)
+
+
+def word(said: object) -> str | None:
+    """Read a word of the API's, such as a `stop_reason`: on one line and short, whatever a server sends."""
+    if said is None or (isinstance(said, str) and len(said) < EXCERPT and said.isprintable()):
+        return said
+    return excerpt(said)
 
 
 def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     kind = str(getattr(error, "type", None) or "")
     status = error.status_code
     if 300 <= status < 400:
-        return Rejected(f"The server wants to send the request elsewhere ({status}). {REDIRECTED}", status=status)
+        return Rejected(f"The server redirects the request ({status}). {REDIRECTED}", status=status)
     if status < 400:  # an `error` event inside a stream keeps the 200 it came after
         status = STATUS_OF_TYPE.get(kind, 500)
     headers = error.response.headers
-    message = excerpt(_message(error), secrets)
-    if status == 429:
+    message = excerpt(_message(error.body), secrets)
+    if status == TOO_MANY:
         final = getattr(error, "error_code", None) in SPEND_LIMITS
         hint = "The spend limit of the account is reached" if final else "Lower --concurrency, or raise the limit"
         return RateLimited(
@@ -199,44 +234,15 @@ def _is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
     return said == "true" or (said != "false" and (status >= 500 or status in WORTH_REPEATING))
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Read `retry-after-ms`, or `retry-after` in seconds or as a date; `None` where neither makes sense."""
-    exact = _seconds(headers.get("retry-after-ms", ""))
-    if exact is not None:
-        return _wait_s(exact / 1000)
-    value = headers.get("retry-after", "")
-    seconds = _seconds(value)
-    if seconds is not None:
-        return _wait_s(seconds)
-    try:
-        then = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    return _wait_s((then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
-
-
-def _seconds(value: str) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) else None
-
-
-def _wait_s(seconds: float) -> float:
-    return min(max(0.0, seconds), LONGEST_WAIT_S)
-
-
 def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
     """Name the limit of a 429. `ramp` is the one on a sharp rise."""
     if getattr(error, "error_code", None) == "ramp_limit_exceeded":
         return "ramp"
-    return empty_limit(headers)
+    return named_limit(_message(error.body)) or empty_limit(headers)
 
 
-def _message(error: APIStatusError) -> str:
-    """Take the API's own sentence out of the body, or else whatever there is."""
-    body: Any = error.body
+def _message(body: Any) -> str:
+    """Return the API's own sentence out of the body of an error, or else whatever there is."""
     inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
     message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
     text = str(message or cast("object", body) or "The server gave no reason")

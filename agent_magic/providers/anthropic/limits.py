@@ -1,13 +1,19 @@
-"""Anthropic's rate limits: the headers that announce them, as numbers."""
+"""What a response says of rate limits: its headers, and the sentence of a 429, as numbers.
+
+Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand), `reset` (the time of
+full replenishment, RFC 3339) and `retry-after` (seconds in which every retry fails).
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.pacing.limits import MOST, Reading
+from agent_magic.engine.pacing.limits import DIMENSIONS, MOST, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +25,35 @@ HEADER_OF: Final[dict[Dimension, str]] = {"requests": "requests", "input": "inpu
 _NAMES: Final = tuple(
     (f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining", f"{PREFIX}{name}-reset") for name in HEADER_OF.values()
 )
+LONGEST_WAIT_S: Final = 366 * 86_400.0
+"""No server means a longer one."""
+_SENTENCE = re.compile(
+    r"(?P<number>[\d,]+) (?P<per>requests|(?:input|output) tokens) per minute"
+    r"|number of (?P<over>requests|(?:input|output) tokens) has exceeded",
+    re.IGNORECASE,
+)
+"""Such as `This request would exceed your organization's rate limit of 30,000 input tokens per minute`."""
+
+
+def named_limit(sentence: str) -> Dimension | None:
+    """Name the limit that the sentence of a 429 names."""
+    found = _SENTENCE.search(sentence)
+    if found is None:
+        return None
+    named = (found["per"] or found["over"]).lower()
+    return next(name for name in DIMENSIONS if named.startswith(name))
+
+
+def with_sentence(readings: Readings, sentence: str) -> Readings:
+    """Add the limit that the sentence of a 429 tells, where the headers do not tell it."""
+    found, name = _SENTENCE.search(sentence), named_limit(sentence)
+    number = _number((found["number"] or "").replace(",", "")) if found else None
+    if name is None or not number:
+        return readings
+    requests, taken, made = (
+        Reading(number) if one is None and each == name else one for each, one in zip(DIMENSIONS, readings, strict=True)
+    )
+    return requests, taken, made
 
 
 def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
@@ -86,3 +121,31 @@ def _date_s(text: str) -> float | None:
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, TypeError):
         return None
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Read `retry-after-ms`, or `retry-after` in seconds or as a date; `None` where neither makes sense."""
+    exact = _seconds(headers.get("retry-after-ms", ""))
+    if exact is not None:
+        return _wait_s(exact / 1000)
+    value = headers.get("retry-after", "")
+    seconds = _seconds(value)
+    if seconds is not None:
+        return _wait_s(seconds)
+    try:
+        then = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    return _wait_s((then - datetime.now(UTC)).total_seconds()) if then.tzinfo else None
+
+
+def _seconds(value: str) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def _wait_s(seconds: float) -> float:
+    return min(max(0.0, seconds), LONGEST_WAIT_S)

@@ -1,20 +1,30 @@
-"""Reading a reply: the events of a stream, or a message in one piece, as the JSON they came as."""
+"""Reads a response: the events of a stream, or a message in one piece, as the JSON they came as.
+
+Nothing here trusts the server. An event may lack its name or its fields, a count may be a text, the connection may
+stay open behind the last event, and a server may send one JSON message where a stream was asked for. Whatever has a
+`stop_reason` is an answer, because it is complete and paid for; whatever has none is not.
+
+Source: the vendor's pages on streaming and on stop reasons. The order is `message_start`, then blocks
+(`content_block_start`, deltas, `content_block_stop`), then `message_delta` and `message_stop`; pings and new kinds of
+events may come anywhere.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import itertools
 import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.template import sendable
 from agent_magic.errors import Truncated, Unreadable
-from agent_magic.providers.anthropic.blocks import Blocks
-from agent_magic.providers.anthropic.drain import drain, within
-from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk
-from agent_magic.record.answer import PAUSED, Answer, Usage
+from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk, word
+from agent_magic.record.answer import PAUSED, TOOL_USE, Answer, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine, Generator
 
     from anthropic import AsyncStream
     from httpx2 import Response
@@ -28,7 +38,9 @@ NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
-"""Kinds of content that are no stream. Whatever else a server calls its reply, events tell that it is one."""
+"""Content types that are no stream. Under any other, the events decide."""
+TURNS = frozenset({PAUSED, TOOL_USE})
+"""The stop reasons after which a conversation goes on, so that its blocks are kept."""
 MOST_TOKENS = 2**48
 """More than this is no count of tokens."""
 DRAIN_S = 0.25
@@ -38,7 +50,7 @@ ENDING_S = 2.0
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
-    """Have the events of a stream as the JSON they came as, with the decoder and the errors of the client.
+    """Return the events of a stream as the JSON they came as, with the SDK's decoder and errors.
 
     Events without a name, which the SDK would drop, take it from their data. What is not the SDK's own stays as it is:
     a stream or a client of another kind, and a stream that a tracer watches, which needs the SDK's objects.
@@ -54,7 +66,7 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 
 @functools.lru_cache(maxsize=1)
 def _named_stream() -> type[AsyncStream[Any]]:
-    """Return the SDK's stream, but for one thing: servers that leave the `event:` lines out are read as well."""
+    """Return the SDK's stream class, but for one thing: it reads servers that leave the `event:` lines out."""
     import anthropic
 
     class NamedStream(anthropic.AsyncStream[Any]):
@@ -66,9 +78,9 @@ def _named_stream() -> type[AsyncStream[Any]]:
 
 
 def _type_of(data: str) -> str | None:
-    """Return what the data of an event says that it is; `None` where it says nothing."""
+    """Return the type that the data of an event names; `None` where it names none."""
     try:
-        return _word(_fields(json.loads(data)).get("type"))
+        return word(_fields(json.loads(data)).get("type"))
     except (ValueError, RecursionError):
         return None
 
@@ -82,31 +94,31 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     """
     response = events.response
     headers = note_response(stream, response)
-    ending = _Ending(request.model, headers.get("request-id"))
+    message = _Message(request.model, word(headers.get("request-id")))
     named = headers.get("content-type", "")
     kind = named.partition(";")[0].strip().lower()
     try:
         if kind in IN_ONE_PIECE or kind.endswith("+json"):
-            _whole(response, kind, (await response.aread()).decode("utf-8", "replace"), ending, stream)
+            _read_whole(response, kind, (await response.aread()).decode("utf-8", "replace"), message, stream)
         else:
-            await _read(events, ending, stream)
-            if not ending.begun and kind != EVENTS:
-                raise Unreadable(f"The reply is no event stream but {named or 'nothing'!r}.")
+            await _read_events(events, message, stream)
+            if not message.begun and kind != EVENTS:
+                raise Unreadable(f"Expected an event stream, got {excerpt(named) or 'no content type'}.")
     except (AttributeError, TypeError) as error:  # nobody has checked the fields of an event before
         if stream.answer is None:
             raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
-    return stream.answer or ending.answer(stream)
+    return stream.answer or message.answer(stream)
 
 
-async def _read(events: AsyncStream[Any], ending: _Ending, stream: Stream) -> None:
-    """Read the events. What breaks after the `stop_reason` breaks an answer no more: it is complete and paid for."""
+async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stream) -> None:
+    """Read the events. An error behind the `stop_reason` is ignored: the answer is complete and paid for."""
     reading = aiter(events)
     try:
         async for event in reading:
-            if ending.see(_as_json(event), stream):
+            if message.see(_as_json(event), stream):
                 break
             if stream.answer is not None:
-                await within(ENDING_S, _read_on(reading, ending, stream))
+                await within(ENDING_S, _read_on(reading, message, stream))
                 break
         with suppress(TimeoutError):  # a connection whose end is read can serve the next request
             await drain(reading, DRAIN_S)
@@ -115,10 +127,10 @@ async def _read(events: AsyncStream[Any], ending: _Ending, stream: Stream) -> No
             raise
 
 
-async def _read_on(reading: AsyncIterator[Any], ending: _Ending, stream: Stream) -> None:
+async def _read_on(reading: AsyncIterator[Any], message: _Message, stream: Stream) -> None:
     """Read what follows the `stop_reason`."""
     async for event in reading:
-        if ending.see(_as_json(event), stream):
+        if message.see(_as_json(event), stream):
             return
 
 
@@ -127,18 +139,36 @@ def _as_json(event: Any) -> Json:
     return cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
 
 
-class _Ending:
-    """Collects what a reply says besides its text."""
+def _read_whole(response: Response, kind: str, body: str, message: _Message, stream: Stream) -> None:
+    """Read a response that came in one piece although a stream was asked for."""
+    import anthropic
+
+    found = _fields(None if kind == PAGE else json.loads(body))
+    if found.get("type") == "error":
+        raise anthropic.APIStatusError(excerpt(body), response=response, body=found)
+    if found.get("type") != "message":
+        raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body)!r}.")
+    for index, block in enumerate(found.get("content") or ()):
+        message.open(index, block, stream)
+        if block.get("type") == "text":
+            stream.add(block.get("text"))
+    stream.usage = _usage(found.get("usage"), None)
+    message.model = word(found.get("model")) or message.model
+    message.end(found)
+
+
+class _Message:
+    """What a response says, besides the text that is in the stream."""
 
     def __init__(self, model: str, request_id: str | None) -> None:
         self.model, self.request_id = model, request_id
         self.begun = False
         self.stop_reason: str | None = None
         self.refusal: str | None = None
-        self.blocks = Blocks()
+        self._blocks: dict[Any, _Block] = {}
 
     def see(self, event: Json, stream: Stream) -> bool:
-        """Take an event of a stream in; tell whether it was the last."""
+        """Read an event; return whether it was the last."""
         kind = event.get("type")
         self.begun = True
         if kind == "content_block_delta":
@@ -146,37 +176,39 @@ class _Ending:
             if delta.get("type") == "text_delta":
                 stream.add(delta.get("text"))
             else:
-                self.blocks.add(delta)
+                if event.get("index") in self._blocks:
+                    self._blocks[event["index"]].deltas.append(delta)
                 stream.began()
         elif kind == "content_block_start":
-            self._open(event.get("content_block"), stream)
+            block = self.open(event.get("index"), event.get("content_block"), stream)
+            if block.get("type") == "text" and block.get("text"):  # the API's begin empty, other servers' may not
+                stream.add(block["text"])
         elif kind == "message_start":
-            message: Any = event.get("message")
-            self.model = _word(message.get("model")) or self.model
-            stream.usage = _usage(message.get("usage"), None)
+            start: Any = event.get("message")
+            self.model = word(start.get("model")) or self.model
+            stream.usage = _usage(start.get("usage"), None)
             stream.opened()
         elif kind == "message_delta":
-            self.take(event.get("delta"))
+            self.end(event.get("delta"))
             stream.usage = _usage(event.get("usage"), stream.usage)
             if self.stop_reason is not None:
                 stream.answer = self.answer(stream)
         return kind == "message_stop"
 
-    def take(self, ending: Any) -> None:
-        """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
-        self.stop_reason = _word(ending.get("stop_reason")) or self.stop_reason
-        if self.stop_reason == "refusal":
-            self.refusal = _word(_fields(ending.get("stop_details")).get("category")) or "unnamed"
-
-    def _open(self, block: Any, stream: Stream) -> None:
-        """Take in that a block begins. The API's begin empty, those of other servers may bring text along."""
-        self.blocks.open(block, stream)
+    def open(self, index: Any, block: Any, stream: Stream) -> Json:
+        """Begin a block, and return its fields."""
         fields = _fields(block)
-        if fields.get("type") == "text" and fields.get("text"):
-            stream.add(fields["text"])
+        self._blocks[index] = _Block(fields, len(stream.parts))
+        return fields
+
+    def end(self, ending: Any) -> None:
+        """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
+        self.stop_reason = word(ending.get("stop_reason")) or self.stop_reason
+        if self.stop_reason == "refusal":
+            self.refusal = word(_fields(ending.get("stop_details")).get("category")) or "unnamed"
 
     def answer(self, stream: Stream) -> Answer:
-        """Make the answer of what has arrived.
+        """Return the answer that has arrived.
 
         Raises:
             Truncated: There was no `stop_reason`.
@@ -191,26 +223,49 @@ class _Ending:
             source="simulated" if stream.simulated else "live",
             request_id=self.request_id,
             refusal=self.refusal,
-            content=self.blocks.as_json(stream) if self.stop_reason == PAUSED else None,
+            content=self._content(stream) if self.stop_reason in TURNS else None,
         )
 
+    def _content(self, stream: Stream) -> str | None:
+        """Write the content blocks as JSON, to send them back as they came; `None` where there are none.
 
-def _whole(response: Response, kind: str, body: str, ending: _Ending, stream: Stream) -> None:
-    """Read a reply that came in one piece although a stream was asked for."""
-    import anthropic
+        Source: the vendor's page on stop reasons. A turn goes on when its content is sent back as the assistant's
+        message, with the blocks of server tools and of thinking in it, whatever they hold.
+        """
+        blocks = list(self._blocks.values())
+        marks = itertools.pairwise([*(block.begins for block in blocks), len(stream.parts)])
+        texts = [sendable("".join(stream.parts[begin:end])) for begin, end in marks]
+        found = [block.whole(text) for block, text in zip(blocks, texts, strict=True)]
+        kept = [one for one in found if one and (one.get("type") != "text" or one.get("text"))]  # no empty text
+        return json.dumps(kept, ensure_ascii=True, separators=(",", ":")) if kept else None
 
-    message = _fields(None if kind == PAGE else json.loads(body))
-    if message.get("type") == "error":
-        raise anthropic.APIStatusError(excerpt(body), response=response, body=message)
-    if message.get("type") != "message":
-        raise Unreadable(f"The reply is no event stream but {kind or 'nothing'!r}: {excerpt(body)!r}.")
-    for block in message.get("content") or ():
-        ending.blocks.open(block, stream)
-        if block.get("type") == "text":
-            stream.add(block.get("text"))
-    stream.usage = _usage(message.get("usage"), None)
-    ending.model = _word(message.get("model")) or ending.model
-    ending.take(message)
+
+class _Block:
+    """A content block while it arrives. Its text is in the stream, from `begins` on."""
+
+    __slots__ = ("begins", "deltas", "fields")
+
+    def __init__(self, fields: Json, begins: int) -> None:
+        self.fields, self.begins = fields, begins
+        self.deltas: list[Json] = []
+
+    def whole(self, text: str) -> Json:
+        """Put the block and its deltas together."""
+        found = {**self.fields, "text": text} if self.fields.get("type") == "text" else dict(self.fields)
+        partial_json = ""
+        for delta in self.deltas:
+            match delta.get("type"):
+                case "input_json_delta":
+                    partial_json += delta.get("partial_json") or ""
+                case "thinking_delta":
+                    found["thinking"] = (found.get("thinking") or "") + (delta.get("thinking") or "")
+                case "signature_delta":
+                    found["signature"] = delta.get("signature")
+                case "citations_delta":
+                    found["citations"] = [*(found.get("citations") or ()), delta.get("citation")]
+                case _:
+                    pass
+        return {**found, "input": json.loads(partial_json)} if partial_json else found
 
 
 def counted(said: Any) -> int:
@@ -221,12 +276,12 @@ def counted(said: Any) -> int:
     """
     count = _count(said, None)
     if count is None:
-        raise Unreadable("The server's count of tokens is none. Check ANTHROPIC_BASE_URL if you set it.")
+        raise Unreadable("The server's token count is no number. Check base_url (ANTHROPIC_BASE_URL).")
     return count
 
 
 def _count(said: Any, before: int | None) -> int | None:
-    """Read a number of tokens; what cannot be one says nothing."""
+    """Read a number of tokens; what cannot be one changes nothing."""
     return said if type(said) is int and 0 <= said <= MOST_TOKENS else before
 
 
@@ -248,11 +303,57 @@ def _usage(now: Any, before: Usage | None) -> Usage | None:
     )
 
 
-def _word(said: Any) -> str | None:
-    """Read a word of the API's; what is none is written as one."""
-    return said if said is None or isinstance(said, str) else str(said)
-
-
 def _fields(value: Any) -> Json:
-    """Return the fields of a JSON object; of what is none, no fields."""
+    """Return the fields of a JSON object; of anything else, no fields."""
     return cast("Json", value) if isinstance(value, dict) else _NO_FIELDS
+
+
+async def drain(events: AsyncIterator[object], within_s: float) -> None:
+    """Read to the end and throw it away: a connection whose end was read can serve the next request.
+
+    Raises:
+        TimeoutError: The end did not come in time.
+    """
+
+    async def exhaust() -> None:
+        async for _ in events:
+            pass
+
+    await within(within_s, exhaust())
+
+
+async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
+    """Await something that is mostly done at its first step, with a timeout.
+
+    The end of a stream mostly comes along with its last event; setting and lifting a timeout for it would cost more
+    than reading it.
+
+    Raises:
+        TimeoutError: It was not done in time.
+    """
+    try:
+        awaited = work.send(None)
+    except StopIteration:
+        return
+    async with asyncio.timeout(limit_s):
+        await _Begun(work, awaited)
+
+
+class _Begun:
+    """A coroutine that has taken its first step already, and what it waits for: to be awaited on."""
+
+    def __init__(self, steps: Coroutine[Any, Any, None], awaited: object) -> None:
+        self._steps, self._awaited = steps, awaited
+
+    def __await__(self) -> Generator[object, Any, None]:
+        awaited = self._awaited
+        try:
+            while True:
+                try:
+                    got = yield awaited
+                except BaseException as error:  # noqa: BLE001 - handed on to the coroutine, which is where it belongs
+                    awaited = self._steps.throw(error)
+                else:
+                    awaited = self._steps.send(got)
+        except StopIteration:
+            return

@@ -31,7 +31,7 @@ IN_PLACE = frozenset({"at_s", "agent", "number"})
 """Fields of events that a line says in other words."""
 
 
-TEXTS = ("prompt", "system", "context", "so_far", "text", "content", "partial", "error", "why")
+TEXTS = ("prompt", "system", "context", "tools", "text", "content", "partial", "error", "why")
 """The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
 
 

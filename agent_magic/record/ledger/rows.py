@@ -97,8 +97,7 @@ def decode(data: bytes) -> str:
 
 def most_input_tokens(request: Request) -> int:
     """Return the most input tokens a request can be billed for: no token is shorter than a byte."""
-    parts = (request.prompt, request.system or "", request.context or "", request.so_far)
-    return sum(len(part) if part.isascii() else len(encode(part)) for part in parts)
+    return sum(len(part) if part.isascii() else len(encode(part)) for part in request.texts())
 
 
 def answer_row(key: str, ordinal: int, answer: Answer, bought_at: float) -> tuple[object, ...]:

@@ -1,0 +1,29 @@
+"""What makes a complete response a failure all the same."""
+
+from __future__ import annotations
+
+from agent_magic.engine.policy import Policy
+from agent_magic.live.judging import judge
+from agent_magic.record.answer import Answer, Usage
+from tests.live.virtual import Reply, drive
+
+
+def test_a_request_for_a_tool_is_never_a_success():
+    """It is a turn. Without tools the agent fails after one request, and says why; its child is skipped."""
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.plan import Plan
+
+    plan = Plan([Agent("a", "x"), Agent("b", "{{ a }}")])
+    record, client = drive(plan, lambda *_: Reply(stop_reason="tool_use"), Policy(max_attempts=3, seed=1))
+    assert ["failed", "skipped"] == [result.status for result in record.results]
+    assert "UnexpectedToolUse: The model asks for a tool call (tool_use), and this agent has no tools." == (
+        record["a"].error
+    )
+    assert 1 == len(client.asked)
+    assert 5 == record["a"].usage.output_tokens
+
+
+def test_what_no_policy_objects_to_is_passed_on():
+    """Any other stop reason, a new one too."""
+    for reason in ("end_turn", "stop_sequence", "max_tokens", "something_new"):
+        assert judge(Answer("x", reason, usage=Usage(), model="m"), Policy()) is None
