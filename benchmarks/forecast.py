@@ -16,6 +16,7 @@ from typing import Any
 
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
 from agent_magic.forecast.calibration import calibration
+from agent_magic.forecast.forecast import Scenario
 from agent_magic.simulator import start
 from benchmarks.measuring import print_heading, print_table
 
@@ -216,7 +217,7 @@ async def study(one: Study) -> list[Found]:
     """Record a plan, forecast every change before any is made, and make them."""
     base = await run_really(one.plan, one.policy, one.simulator)
     recorded_s = float(base.totals.wall_s or "nan")
-    again_s = base.forecast().wall_s
+    again_s = float(base.forecast().totals.wall_s or "nan")
     off = again_s / recorded_s - 1
     row = ["as recorded", f"{again_s:.2f}", f"{recorded_s:.2f}", f"{off:+.1%}", "", "", ""]
     found = [Found("as recorded", [one.plan.name, *row], abs(off), 0.0, calibrated=True)]
@@ -277,7 +278,7 @@ def _per_thousand(count: int, wall_s: float, cpu_s: float) -> Iterable[str]:
 def _timed(run: Run) -> float:
     forecaster = run.forecaster()
     began = time.perf_counter()
-    forecaster.forecast(run.forecast().scenario)
+    forecaster.forecast(Scenario())
     return time.perf_counter() - began
 
 

@@ -16,7 +16,7 @@ from random import Random
 from statistics import median, quantiles
 
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.engine.actions import Launch
+from agent_magic.engine.actions import Send
 from agent_magic.engine.conductor import Conductor
 from agent_magic.engine.policy import Policy
 from benchmarks.measuring import print_heading, print_table
@@ -73,8 +73,8 @@ def simulate(dag: Dag, takes_s: Sequence[float], policy: Policy, work_s: Sequenc
     now, actions = 0.0, conductor.start(0.0)
     while True:
         for action in actions:
-            if isinstance(action, Launch):
-                heapq.heappush(under_way, (now + takes_s[action.agent], action.agent))
+            if isinstance(action, Send):
+                heapq.heappush(under_way, (now + takes_s[action.step], action.step))
         if not under_way:
             return now
         now, agent = heapq.heappop(under_way)

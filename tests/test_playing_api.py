@@ -90,7 +90,7 @@ def test_what_it_ran_under_comes_along(taped):
     assert run.record.terms is not None
     assert run.record.terms == replayed.record.terms
     assert (2, 7) == (replayed.record.terms.policy["concurrency"], replayed.record.terms.policy["seed"])
-    assert run.forecast(concurrency=1).wall_s == replayed.forecast(concurrency=1).wall_s
+    assert run.forecast(concurrency=1).totals.wall_s == replayed.forecast(concurrency=1).totals.wall_s
 
 
 def test_baselines_come_along(stand_in, tmp_path):
@@ -115,7 +115,7 @@ def test_expected_seconds_follow_their_agents(taped):
     lines[1]["terms"]["policy"]["of_a_later_version"] = 1
     lines[1]["terms"]["policy"]["concurrency"] = 3
     path.write_text("\n".join(json.dumps(_signed(line)) for line in lines))
-    assert 3 == plan_of().replay(path).forecast().scenario.policy.concurrency
+    assert 3 == plan_of().replay(path).forecast().record.terms.policy["concurrency"]
     lines[1]["terms"] = {"nonsense": []}
     path.write_text("\n".join(json.dumps(_signed(line)) for line in lines))
     assert plan_of().replay(path).record.terms is None

@@ -18,10 +18,9 @@ from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import Sweep, make_sweep
-from agent_magic.live.counting import count_ahead
+from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
 from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
-from agent_magic.live.foreseen import foresee, terms_ahead
 from agent_magic.live.playing import lay
 from agent_magic.measure.recorded import record_of
 from agent_magic.providers.anthropic.client import Claude, as_provider
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
     from agent_magic.engine.pool import Pool
-    from agent_magic.live.filling import Filling
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider
+    from agent_magic.providers.recorded import Match
     from agent_magic.record.history import History
     from agent_magic.record.ledger.base import Ledger as AnyLedger
 
@@ -122,7 +121,7 @@ class Plan(DeclaredPlan):
             ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
         """
         policy, deck = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace)
-        playing = lay(deck, self, policy, lambda rest: start(rest, policy, ledger=ledger, **more))
+        playing = lay(deck, self, policy, lambda match: start(self, policy, ledger=ledger, recorded=match, **more))
         return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, ledger)
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
@@ -212,7 +211,7 @@ def check_ledger(ledger: object) -> None:
         raise DeclarationError(f"ledger={shown_value(ledger)} is no Ledger.", hint="Give Ledger('FILE').")
 
 
-async def _driven(driver: Driver | Filling | Player, ledger: AnyLedger | None) -> Run:
+async def _driven(driver: Driver | Player, ledger: AnyLedger | None) -> Run:
     """Let it run, and say what its numbers do not."""
     await driver.drive()
     for note in (capped_note(driver.record, driver.policy), filled_note(driver.record), *ledger_notes(ledger)):
@@ -234,6 +233,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     history: History | None = None,
     resume: Run | None = None,
     again: Iterable[str] | None = None,
+    recorded: Match | None = None,
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
 
@@ -252,6 +252,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         None if resume is None else Earlier(record_of(resume, "resume"), answering.endpoint, plan=plan, again=again)
     )
     options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "pool": pool, "history": history}
+    options["recorded"] = recorded
     prices = prices if isinstance(prices, Prices) else Prices(prices)
     driver = Driver(plan, policy, answering, earlier=earlier, prices=prices, **options)
     if earlier is not None:

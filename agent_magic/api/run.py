@@ -9,7 +9,7 @@ from agent_magic.engine.health import record_health
 from agent_magic.errors import RunFailed
 from agent_magic.forecast.advice.advice import Advice, advise
 from agent_magic.forecast.calibration import Forecasts
-from agent_magic.forecast.forecast import Forecast, Forecaster
+from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import ARGUMENTS, forecast_one, whatif_frame
 from agent_magic.measure.against import measure_against
@@ -26,7 +26,7 @@ from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeof
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.progress import Progress
-from agent_magic.show.text import one_line
+from agent_magic.show.text import forecast_words, one_line
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.live.driver import Driver
-    from agent_magic.live.filling import Filling
     from agent_magic.live.playing import Player
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
@@ -60,7 +59,7 @@ class Run:
     def __init__(
         self,
         record: RunRecord,
-        driver: Driver | Filling | Player | None = None,
+        driver: Driver | Player | None = None,
         *,
         history: History | None = None,
         prices: Any = None,
@@ -189,9 +188,21 @@ class Run:
         """Return what answers many what-ifs of this run quickly; see `agent_magic.forecast.forecast`."""
         return Forecaster(self.record, self.history, self.prices)
 
-    def forecast(self, policy: Policy | None = None, **changes: Any) -> Forecast:
-        """Forecast one policy and the same changes as in `whatif`, as a value with a bar per attempt."""
-        return forecast_one(self.forecaster(), policy, changes)
+    def forecast(self, policy: Policy | None = None, **changes: Any) -> Run:
+        """Forecast one policy and the same changes as in `whatif`: a run like any other, labelled as a forecast.
+
+        Its frames, timeline, graph and summary are those of the run as it would have been; `run.record.forecast` says
+        what they stand on. Nothing is sent.
+
+        Args:
+            policy: How to run; `None` is as it was recorded.
+            **changes: Arguments of `whatif`, one value each.
+
+        Raises:
+            DeclarationError: An argument or a value is not known, or misspelt.
+        """
+        record = forecast_one(self.forecaster(), policy, changes).record
+        return Run(record or self.record, history=self.history, prices=self.prices)
 
     @property
     def health(self) -> Health:
@@ -250,7 +261,7 @@ class Run:
         return write_cassette(self.record, Path(path), redact=redact if texts else only_hash)
 
     def __repr__(self) -> str:
-        return f"Run({self.plan.name!r}: {one_line(self.totals)})"
+        return f"Run({self.plan.name!r}: {one_line(self.totals)}{forecast_words(self.record)})"
 
     def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
         """Return its picture and its text, as notebooks show them."""

@@ -1,4 +1,4 @@
-"""What the conductor says: actions to take, and events of `agent_magic.record.events` to record. Plain values."""
+"""What the engine says: actions for its driver, and decisions of the conductor that become events. Plain values."""
 
 from __future__ import annotations
 
@@ -8,40 +8,75 @@ from agent_magic.record.events import AgentEnded, AgentReady
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Status
+    from agent_magic.record.request import Request
 
 
-class Launch(NamedTuple):
-    """Send a request for the agent now.
+class Send(NamedTuple):
+    """Send the next request of a step now.
 
     Attributes:
         number: 1 for its first attempt.
         held_by: What it waited for: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or an empty string.
     """
 
-    agent: int
+    step: int
     number: int
     held_by: str
+
+
+class Call(NamedTuple):
+    """Do what is no request: run a function, or ask a person. Report it by `Engine.call_ended`.
+
+    Attributes:
+        call: What to do; only the driver has to understand it.
+    """
+
+    step: int
+    call: object
+
+
+class Count(NamedTuple):
+    """Have the input of a request counted, and report it by `Engine.counted`."""
+
+    step: int
+    request: Request
+
+
+class Abort(NamedTuple):
+    """Stop what is under way for a step, and report its end.
+
+    Attributes:
+        why: `late` where the step's deadline has passed, `over` the run's, `stopped` where somebody asked.
+    """
+
+    step: int
+    why: str
+
+
+class WakeAt(NamedTuple):
+    """Call `wake` at this time, if not called before."""
+
+    at_s: float
+
+
+class Done(NamedTuple):
+    """Nothing runs and nothing waits. `cut` where somebody stopped the run."""
+
+    cut: bool
 
 
 class Backoff(NamedTuple):
     """The attempt failed; another follows at `until_s`, not sooner."""
 
-    agent: int
+    step: int
     until_s: float
     why: str
 
 
-class Cancel(NamedTuple):
-    """Stop the agent's request. `late` where its deadline passed, `over` the run's, `stopped` where somebody asked."""
-
-    agent: int
-    why: str
-
-
 class Skipped(NamedTuple):
-    """The agent will not run, because an ancestor, `cause`, did not succeed. This is its last status."""
+    """The step will not run, because an ancestor, `cause`, did not succeed. This is its last status."""
 
-    agent: int
+    step: int
     cause: int
 
     @property
@@ -51,21 +86,12 @@ class Skipped(NamedTuple):
 
 
 class Reopened(NamedTuple):
-    """The agent had ended without success and is to run again. It waits for its parents as at first."""
+    """The step had ended without success and is to run again. It waits for its parents as at first."""
 
-    agent: int
-
-
-class WakeAt(NamedTuple):
-    """Call `wake` at this time, if not called before."""
-
-    at_s: float
+    step: int
 
 
-class Finished(NamedTuple):
-    """Nothing runs and nothing waits. `cut` where somebody stopped the run."""
-
-    cut: bool
-
-
-Action = Launch | AgentReady | AgentEnded | Skipped | Backoff | Cancel | Reopened | WakeAt | Finished
+Action = Send | Call | Count | Abort | WakeAt | Done
+"""What a driver does."""
+Decision = Send | Abort | WakeAt | Done | AgentReady | AgentEnded | Skipped | Backoff | Reopened
+"""What the conductor decides."""

@@ -6,9 +6,10 @@ time in forecasts, so that a forecast comes from the code that ran the agents.
 ```
           parents done             slot              answer
 PENDING ---------------> READY -----------> RUNNING ---------> ENDED
-                           ^                   |
-                           |  time             | failure that another try can mend
-                           +------- BACKOFF <--+
+                           ^                 |   |
+                           |  time           |   | failure that another attempt can mend
+                           +---- BACKOFF <---+   |
+                           +---- AWAY <----------+ a turn has ended, and something is done that is no request
 ```
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.actions import Action, Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
+from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.again import to_reopen
 from agent_magic.engine.alarms import RUN, Alarms
 from agent_magic.engine.barrier import Barrier
@@ -28,7 +29,7 @@ from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.policy import Policy
@@ -41,9 +42,13 @@ READY: Final = 1
 RUNNING: Final = 2
 BACKOFF: Final = 3
 ENDED: Final = 4
+AWAY: Final = 5
+UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
 """Whose children may begin."""
 SKIPPED: Final = "skipped by the user"
+STOPPED: Final = "Stopped"
+"""The kind of an end that somebody asked for, or that follows from another agent's."""
 
 
 class Conductor:
@@ -57,6 +62,7 @@ class Conductor:
             Without it every agent counts the same.
         room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
         seed: Makes the jitter of waiting times repeatable, where the policy names none.
+        done: Agents that have ended before, each with its status: those of a recording that is completed.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class Conductor:
         work_s: Sequence[float] | None = None,
         room: Room | None = None,
         seed: int | None = None,
+        done: Mapping[int, Status] | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -89,7 +96,8 @@ class Conductor:
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
         self._again: set[int] = set()
         self._paused = False
-        self._out: list[Action] = []
+        self._out: list[Decision] = []
+        self._done = dict(done or {})
 
     @property
     def running(self) -> int:
@@ -106,8 +114,9 @@ class Conductor:
         """Whether nobody is let go."""
         return self._paused
 
-    def start(self, now: float) -> list[Action]:
+    def start(self, now: float) -> list[Decision]:
         """Begin. Call it once."""
+        self._settle_done(now)
         for agent, missing in enumerate(self._missing):
             if not missing and self._state[agent] == PENDING:
                 self._make_ready(agent, now)
@@ -115,17 +124,32 @@ class Conductor:
             self._alarms.set(now + self._policy.deadline_s, RUN)
         return self._go_on(now)
 
-    def room_changed(self, now: float) -> list[Action]:
+    def settle_done(self, now: float) -> list[Decision]:
+        """Skip what waits for a recorded failure, before `start`. Ends a run of which nothing is left."""
+        self._settle_done(now)
+        return self._go_on(now)
+
+    def leave_out(self, agent: int) -> None:
+        """Count an agent off that nobody waits for. Call it before `start`."""
+        self._done[agent] = "succeeded"
+
+    def room_changed(self, now: float) -> list[Decision]:
         """Take in that there may be more room than before."""
         return self._go_on(now) if self._running < self._slots.width and self._lines.waiting else []
 
-    def succeeded(self, agent: int, now: float) -> list[Action]:
+    def succeeded(self, agent: int, now: float) -> list[Decision]:
         """Take in that a running agent has its answer."""
         self._leave(agent)
         self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
 
-    def goes_on(self, agent: int, now: float) -> list[Action]:
+    def step_out(self, agent: int, now: float) -> list[Decision]:
+        """Record that a running agent does something that is no request, until `continue_turn`. Its slot is free."""
+        self._leave(agent)
+        self._state[agent] = AWAY
+        return self._go_on(now)
+
+    def continue_turn(self, agent: int, now: float) -> list[Decision]:
         """Take in that a running agent's answer is to go on with another request, which uses up no attempt."""
         self._leave(agent)
         if agent in self._stopping:
@@ -135,14 +159,16 @@ class Conductor:
         self._lines.join(agent)
         return self._go_on(now)
 
-    def capped(self, agent: int, why: str, now: float) -> list[Action]:
+    def capped(self, agent: int, why: str, now: float) -> list[Decision]:
         """Take in that a running agent has a part of its answer, and shall have no more. It is passed on."""
         self._leave(agent)
-        return self._pass_on(agent, "capped", why, now)
+        return self._pass_on(agent, "capped", why, now, "Capped")
 
-    def _pass_on(self, agent: int, status: Status, why: str | None, now: float) -> list[Action]:
+    def _pass_on(
+        self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
+    ) -> list[Decision]:
         """End an agent whose children may begin."""
-        self._end(agent, status, why, now)
+        self._end(agent, status, why, now, kind)
         missing = self._missing
         for child in self._dag.children[agent]:
             missing[child] -= 1
@@ -150,7 +176,7 @@ class Conductor:
                 self._make_ready(child, now)
         return self._go_on(now)
 
-    def failed(self, agent: int, failure: Failure, now: float) -> list[Action]:
+    def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
         """Take in that a running agent's attempt failed: try again later, or give up."""
         self._leave(agent)
         if agent in self._stopping:
@@ -162,12 +188,12 @@ class Conductor:
             self._alarms.set(answer, agent, self._tries.made(agent))
             self._out.append(Backoff(agent, answer, failure.why))
             return self._go_on(now)
-        self._give_up(agent, answer, now)
+        self._give_up(agent, failure.kind, answer, now)
         if failure.stops_run:
             self._cancel_all(now, f"the run was stopped by {answer}")
         return self._go_on(now)
 
-    def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Action]:
+    def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
         """Take in that a running agent's request was cancelled, as this conductor had asked.
 
         Args:
@@ -178,7 +204,7 @@ class Conductor:
         if not left:
             self._leave(agent)
         status, why = self._stopping.get(agent, ("cancelled", "stopped"))
-        self._end(agent, status, why, now)
+        self._end(agent, status, why, now, STOPPED)
         self._skip_descendants(agent, now)
         if agent in self._again and not self._cut:
             self._reopen((agent,), now)
@@ -194,7 +220,7 @@ class Conductor:
             return "paused"
         return self._lines.reason(agent)
 
-    def wake(self, now: float) -> list[Action]:
+    def wake(self, now: float) -> list[Decision]:
         """Take in that the time of a `WakeAt` has come."""
         self._alarms.woken()
         while (agent := self._alarms.due(now)) is not None:
@@ -210,7 +236,7 @@ class Conductor:
                 self._lines.join(agent)
         return self._go_on(now)
 
-    def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
+    def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
         """Stop these agents, or all of them. Those under way are reported by `cancelled` later."""
         if agents is None:
             self._cut = True
@@ -220,30 +246,45 @@ class Conductor:
                 self._take_out(agent, "cancelled", "stopped", now)
         return self._go_on(now)
 
-    def skip(self, now: float, agents: Iterable[int]) -> list[Action]:
+    def skip(self, now: float, agents: Iterable[int]) -> list[Decision]:
         """Leave these agents out, and what waits for them. Those under way are reported by `cancelled` later."""
         for agent in agents:
             self._take_out(agent, "skipped", SKIPPED, now)
         return self._go_on(now)
 
-    def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Action]:
+    def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
         """Run these agents again, or all, that did not succeed; see `agent_magic.engine.again`."""
         if not self._cut and self._open:
             self._reopen(range(len(self._state)) if agents is None else agents, now)
         return self._go_on(now)
 
-    def pause(self, now: float) -> list[Action]:
+    def pause(self, now: float) -> list[Decision]:
         """Let nobody go until `resume`. What is under way goes on."""
         self._paused = True
         self._lines.hold_others((), "paused", now)
         return self._go_on(now)
 
-    def resume(self, now: float) -> list[Action]:
+    def resume(self, now: float) -> list[Decision]:
         """Let agents go again."""
         if self._paused:
             self._paused = False
             self._lines.hold_others((), "paused", now)
         return self._go_on(now)
+
+    def _settle_done(self, now: float) -> None:
+        """Count agents off that have ended before the run begins, and skip what waits for one without success."""
+        for agent, status in self._done.items():
+            self._state[agent] = ENDED
+            self._open -= 1
+            if self._barrier is not None:
+                self._lines.ended(agent, now)
+            for child in self._dag.children[agent] if status in PASSED_ON else ():
+                self._missing[child] -= 1
+        for agent, status in self._done.items():
+            if status not in PASSED_ON:
+                self._lost[agent] = agent
+                self._skip_descendants(agent, now)
+        self._done = {}
 
     def _make_ready(self, agent: int, now: float) -> None:
         self._state[agent] = READY
@@ -253,13 +294,13 @@ class Conductor:
         self._out.append(made(AgentReady, (now, agent)))
         self._lines.join(agent)
 
-    def _go_on(self, now: float) -> list[Action]:
+    def _go_on(self, now: float) -> list[Decision]:
         """Fill the free slots, set the alarm, and hand over what was decided."""
         if self._lines.waiting and not self._paused:
             self._fill(now)
         if not self._open and not self._over:
             self._over = True
-            self._out.append(Finished(self._cut))
+            self._out.append(Done(self._cut))
         if (wake_s := self._alarms.next_s()) is not None:
             self._out.append(WakeAt(wake_s))
         out, self._out = self._out, []
@@ -282,7 +323,7 @@ class Conductor:
                 self._alarms.set_lines(answer.until_s)
             else:
                 lines.leave(agent, now, now)
-                self._end(agent, "cancelled", answer.why, now)
+                self._end(agent, "cancelled", answer.why, now, answer.kind)
                 self._skip_descendants(agent, now)
         if self._running >= width:
             lines.hold_others(held, "slot", now)
@@ -295,7 +336,7 @@ class Conductor:
             self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
         held_by = "" if at_once else self._held_by(agent, now, reason)
-        self._out.append(made(Launch, (agent, number, held_by)))
+        self._out.append(made(Send, (agent, number, held_by)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
         if self._tries.made(agent) > 1:
@@ -307,18 +348,19 @@ class Conductor:
         self._alarms.set(deadline, agent, number)
 
     def _leave(self, agent: int) -> None:
-        if self._state[agent] != RUNNING:
+        if self._state[agent] == RUNNING:
+            self._running -= 1
+        elif self._state[agent] != AWAY:
             raise RuntimeError(f"agent {agent} is not running")
-        self._running -= 1
 
     def _run_late(self, agent: int, now: float) -> None:
-        if self._state[agent] == RUNNING:
-            self._out.append(Cancel(agent, "late"))
+        if self._state[agent] in UNDER_WAY:
+            self._out.append(Abort(agent, "late"))
         else:
-            self._give_up(agent, f"Late: no complete answer within {self._timeouts_s[agent]:g} s", now)
+            self._give_up(agent, "Late", f"Late: no complete answer within {self._timeouts_s[agent]:g} s", now)
 
-    def _give_up(self, agent: int, why: str, now: float) -> None:
-        self._end(agent, "failed", why, now)
+    def _give_up(self, agent: int, kind: str, why: str, now: float) -> None:
+        self._end(agent, "failed", why, now, kind)
         self._skip_descendants(agent, now)
 
     def _skip_descendants(self, agent: int, now: float) -> None:
@@ -330,13 +372,22 @@ class Conductor:
                     self._end(child, "skipped", None, now, cause=agent)
                     todo.append(child)
 
-    def _end(self, agent: int, status: Status, error: str | None, now: float, cause: int | None = None) -> None:
+    def _end(
+        self,
+        agent: int,
+        status: Status,
+        error: str | None,
+        now: float,
+        kind: str | None = None,
+        *,
+        cause: int | None = None,
+    ) -> None:
         self._state[agent] = ENDED
         self._open -= 1
         self._slots.ended(agent)
         if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
-        end = made(AgentEnded, (now, agent, status, error)) if cause is None else Skipped(agent, cause)
+        end = made(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
         self._out.append(end)
         if self._barrier is not None:
             self._lines.ended(agent, now)
@@ -346,22 +397,22 @@ class Conductor:
         self._cut = True
         why = f"Late: the run was to take no longer than {self._policy.deadline_s:g} s"
         for agent in self._dag.order:
-            if self._state[agent] == RUNNING:
-                self._out.append(Cancel(agent, "over"))
+            if self._state[agent] in UNDER_WAY:
+                self._out.append(Abort(agent, "over"))
             elif self._state[agent] != ENDED:
-                self._end(agent, "cancelled", why, now)
+                self._end(agent, "cancelled", why, now, "Late")
 
     def _cancel_all(self, now: float, why: str) -> None:
         for agent in self._dag.order:
             self._cancel_one(agent, now, why)
 
     def _cancel_one(self, agent: int, now: float, why: str, status: Status = "cancelled") -> None:
-        if self._state[agent] == RUNNING:
+        if self._state[agent] in UNDER_WAY:
             self._stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
             self._again.discard(agent)
-            self._out.append(Cancel(agent, "stopped"))
+            self._out.append(Abort(agent, "stopped"))
         elif self._state[agent] != ENDED:
-            self._end(agent, status, why, now)
+            self._end(agent, status, why, now, STOPPED)
 
     def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
         """End one agent and what waits for it. One under way may still come in complete."""
@@ -373,7 +424,7 @@ class Conductor:
     def _reopen(self, agents: Iterable[int], now: float) -> None:
         """Let agents run again that did not succeed, and what was skipped because of them."""
         asked = list(agents)
-        self._again.update(agent for agent in asked if agent in self._stopping and self._state[agent] == RUNNING)
+        self._again.update(agent for agent in asked if agent in self._stopping and self._state[agent] in UNDER_WAY)
         again, skipped = to_reopen(self._dag, self._lost, asked)
         for agent in again:
             del self._lost[agent]

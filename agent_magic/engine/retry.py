@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Truncated, Unreachable, Unreadable
+from agent_magic.errors import Overloaded, RateLimited, Rejected, Truncated, Unreachable, Unreadable
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,6 +31,10 @@ class Failure:
         counts: Whether it uses up one of the agent's attempts. Being told how long to wait does not.
         stops_run: Whether no other agent can fare better.
         crowded: Whether too many requests at once could be the cause.
+        kind: The class of the error, such as `RateLimited`.
+        fault: Whether it is the fault of the service or of the network.
+        reached: Whether a connection had been found.
+        limit: Which limit of the provider a 429 names.
     """
 
     why: str
@@ -39,6 +43,10 @@ class Failure:
     counts: bool = field(default=True, kw_only=True)
     stops_run: bool = field(default=False, kw_only=True)
     crowded: bool = field(default=False, kw_only=True)
+    kind: str = field(default="", kw_only=True)
+    fault: bool = field(default=False, kw_only=True)
+    reached: bool = field(default=True, kw_only=True)
+    limit: str | None = field(default=None, kw_only=True)
 
 
 def failure_of(error: BaseException, max_attempts: int) -> Failure:
@@ -48,24 +56,24 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
         error: What ended the attempt.
         max_attempts: The most attempts per agent that the policy allows.
     """
-    why = f"{type(error).__name__}: {error}".strip(": ")
+    kind = type(error).__name__
+    why = " ".join(f"{kind}: {error}".split()).strip(": ")
     match error:
         case RateLimited(final=True):
-            return Failure(why, stops_run=True)
+            return Failure(why, kind=kind, stops_run=True, limit=error.limit)
         case RateLimited(retry_after_s=wait):  # told how long to wait, the agent's deadline is the end of it
-            return Failure(why, max_attempts, retry_after_s=wait, counts=not wait or max_attempts == 1)
+            counts = not wait or max_attempts == 1
+            return Failure(why, max_attempts, kind=kind, retry_after_s=wait, counts=counts, limit=error.limit)
         case Overloaded(retry_after_s=wait):
-            return Failure(why, max_attempts, retry_after_s=wait, crowded=True)
+            return Failure(why, max_attempts, kind=kind, retry_after_s=wait, crowded=True, fault=True)
         case Unreachable():
-            return Failure(why, max_attempts, crowded=True)
+            return Failure(why, max_attempts, kind=kind, crowded=True, fault=True, reached=error.sent)
         case Truncated() | Unreadable():
-            return Failure(why, min(TWICE, max_attempts))
+            return Failure(why, min(TWICE, max_attempts), kind=kind, fault=True)
         case Rejected(status=status):
-            return Failure(why, stops_run=status in STOPS_RUN)
-        case CallError():
-            return Failure(why)
+            return Failure(why, kind=kind, stops_run=status in STOPS_RUN)
         case _:
-            return Failure(why)
+            return Failure(why, kind=kind)
 
 
 def backoff_s(failure: Failure, attempt: int, random: Random) -> float:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pool import Ticket
     from agent_magic.engine.pool import Seat
     from agent_magic.engine.prefix import Prefixes
+    from agent_magic.record.answer import Usage
 
 FOREVER = float("inf")
+TOO_MANY_REQUESTS = 429
 TOLD_S = 1.5
 """A shorter wait than this is over before anybody has read of it."""
 OVERHEAD_TOKENS = 16
@@ -38,9 +40,15 @@ LONGEST_TOKEN = 16
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """There will be no room for the agent in this run."""
+    """There will be no room for the agent in this run.
+
+    Attributes:
+        why: In one line.
+        kind: What that is, such as `BudgetExceeded`.
+    """
 
     why: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +98,11 @@ class Gate:
         breakers: Open when too much fails, or is spent; `None` has none.
         key: Lets one request go ahead until the key is known to be taken; `None` where that is known.
         patience_s: Per agent, the longest wait that the provider may ask for after a refusal; `None` is any.
-
-    Attributes:
-        began_s: When the run began on the pacer's clock, which all runs of a session share.
-        seat: The run's part of the slots that all runs of a session share; `None` shares none.
         count: Has an agent's input counted, where the budget has no room for the most it can be. Tells whether to wait
             for that; if not, `need` says what there is to know. `None` counts nothing.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everybody who has a say
         self,
         models: Sequence[str],
         need: Callable[[int], Need],
@@ -109,6 +113,7 @@ class Gate:
         breakers: Breakers | None = None,
         key: Key | None = None,
         patience_s: Sequence[float] | None = None,
+        count: Callable[[int], bool] | None = None,
     ) -> None:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
         self._lines = [class_of(model) for model in models]
@@ -118,10 +123,29 @@ class Gate:
         self._turns: dict[str, str] = {}  # lines that the pacer holds, each with the model it asked for
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
-        self.began_s = 0.0
-        self.seat: Seat | None = None
-        self.count: Callable[[int], bool] | None = None
+        self._began_s = 0.0
+        self._seat: Seat | None = None
+        self._count = count
         self._seated: set[int] = set()
+
+    def begin(self, began_s: float, seat: Seat | None) -> None:
+        """Begin the run.
+
+        Args:
+            began_s: When it begins on the pacer's clock, which all runs of a session share.
+            seat: Its part of the slots that all runs of a session share; `None` shares none.
+        """
+        self._began_s, self._seat = began_s, seat
+
+    @property
+    def seat(self) -> Seat | None:
+        """The run's part of the session's slots."""
+        return self._seat
+
+    def offer(self) -> None:
+        """Offer what this run leaves of the session's slots to the others."""
+        if self._seat is not None:
+            self._seat.offer()
 
     def line(self, agent: int) -> str:
         """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
@@ -135,8 +159,8 @@ class Gate:
             return None
         line = self.line(agent)
         counting = False
-        if self.count is not None and need.least is not None and self._may_fit(need.worst, need.least):
-            counting = self.count(agent)
+        if self._count is not None and need.least is not None and self._may_fit(need.worst, need.least):
+            counting = self._count(agent)
             need = self._need(agent)
         if (held := Hold("budget", FOREVER) if counting else self._held(agent, need, now)) is not None:
             if line in self._turns:
@@ -146,10 +170,10 @@ class Gate:
             warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
             tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
             queue = self._queues.setdefault(line, id(self) + len(self._queues))  # one for each run and line
-            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self.began_s + now, queue=queue)
+            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self._began_s + now, queue=queue)
             if isinstance(ticket, Hold):
                 self._turns[line] = need.model
-                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self.began_s)
+                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self._began_s)
             self._turns.pop(line, None)
             self._tickets[agent] = ticket
         self._took(agent, need, now)
@@ -158,8 +182,8 @@ class Gate:
     def leave(self) -> None:
         """Take in that the run is over: what it kept goes to others."""
         self.forgo()
-        if self.seat is not None:
-            self.seat.leave()
+        if self._seat is not None:
+            self._seat.leave()
 
     def forgo(self) -> None:
         """Take in that nobody of this run will ask for a while: it was paused, or is over."""
@@ -179,8 +203,12 @@ class Gate:
             return stop
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst, need.model)
-            return Hold("budget", FOREVER) if self._budget.waiting_helps else Never(f"BudgetExceeded: {why}")
-        if self.seat is not None and agent not in self._seated and not self.seat.is_free():
+            return (
+                Hold("budget", FOREVER)
+                if self._budget.waiting_helps
+                else Never(f"BudgetExceeded: {why}", "BudgetExceeded")
+            )
+        if self._seat is not None and agent not in self._seated and not self._seat.is_free():
             return Hold("slot", FOREVER)
         return None
 
@@ -192,17 +220,18 @@ class Gate:
 
     def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:
         """Give up where the provider asks for a longer wait than anybody here has: it has to be asked again later."""
-        wait_s = hold.until_s - self.began_s - now
+        wait_s = hold.until_s - self._began_s - now
         if self._patience_s is None or hold.reason != "backoff" or wait_s <= self._patience_s[agent]:
             return None
         most_s = self._patience_s[agent]
-        return Never(f"RateLimited: the provider asks to wait {wait_s:,.0f} s, and this agent has {most_s:g} s.")
+        why = f"RateLimited: retry-after is {wait_s:,.0f} s, longer than the agent's timeout of {most_s:g} s."
+        return Never(why, "RateLimited")
 
     def _took(self, agent: int, need: Need, now: float) -> None:
         """Tell everybody that the agent goes."""
-        if self.seat is not None and agent not in self._seated:
+        if self._seat is not None and agent not in self._seated:
             self._seated.add(agent)
-            self.seat.take()
+            self._seat.take()
         if self._budget is not None:
             self._budget.set_aside(agent, need.worst)
         if self._prefixes is not None:
@@ -212,22 +241,49 @@ class Gate:
         if self._breakers is not None:
             self._breakers.left(agent, need.worst, now)
         if self._key is not None:
-            self._key.left(self.began_s + now)
+            self._key.left(self._began_s + now)
 
     def _stopped(self, need: Need, now: float) -> Hold | Never | None:
         """Ask the breakers, and whether the key is known to be taken."""
         if self._key is not None:
             if self._key.accepted:
                 self._key = None
-            elif (until_s := self._key.wait_until_s(self.began_s + now)) is not None:
-                return Hold("key", until_s - self.began_s)
+            elif (until_s := self._key.wait_until_s(self._began_s + now)) is not None:
+                return Hold("key", until_s - self._began_s)
         if self._breakers is None:
             return None
         stop = self._breakers.hold(need.worst, now)
-        return Never(f"Breaker: {stop.rstrip('.')}.") if isinstance(stop, str) and stop else stop or None
+        return Never(f"Breaker: {stop.rstrip('.')}.", "Breaker") if isinstance(stop, str) and stop else stop or None
 
-    def replied(self, status: int | None) -> None:
-        """Take in a reply, or that a request ended without one."""
+    def replied(
+        self,
+        agent: int,
+        status: int,
+        readings: Readings | None,
+        now: float,
+        arrived: Callable[[float], int] | None = None,
+    ) -> None:
+        """Record that a reply has begun, other than a 429: it says how much room there is.
+
+        Args:
+            agent: Whose request is answered.
+            status: The HTTP status of the reply.
+            readings: What it says of limits.
+            now: The time.
+            arrived: Says how many characters of the answer have arrived on the pacer's clock.
+        """
+        self._heard(agent, readings or NO_READINGS, now, arrived)
+        self._tried(status)
+
+    def ended(self, status: int | None, *, answered: bool) -> None:
+        """Record that a request ended: with a reply, with an error, or without having been sent."""
+        if answered or status is not None:
+            self._tried(status)
+        else:
+            self.turned_back()
+
+    def _tried(self, status: int | None) -> None:
+        """Record whether the provider has accepted the key."""
         if self._key is not None:
             was_accepted = self._key.accepted
             self._key.replied(status)
@@ -241,7 +297,7 @@ class Gate:
 
     def halted(self, now: float) -> tuple[str, ...]:
         """Say what lets nobody go: open breakers, and a provider that has told a model class to wait."""
-        shut = {} if self._pacer is None else self._pacer.health(self.began_s + now)
+        shut = {} if self._pacer is None else self._pacer.health(self._began_s + now)
         told = [(name, math.ceil(pool.shut_s)) for name, pool in shut.items() if pool.shut_s > TOLD_S]
         waits = [f"{name} was told to wait (429): {left_s:,} s more" for name, left_s in told]
         return (*waits, *(() if self._breakers is None else self._breakers.words(now)))
@@ -251,81 +307,74 @@ class Gate:
         if self._pacer is None:
             return []
         given = {name: (one.requests, one.input_tokens, one.output_tokens) for name, one in self._pacer.given.items()}
-        return limits_in_use(self._pacer.health(self.began_s + now), given)
+        return limits_in_use(self._pacer.health(self._began_s + now), given)
 
     def began(self, agent: int) -> None:
         """Take in that the agent's answer has begun."""
         if self._prefixes is not None:
             self._prefixes.began(agent)
 
-    def heard(self, agent: int, readings: Readings, now: float, arrived: Callable[[float], int] | None = None) -> None:
-        """Record what a reply says of limits, and who says how many characters have arrived on the pacer's clock."""
+    def _heard(self, agent: int, readings: Readings, now: float, arrived: Callable[[float], int] | None) -> None:
         ticket = self._tickets.get(agent)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.heard(ticket, readings, self.began_s + now, arrived)
+            self._pacer.heard(ticket, readings, self._began_s + now, arrived)
             if was_quiet:
                 self._tell()
 
     def refused(
-        self,
-        agent: int,
-        retry_after_s: float | None,
-        limit: str | None,
-        now: float,
-        readings: Readings = NO_READINGS,
+        self, agent: int, retry_after_s: float | None, limit: str | None, readings: Readings | None, now: float
     ) -> None:
         """Record a 429."""
         ticket = self._tickets.pop(agent, None)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.refused(ticket, retry_after_s, limit, self.began_s + now, readings)
+            self._pacer.refused(ticket, retry_after_s, limit, self._began_s + now, readings or NO_READINGS)
             if was_quiet:
                 self._tell()
 
     def _tell(self) -> None:
         """Let the other runs of the session ask again: they waited for this reply too."""
-        if self.seat is not None:
-            self.seat.news()
+        if self._seat is not None:
+            self._seat.news()
 
-    def settle(
-        self,
-        agent: int,
-        *,
-        input_tokens: int | None,
-        output_tokens: int | None,
-        total_tokens: int | None,
-        read_tokens: int | None,
-        cost_usd: float | None,
-        bad: Blame = None,
-        now: float,
-    ) -> None:
-        """Take in what a request has used.
+    def settle(self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float) -> None:
+        """Record what a request has used, and give back what was reserved for it.
 
         Args:
             agent: The agent.
-            input_tokens: What the provider's limit counts: input that was not read from the cache.
-            output_tokens: Output.
-            read_tokens: Input that came from the cache.
-            total_tokens: All of both, cached input too, which is what a budget counts.
-            cost_usd: Dollars. `None` is unknown, in all of these.
+            used: Its tokens, those unknown `None`.
+            cost_usd: Dollars; `None` is unknown.
             bad: What it says of the service and the network.
             now: The time.
         """
         ticket, was_quiet = self._tickets.pop(agent, None), False
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.finished(ticket, input_tokens, output_tokens, self.began_s + now)
+            self._pacer.finished(ticket, _limited_tokens(used), used.output_tokens, self._began_s + now)
         if self._breakers is not None:
             self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
-        if self._budget is not None:
-            self._budget.settle(agent, cost_usd, total_tokens)
-        if self._prefixes is not None:
-            read = None if total_tokens == 0 else read_tokens  # what was turned away says nothing of the cache
-            self._prefixes.ended(agent, read, followed=agent in self._followers)
-            self._followers.discard(agent)
-        if self.seat is not None and agent in self._seated:
+        if self._budget is not None or self._prefixes is not None:
+            total = _total_tokens(used)
+            if self._budget is not None:
+                self._budget.settle(agent, cost_usd, total)
+            if self._prefixes is not None:
+                read = None if total == 0 else used.cache_read_tokens  # what was refused says nothing of the cache
+                self._prefixes.ended(agent, read, followed=agent in self._followers)
+                self._followers.discard(agent)
+        if self._seat is not None and agent in self._seated:
             self._seated.discard(agent)
-            self.seat.give()
+            self._seat.give()
         if was_quiet:
             self._tell()
+
+
+def _limited_tokens(usage: Usage) -> int | None:
+    """Return what counts against the input limit: uncached input and what is written to the cache, not what is read."""
+    return None if usage.input_tokens is None else usage.input_tokens + (usage.cache_write_tokens or 0)
+
+
+def _total_tokens(usage: Usage) -> int | None:
+    """Add input and output up; `None` where either is unknown."""
+    total = usage.total_input_tokens
+    return None if total is None or usage.output_tokens is None else total + usage.output_tokens

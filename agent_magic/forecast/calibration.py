@@ -74,7 +74,7 @@ class Forecasts:
         """Take in a forecast. Those of batches are left out: no run is one."""
         if not forecast.scenario.batch:
             names = [record.plan.agents[agent].name for agent in sorted(forecast.scenario.dropped)]
-            self.made.append(Prediction(record, replace(forecast, bars=()), ", ".join(names)))
+            self.made.append(Prediction(record, replace(forecast, record=None), ", ".join(names)))
 
     def ran(self, record: RunRecord) -> None:
         """Take in a run."""
@@ -129,7 +129,7 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
     forecast, measured = prediction.forecast, summarize(record)
     policy = forecast.scenario.policy
-    low_s, high_s = forecast.wall_range_s
+    low_s, high_s = forecast.note.wall_range_s
     why = _left_out(record)
     wall_s, cost_usd = (None, None) if why else (measured.wall_s, measured.cost_usd)
     return {
@@ -148,9 +148,9 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
         "predicted_cost_usd": forecast.cost_usd,
         "measured_cost_usd": cost_usd,
         "cost_error": forecast.cost_usd / cost_usd - 1 if forecast.cost_usd and cost_usd else None,
-        "predicted_429": forecast.totals.n_429,
+        "predicted_429": forecast.totals.rate_limited,
         "measured_429": None if why else sum(attempt.kind == "RateLimited" for attempt in record.attempts),
-        "basis": forecast.basis,
+        "basis": forecast.note.basis,
         "simulated": record.simulated,
         "left_out": why,
     }

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.forecast.work import Try, Work
-    from agent_magic.record.answer import Usage
+    from agent_magic.record.answer import Price, Usage
     from agent_magic.record.prices import Prices
 
 BATCH_S: Final = 3600.0
@@ -29,12 +29,14 @@ class Pricing:
     """
 
     def __init__(
-        self, prices: Prices, factor: float, costs: dict[tuple[object, ...], float | None], *, recorded: bool
+        self, prices: Prices, factor: float, costs: dict[tuple[object, ...], Price], *, recorded: bool
     ) -> None:
         self._prices, self._factor, self._costs, self.recorded = prices, factor, costs, recorded
 
-    def __call__(self, model: str, usage: Usage) -> float | None:
-        """Return dollars; `None` is unknown."""
+    def of(self, model: str, usage: Usage | None) -> Price:
+        """Return what tokens of a model cost."""
+        if usage is None:
+            return self._prices.of(model, None)
         key = (
             id(self._prices),
             self._factor,
@@ -45,10 +47,13 @@ class Pricing:
             usage.output_tokens,
             usage.cache_write_1h_tokens,
         )
-        if key not in self._costs:
-            cost = self._prices.of(model, usage).cost_usd
-            self._costs[key] = None if cost is None else cost * self._factor
-        return self._costs[key]
+        found = self._costs.get(key)
+        if found is None:
+            found = self._prices.of(model, usage)
+            if found.cost_usd is not None and self._factor != 1.0:
+                found = found._replace(cost_usd=found.cost_usd * self._factor)
+            self._costs[key] = found
+        return found
 
 
 def scaled(work: Work, end: End) -> Work:

@@ -6,7 +6,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.engine.breaker import Fault
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.engine.room import OVERHEAD_TOKENS
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, PAUSED
@@ -15,13 +14,12 @@ from agent_magic.record.history import Past
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent_magic.engine.breaker import Blame
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MANY: Final = 1_000_000
 """A failure that was repeated is worth as many attempts as the policy allows."""
-GOES_ON: Final = Failure("the answer was paused, and goes on", MANY)
+CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
 """Stands for the turn of an answer that went on."""
 TIMED: Final = frozenset({"live", "simulated", "replay"})
 """The sources whose seconds are those of a model at work. What the ledger served took none."""
@@ -41,12 +39,11 @@ class Tried(NamedTuple):
         local_s: From being let go to being sent.
         first_s: From being sent to the first token; `None` where none came.
         takes_s: From being sent to the end.
-        failure: How it failed, as the conductor has to know; `None` for an answer.
+        failure: How it failed, as the engine has to know; `None` for an answer.
         refused: Whether it was a 429.
         late: Whether it was cut at its deadline.
         usage: Its tokens.
         price: What they cost.
-        bad: What it says of the service and the network.
         status: The HTTP status of its reply; `None` where none came.
     """
 
@@ -58,7 +55,6 @@ class Tried(NamedTuple):
     late: bool
     usage: Usage | None
     price: Price | None
-    bad: Blame
     status: int | None
 
 
@@ -207,34 +203,29 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             attempt.started_s - attempt.granted_s,
             attempt.ttft_s,
             attempt.ended_s - attempt.started_s,
-            GOES_ON if went_on else None if attempt.error is None else _failure(attempt, waited_s, final=final),
+            CONTINUES if went_on else None if attempt.error is None else _failure(attempt, waited_s, final=final),
             attempt.kind == "RateLimited",
             attempt.kind == "Late",
             attempt.usage,
             attempt.price,
-            _blame_of(attempt),
             attempt.status_code,
         )
 
 
-def _blame_of(attempt: Attempt) -> Blame:
-    """Return what an attempt says of the service and the network, as the live run has it."""
-    if attempt.kind in FAULTS:
-        unsent = attempt.kind == "Unreachable" and attempt.status_code is None and attempt.usage == NOTHING_USED
-        return Fault(attempt.error or "", reached=not unsent)
-    return None if attempt.status_code is None else False
-
-
 def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:
-    """Write a recorded failure as the conductor takes it: repeated if it was, after the wait that was."""
-    why = attempt.error or ""
+    """Write a recorded failure as the engine takes it: repeated if it was, after the wait that was."""
+    why, kind, fault = attempt.error or "", attempt.kind or "", attempt.kind in FAULTS
+    reached = not (kind == "Unreachable" and attempt.status_code is None and attempt.usage == NOTHING_USED)
     if final:
-        return Failure(why, stops_run=attempt.status_code in STOPS_RUN)
+        stops = attempt.status_code in STOPS_RUN
+        return Failure(why, kind=kind, fault=fault, reached=reached, stops_run=stops)
     usual_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt.number - 1, 10))
     demanded = waited_s > usual_s * (1 + JITTER)  # only a server's own demand makes it longer
     told_s = waited_s - usual_s * JITTER / 2 if demanded else None
-    crowded = attempt.kind in {"Overloaded", "Unreachable"}
-    return Failure(why, MANY, retry_after_s=told_s, counts=attempt.kind != "RateLimited", crowded=crowded)
+    crowded, counts = kind in {"Overloaded", "Unreachable"}, kind != "RateLimited"
+    return Failure(
+        why, MANY, retry_after_s=told_s, counts=counts, crowded=crowded, kind=kind, fault=fault, reached=reached
+    )
 
 
 def refusal_s_of(record: RunRecord) -> float:

@@ -1,39 +1,45 @@
-"""What a run would have taken and cost under another policy: the conductor of the live run, on virtual time.
+"""What a run would have taken and cost under another policy: the engine of the live run, on virtual time.
 
-Nothing is sent and nothing is drawn by lot that was not drawn before: the same question has the same answer.
+Nothing is sent, and no chance is drawn that was not drawn before: the same question has the same answer. What comes of
+it is a run record like any other, which says in its `forecast` what it stands on.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.engine.key import Key
 from agent_magic.engine.lifetime import with_lives
 from agent_magic.engine.pacing.limits import class_of
-from agent_magic.engine.prefix import Prefixes
+from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.prefix import Prefixes, paying_groups
+from agent_magic.engine.run import Engine
 from agent_magic.forecast.changes import BATCH_S, Pricing, batched, paced, scaled
 from agent_magic.forecast.provider import Provider
-from agent_magic.forecast.room import gate_of, groups_of
-from agent_magic.forecast.sum import Totals, add_up, first_wait_s
-from agent_magic.forecast.terms import ceilings_for, policy_of
-from agent_magic.forecast.work import SAME, Evidence, Works
-from agent_magic.forecast.world import World
+from agent_magic.forecast.service import ModelledRequests, ModelledService
+from agent_magic.forecast.terms import ceilings_for, known_to, policy_of
+from agent_magic.forecast.virtual import VirtualDriver
+from agent_magic.forecast.work import SAME, Evidence, Work, Works
+from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.record.prices import Prices
+from agent_magic.record.request import Request
+from agent_magic.record.results import ForecastNote, RunRecord
+from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.policy import Policy
-    from agent_magic.engine.room import Gate
     from agent_magic.forecast.changes import End
     from agent_magic.forecast.pace import Basis
-    from agent_magic.forecast.world import Bar
+    from agent_magic.record.answer import Price
     from agent_magic.record.history import History
     from agent_magic.record.request import Ttl
-    from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceilings
 
 MEASURED_RANGE: Final = 0.05
@@ -46,8 +52,13 @@ BATCH_MOST_S: Final = 86400.0
 """Source: the same page: a batch expires after 24 hours."""
 BATCH_PRICE: Final = 0.5
 """Source: the same page: half price on everything."""
-ANY: Final = "*"
-"""Stands for every model class that has no limits of its own."""
+FIRST_REPLY: Final = frozenset({"key", "limits"})
+"""What holds requests until a first reply, in the first run of a session that asks a model class."""
+PRIMED_S: Final = 120.0
+"""How long before the run the pacer is taken to have learned the limits it knew."""
+NO_CAPS: Final[dict[str, Any]] = {"budget_usd": None, "budget_tokens": None, "max_usd_per_min": None}
+"""A batch keeps no caps: it is one request."""
+LEFT_OUT: Final = "left out of this forecast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,40 +94,20 @@ class Forecast:
 
     Attributes:
         scenario: What was asked, its policy filled in.
-        bars: One per attempt, in the order they were sent.
-        status: Per agent, its last status.
-        totals: The sums of the bars.
-        basis: The weakest thing it stands on: `measured`, `ledger` (earlier answers) or `assumed`.
-        assumed: What it stands on, in words.
-        simulated: Whether the recorded answers were made up by the stand-in API.
-        wall_range_s: The low and the high end of the wall time.
-        cost_range_usd: The low and the high end of the cost.
+        record: The run as it would have been; `None` where only its numbers were kept.
+        totals: Its numbers.
+        note: What it stands on.
     """
 
     scenario: Scenario
-    bars: tuple[Bar, ...]
-    status: Mapping[str, str]
-    totals: Totals
-    basis: Basis
-    assumed: str
-    simulated: bool
-    wall_range_s: tuple[float, float]
-    cost_range_usd: tuple[float, float] | None
-
-    def __repr__(self) -> str:
-        low, high = self.wall_range_s
-        parts = [f"{self.wall_s:.1f} s ({low:.1f} to {high:.1f})"]
-        parts += [] if self.cost_usd is None else [f"${self.cost_usd:.4f}"]
-        parts += [] if self.totals.mean_concurrency is None else [f"{self.totals.mean_concurrency:.3g} at once"]
-        parts += [f"limited by {self.totals.limited_by}"] if self.totals.limited_by else []
-        parts += [f"{self.totals.n_429} refused"] if self.totals.n_429 else []
-        parts += [f"basis {self.basis}", *(["simulated"] if self.simulated else [])]
-        return f"Forecast: {', '.join(parts)}{'. ' if self.assumed else ''}{self.assumed}"
+    record: RunRecord | None
+    totals: Summary
+    note: ForecastNote
 
     @property
     def wall_s(self) -> float:
         """First ready to last finished."""
-        return self.totals.wall_s
+        return self.totals.wall_s or 0.0
 
     @property
     def cost_usd(self) -> float | None:
@@ -125,29 +116,6 @@ class Forecast:
 
 
 Range = tuple[float, float]
-
-
-def forecast(
-    record: RunRecord,
-    policy: Policy | None = None,
-    *,
-    history: History | None = None,
-    scenario: Scenario | None = None,
-    ranges: bool = True,
-) -> Forecast:
-    """Forecast a recorded run under another policy.
-
-    Args:
-        record: The run, finished or cut.
-        policy: How to run; `None` is as it was recorded.
-        history: Earlier answers: how fast other models are, how long an agent's answers.
-        scenario: What else changes.
-        ranges: Whether to say the low and the high end too. Without, they are the likely values.
-    """
-    asked = scenario or Scenario()
-    if policy is not None:
-        asked = replace(asked, policy=policy)
-    return Forecaster(record, history).forecast(asked, ranges=ranges)
 
 
 class Forecaster:
@@ -163,21 +131,46 @@ class Forecaster:
         self.record, self.evidence = record, Evidence(record, history)
         self.policy, self._policy_words = policy_of(record)
         self._prices = prices or Prices()
-        self._costs: dict[tuple[object, ...], float | None] = {}
+        self._costs: dict[tuple[object, ...], Price] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
-        plan = record.plan
-        self._contexts = [agent.context for agent in plan.agents]
+        self._requests = [_request_of(record, agent) for agent in range(len(record.plan))]
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
-        """Answer one what-if."""
+        """Answer one what-if.
+
+        Args:
+            scenario: What changes.
+            ranges: Whether to say the low and the high end too. Without, they are the likely values.
+        """
         policy = scenario.policy or self.policy
         scenario = replace(scenario, policy=policy)
         key = (*_apart_from_concurrency(scenario, policy), policy == self.policy, ranges)
         peak, known = self._known.get(key, (0, None))
         if known is not None and policy.concurrency > peak:
             return replace(known, scenario=scenario)
-        words = list(self._policy_words) if policy == self.policy else []
+        setting, words, basis = self._setting(scenario, policy)
+        most_at_once, record = self._play(setting, "likely")
+        totals = summarize(record)
+        if later_s := first_wait_s(record):
+            words.append(f"waits for the first reply; a later run of a session may be up to {later_s:.1f} s faster")
+        wall_s = totals.wall_s or 0.0
+        wall, cost = (wall_s, wall_s), _point(totals.cost_usd)
+        peak = 0 if scenario.batch or policy.schedule == "sequential" else most_at_once  # those ask for no slots
+        if ranges:
+            wall, cost, ends_peak = self._ranges(setting, totals, later_s)
+            peak = max(peak, ends_peak)
+        simulated = self.evidence.simulated
+        note = ForecastNote(basis, "; ".join(dict.fromkeys(words)), wall, cost, simulated=simulated)
+        record.label_forecast(note)
+        found = Forecast(scenario, record, totals, note)
+        if peak < policy.concurrency:  # nobody ever waited for a slot, so with more of them nothing changes
+            self._known[key] = peak, found
+        return found
+
+    def _setting(self, scenario: Scenario, policy: Policy) -> tuple[_Setting, list[str], Basis]:
+        """Return all that follows from a scenario, what was assumed for it, and the weakest thing that stands on."""
+        words = list(self._policy_words)
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
         works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, limited)
@@ -192,115 +185,110 @@ class Forecaster:
         words += works.words
         if not scenario.batch and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
-        setting = _Setting(scenario, policy, ceilings, works)
-        world, totals = self._play(setting, "likely")
-        if later_s := first_wait_s(world.bars):
-            words.append(f"waits for the first reply; a later run of a session may be up to {later_s:.1f} s faster")
-        wall, cost = (totals.wall_s, totals.wall_s), _point(totals.cost_usd)
-        peak = 0 if scenario.batch or policy.schedule == "sequential" else world.peak  # those ask for no slots
-        if ranges:
-            wall, cost, ends_peak = self._ranges(setting, totals, later_s)
-            peak = max(peak, ends_peak)
-        found = Forecast(
-            scenario,
-            tuple(sorted(world.bars, key=lambda bar: bar.started_s)),
-            dict(zip((work.name for work in works.agents if work is not None), world.status, strict=True)),
-            totals,
-            basis,
-            "; ".join(dict.fromkeys(words)),
-            self.evidence.simulated,
-            wall,
-            cost,
-        )
-        if peak < policy.concurrency:  # nobody ever waited for a slot, so with more of them nothing changes
-            self._known[key] = peak, found
-        return found
+        return _Setting(scenario, policy, ceilings, works), words, basis
 
-    def _ranges(self, setting: _Setting, likely: Totals, later_s: float) -> tuple[Range, Range | None, int]:
+    def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
         """Return the low and the high end of wall time and cost, and the most that was under way at once in them."""
-        wall, cost, peak = likely.wall_s, likely.cost_usd, 0
+        wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
         if setting.scenario.batch:
-            live, sums = self._play(replace(setting, scenario=replace(setting.scenario, batch=False)), "likely")
-            peak = live.peak
-            wall_range = (min(sums.wall_s, wall), wall * BATCH_MOST_S / BATCH_S)
+            peak, live = self._play(replace(setting, scenario=replace(setting.scenario, batch=False)), "likely")
+            wall_range = (min(summarize(live).wall_s or 0.0, wall), wall * BATCH_MOST_S / BATCH_S)
         else:
-            off = REFUSED_RANGE if likely.n_429 else MEASURED_RANGE
+            off = REFUSED_RANGE if likely.rate_limited else MEASURED_RANGE
             wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
         if all(work is None or (work.time == SAME and work.output == SAME) for work in setting.works.agents):
             return wall_range, _point(cost), peak
-        (fast, low), (slow, high) = self._play(setting, "low"), self._play(setting, "high")
+        (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
+        low, high = summarize(low_run), summarize(high_run)
         if not setting.scenario.batch:
-            peak = max(fast.peak, slow.peak)
-        if not setting.scenario.batch:
-            wall_range = (min(low.wall_s, wall_range[0]), max(high.wall_s, wall_range[1]))
+            peak = max(fast, slow)
+            wall_range = (min(low.wall_s or 0.0, wall_range[0]), max(high.wall_s or 0.0, wall_range[1]))
         if cost is None or low.cost_usd is None or high.cost_usd is None:
             return wall_range, None, peak
         return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
-    def _play(self, setting: _Setting, end: End) -> tuple[World, Totals]:
-        """Turn the conductor through one scenario."""
+    def _play(self, setting: _Setting, end: End) -> tuple[int, RunRecord]:
+        """Turn the engine through one scenario. Returns the most that was under way at once, and the run."""
         scenario, policy = setting.scenario, setting.policy
-        kept = [agent for agent, work in enumerate(setting.works.agents) if work is not None]
-        works = [scaled(work, end) for work in setting.works.agents if work is not None]
+        works = [None if work is None else scaled(work, end) for work in setting.works.agents]
+        plan, terms = self.record.plan, self.record.terms
         dag = self._dag(scenario.dropped, scenario.cut)
-        agents = self.record.plan.agents
-        timeouts_s = [agents[agent].timeout_s or policy.timeout_s for agent in kept]
+        timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
         price = self._pricing(scenario)
-        recorded = self.record.terms.work_s if self.record.terms is not None else None
-        expected = None if recorded is None else [recorded[agent] for agent in kept]
-        gate: Gate | None = None
-        entries: Sequence[str | None] = [None] * len(works)
-        lives: Mapping[str, Ttl] = {}
-        warm: list[str] = []
+        expected = None if terms is None else terms.work_s
+        groups, lives = None, dict[str, "Ttl"]()
         if scenario.batch:
-            works = [batched(work) for work in works]
+            works = [None if work is None else batched(work) for work in works]
             timeouts_s = [math.inf] * len(works)
-            policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None)
+            policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None, **NO_CAPS)
         else:
-            groups = groups_of(works, [self._contexts[agent] for agent in kept], policy)
-            if groups is not None:
-                groups, lives = with_lives(groups, dag, policy, expected)
-            entries = groups or entries
-            warm = [name for name, work in zip(entries, works, strict=True) if name is not None and work.warm]
-            gate = gate_of(
-                self.record,
-                policy,
-                works,
-                prefixes=None if groups is None else Prefixes(groups, lives),
-                price=price,
-                timeouts_s=timeouts_s,
-                limited=bool(setting.ceilings),
-                knows=scenario.limits is None,
-            )
-        world = World(
-            dag,
-            works,
+            groups, lives = groups_of(works, [agent.context for agent in plan.agents], policy, dag, expected)
+        prefixes = None if groups is None else Prefixes(groups, lives)
+        entries = groups or [None] * len(works)
+        warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
+        capped = policy.budget_usd or policy.budget_tokens or policy.max_usd_per_min
+        requests = self._asked(works)
+        record = RunRecord(
+            plan, self.record.began_at, [one.model for one in requests], origin=self.record.origin, dag=dag
+        )
+        record.terms = Terms(policy.to_dict(), paced=False, before={}, after=setting.ceilings, work_s=expected)
+        pacer, key = (None, None) if scenario.batch else self._shared(scenario, policy, limited=bool(setting.ceilings))
+        engine = Engine(
+            record,
             policy,
-            timeouts_s,
-            gate=gate,
-            provider=Provider(setting.ceilings, warm, lives, refusal_s=self.evidence.refusal_s),
-            entries=entries,
-            price=price,
+            ModelledRequests(works, requests, prefixes, price if capped else None),
+            timeouts_s=timeouts_s,
+            price=price.of,
+            dag=dag,
+            pacer=pacer,
+            key=key,
             work_s=expected,
-        ).run()
-        return world, add_up(dag, works, world)
+        )
+        began_s = PRIMED_S if pacer is not None and scenario.limits is None else 0.0
+        provider = Provider(setting.ceilings, warm, lives, refusal_s=self.evidence.refusal_s)
+        most = policy.max_attempts
+        service = ModelledService(works, provider, entries, price, max_attempts=most, began_s=began_s)
+        driver = VirtualDriver(engine, service, began_s=began_s)
+        for agent in scenario.dropped:
+            engine.leave_out(agent, LEFT_OUT)
+        driver.run()
+        return driver.peak, record
+
+    def _shared(self, scenario: Scenario, policy: Policy, *, limited: bool) -> tuple[Pacer | None, Key | None]:
+        """Return the pacer and the key of the session, as far as the run was paced, and its key untried."""
+        terms = self.record.terms
+        key = Key() if terms is not None and terms.key_untried else None
+        if not (limited or (terms is not None and terms.paced)):
+            return None, key
+        pacer = Pacer(seed=policy.seed)
+        if scenario.limits is None:
+            known_to(pacer, self.record, PRIMED_S)
+        return pacer, key
+
+    def _asked(self, works: Sequence[Work | None]) -> list[Request]:
+        """Return what each agent asks: as it was recorded, with the scenario's model."""
+        found: list[Request] = []
+        for agent, (work, base) in enumerate(zip(works, self._requests, strict=True)):
+            model = self.evidence.seen[agent].model if work is None else work.model
+            found.append(base if base.model == model else base._replace(model=model))
+        return found
 
     def _pricing(self, scenario: Scenario) -> Pricing:
         prices, factor = scenario.prices or self._prices, BATCH_PRICE if scenario.batch else 1.0
         return Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
 
     def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:
-        """Return the graph without the dropped agents, renumbered, and without the edges that are cut."""
+        """Return the graph without the edges of dropped agents, and without those that are cut."""
         dag = self.record.plan.dag
         if not dropped and not cut:
             return dag
         found = self._dags.get((dropped, cut))
         if found is None:
-            kept = [agent for agent in range(len(dag.parents)) if agent not in dropped]
-            number = {agent: place for place, agent in enumerate(kept)}
-            left = [[one for one in dag.parents[agent] if one in number and (one, agent) not in cut] for agent in kept]
-            parents = [[number[one] for one in before] for before in left]
-            found = self._dags[dropped, cut] = build_dag(parents) or dag
+            left = [
+                [one for one in parents if one not in dropped and agent not in dropped and (one, agent) not in cut]
+                for agent, parents in enumerate(dag.parents)
+            ]
+            found = self._dags[dropped, cut] = build_dag(left) or dag
         return found
 
     def _pools(self, scenario: Scenario) -> frozenset[str]:
@@ -339,3 +327,50 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
 
 def _point(value: float | None) -> Range | None:
     return None if value is None else (value, value)
+
+
+def first_wait_s(record: RunRecord) -> float:
+    """Return the most seconds by which a later run of a session may be faster, which waits for no first reply."""
+    waits: dict[str, float] = {}
+    for result in record.results:
+        free_s = result.ready_s or 0.0
+        for one in result.attempts:
+            if one.held_by in FIRST_REPLY:
+                pool, waited_s = class_of(one.model), one.granted_s - free_s - one.backoff_s
+                waits[pool] = max(waits.get(pool, 0.0), waited_s)
+            free_s = one.granted_s if one.ended_s is None else one.ended_s
+    return sum(waits.values())
+
+
+def groups_of(
+    works: Sequence[Work | None],
+    contexts: Sequence[str | None],
+    policy: Policy,
+    dag: Dag,
+    work_s: Sequence[float] | None,
+) -> tuple[list[str | None] | None, dict[str, Ttl]]:
+    """Name the shared context each agent asks to be cached, and for how long each lives; `None` where none is.
+
+    Args:
+        works: What the agents do; `None` for one that is left out.
+        contexts: Per agent, the name of its context.
+        policy: How to run.
+        dag: Who waits for whom.
+        work_s: Per agent, expected seconds of work; `None` is unknown.
+    """
+    used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
+    if policy.cache == "off" or not any(used):
+        return None, {}
+    tokens = {name: work.shared for name, work in zip(used, works, strict=True) if name and work is not None}
+    models = ["" if work is None else work.model for work in works]
+    groups = paying_groups(models, used, tokens, always=policy.cache == "on")
+    return with_lives(groups, dag, policy, work_s)
+
+
+def _request_of(record: RunRecord, agent: int) -> Request:
+    """Return what an agent asked last; where it never did, what is known of that before."""
+    attempts = record.results[agent].attempts
+    if attempts:
+        return attempts[-1].request
+    declared = record.plan.agents[agent]
+    return Request(record.results[agent].model, "", declared.max_tokens or DEFAULT_MAX_TOKENS, declared.system_text)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.forecast import Forecast
     from agent_magic.record.results import RunRecord
 
 SWEEP: Mapping[str, str] = {
@@ -38,9 +37,12 @@ SWEEP: Mapping[str, str] = {
 class Forecastable(Protocol):
     """Whatever has a record and can be asked what it would have taken: a run."""
 
-    record: RunRecord
+    @property
+    def record(self) -> RunRecord:
+        """What happened."""
+        ...
 
-    def forecast(self, policy: Policy | None = None) -> Forecast:
+    def forecast(self, policy: Policy | None = None) -> Forecastable:
         """Forecast another policy."""
         ...
 
@@ -114,5 +116,5 @@ async def make_sweep(
     slots = list(concurrency)
     policies = [replace(policy, concurrency=each) for each in slots]
     runs = [await run(each) for each in policies]
-    guesses = [runs[0].forecast(each).wall_s for each in policies] if runs else []
+    guesses = [summarize(runs[0].forecast(each).record).wall_s for each in policies] if runs else []
     return Sweep(tuple(runs), sweep_frame([one.record for one in runs], slots, guesses))

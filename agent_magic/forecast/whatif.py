@@ -31,9 +31,9 @@ NUMBERS: Final[Mapping[str, str]] = {
     "cache_write_tokens": "Int64",
     "cost_usd": "float64",
     "cost_multiple": "float64",
-    "queue_s": "float64",
+    "queued_s": "float64",
     "limited_by": "string",
-    "n_429": "Int64",
+    "rate_limited": "Int64",
     "succeeded": "Int64",
     "wall_low_s": "float64",
     "wall_likely_s": "float64",
@@ -180,18 +180,18 @@ def _text(value: object) -> Any:
 
 def _number_row(found: Forecast, baseline_usd: float | None) -> dict[str, Any]:
     totals, cost = found.totals, found.totals.cost_usd
-    low, high = found.cost_range_usd or (None, None)
+    low, high = found.note.cost_range_usd or (None, None)
     return {
         **{name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)},
         "cost_multiple": cost / baseline_usd if cost is not None and baseline_usd else None,
         "limited_by": totals.limited_by or None,
-        "wall_low_s": found.wall_range_s[0],
+        "wall_low_s": found.note.wall_range_s[0],
         "wall_likely_s": totals.wall_s,
-        "wall_high_s": found.wall_range_s[1],
+        "wall_high_s": found.note.wall_range_s[1],
         "cost_low_usd": low,
         "cost_likely_usd": cost,
         "cost_high_usd": high,
-        "basis": found.basis,
-        "assumed": found.assumed or None,
-        "simulated": found.simulated,
+        "basis": found.note.basis,
+        "assumed": found.note.assumed or None,
+        "simulated": found.note.simulated,
     }

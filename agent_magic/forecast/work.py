@@ -26,7 +26,6 @@ from agent_magic.record.history import History
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.engine.breaker import Blame
     from agent_magic.engine.retry import Failure
     from agent_magic.forecast.evidence import Seen, Tried
     from agent_magic.forecast.pace import Basis
@@ -51,7 +50,6 @@ class Try(NamedTuple):
         output_tokens: Its output; `None` is unknown.
         usage: What the same attempt used when it was recorded; `None` if something changed.
         price: What that cost.
-        bad: What it says of the service and the network.
         status: The HTTP status of its reply; `None` where none comes.
     """
 
@@ -63,7 +61,6 @@ class Try(NamedTuple):
     output_tokens: int | None
     usage: Usage | None = None
     price: Price | None = None
-    bad: Blame = False
     status: int | None = OK
 
     @property
@@ -332,7 +329,7 @@ class _Modelling:
 
 
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
-    return Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.bad, one.status)
+    return Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
 
 
 def _failing(one: Tried, factor: float, *, same: bool) -> Try:
@@ -348,7 +345,6 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         None if made is None else round(made * factor),
         usage if same else None,
         one.price if same else None,
-        one.bad,
         one.status,
     )
 

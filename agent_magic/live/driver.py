@@ -1,4 +1,8 @@
-"""The live driver: turns the conductor on the event loop. One task per request, and one owner of them all."""
+"""The engine on an event loop: each action becomes a task, and what comes of it goes back with the time.
+
+There is one task per request under way, one timer for the engine's alarm, and one owner of them all (`Tasks`). The
+driver decides nothing. It owns the commit point: a complete answer is in the ledger before the engine hears of it.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,21 @@ from datetime import UTC, datetime
 from random import getrandbits
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.actions import Action, Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
+from agent_magic.engine.actions import Abort, Count, Done, Send, WakeAt
 from agent_magic.engine.asking import model_of
-from agent_magic.engine.conductor import Conductor
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.live.admission import Admission
-from agent_magic.live.attempts import Attempts
-from agent_magic.live.counting import Counting
-from agent_magic.live.known import Known
-from agent_magic.live.pulse import Pulse
+from agent_magic.engine.requests import PlanRequests
+from agent_magic.engine.retry import failure_of
+from agent_magic.engine.run import UNSENT, Engine, Outcome
+from agent_magic.live.ahead import count
+from agent_magic.live.answer_cache import AnswerCache
+from agent_magic.live.monitor import HealthMonitor
+from agent_magic.live.partial import partial_usage, source_of
 from agent_magic.live.tasks import Tasks
-from agent_magic.record.events import (
-    TICKS_PER_S,
-    AgentEnded,
-    AgentReady,
-    AgentReopened,
-    BackoffStarted,
-    RunEnded,
-    on_grid,
-)
+from agent_magic.providers.base import Stream
+from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.events import TICKS_PER_S
+from agent_magic.record.ledger.base import Busy
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms
@@ -37,20 +37,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.engine.actions import Action
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.pool import Pool
     from agent_magic.live.earlier import Earlier
-    from agent_magic.providers.base import Provider, Stream
+    from agent_magic.providers.base import Provider
+    from agent_magic.providers.recorded import Match
+    from agent_magic.record.answer import Answer
     from agent_magic.record.history import History
-    from agent_magic.record.ledger.base import Ledger
+    from agent_magic.record.ledger.base import Journal, Ledger
+    from agent_magic.record.request import Request
 
 LOG = logging.getLogger("agent_magic")
-HELD_UP_S = 1.0
-"""An alarm so late means that the event loop stood still: user code of another cell held it."""
+BLOCKED_S = 1.0
+"""An alarm so late means that code of another cell blocked the event loop."""
 GRACE_S = 0.25
 """Then so long goes to what had arrived meanwhile, before deadlines are looked at."""
+LOOK_S = 0.1
+"""How often to look whether another run has bought an answer."""
 
 
 class Driver:
@@ -59,9 +65,10 @@ class Driver:
     Args:
         plan: What to run.
         policy: How.
-        client: Who answers.
+        provider: Who answers.
         ledger: Answers bought before, served again at no cost; `None` buys everything.
         earlier: The answers of an earlier run, taken over where an agent asks the same; `None` takes none.
+        recorded: What a cassette has of this plan: only the rest is bought, after it. `None` buys all.
         fresh: Buy again what the ledger has.
         prices: What tokens cost.
         pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
@@ -71,19 +78,21 @@ class Driver:
 
     Attributes:
         record: What has happened so far. Complete when `drive` has returned or raised.
+        streams: The answers that are arriving, by agent.
         loop: The event loop it runs on; `None` before `drive`.
         prices: What tokens cost.
-        conductor: Decides.
+        engine: Decides.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`
         self,
         plan: Plan,
         policy: Policy,
-        client: Provider,
+        provider: Provider,
         *,
         ledger: Ledger | None = None,
         earlier: Earlier | None = None,
+        recorded: Match | None = None,
         fresh: bool = False,
         prices: Prices | None = None,
         pacer: Pacer | None = None,
@@ -92,76 +101,73 @@ class Driver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
-        self.plan, self.policy, self._client = plan, policy, client
-        self._ledger, self._pacer, self._pool, self._clock = ledger, pacer, pool, clock
+        self.plan, self.policy, self._provider = plan, policy, provider
+        self._ledger, self._pacer, self._clock = ledger, pacer, clock
         self.prices = prices or Prices()
         knows = ledger is not None or earlier is not None
-        known = Known(plan, client.endpoint, ledger, earlier, fresh=fresh) if knows else None
+        self._cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         models = self._models = [model_of(agent) for agent in plan.agents]
-        timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
-        self.record = RunRecord(plan, began_at=datetime.now(UTC), models=models, origin=client.endpoint)
+        if recorded is None:
+            self.record, self._after_s = RunRecord(plan, datetime.now(UTC), models, origin=provider.endpoint), 0.0
+        else:
+            self.record, self._after_s = recorded.found(), recorded.ended_s
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
-        admission = Admission(
+        self.record.terms = self._terms(seed, work_s)
+        requests = PlanRequests(
             plan,
             policy,
-            models=models,
-            timeouts_s=timeouts_s,
-            prices=self.prices,
-            pacer=pacer,
-            known=known,
-            key=client.credentials,
+            models,
+            self.prices,
+            bought=self._cache,
             work_s=work_s,
+            texts={} if recorded is None else recorded.texts,
         )
-        gate = self._gate = admission.gate
-        self._offer: Callable[[], None] | None = None
-        self.record.terms = self._terms(seed, work_s)
-        self.conductor = Conductor(plan.dag, policy, timeouts_s=timeouts_s, work_s=work_s, room=gate, seed=seed)
+        self.engine = Engine(
+            self.record,
+            policy,
+            requests,
+            timeouts_s=[agent.timeout_s or policy.timeout_s for agent in plan.agents],
+            price=self.prices.of,
+            pacer=pacer,
+            slots=pool,
+            key=provider.credentials,
+            work_s=work_s,
+            seed=seed,
+            done={number: one.status for number, one in enumerate(self.record.results) if one.finished_s is not None},
+        )
+        self.streams: dict[int, Stream] = {}
+        self._journal: Journal | None = None
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
-        self._attempts = Attempts(
-            self,
-            plan,
-            policy,
-            client,
-            admission=admission,
-            known=known,
-            prices=self.prices,
-            models=models,
-            timeouts_s=timeouts_s,
-            tasks=self._tasks,
-        )
-        if gate is not None:
-            gate.count = Counting(self, client, admission, self._tasks).ask
         self._alarm: asyncio.TimerHandle | None = None
-        self._pulse = Pulse(admission.gate)
+        self._monitor = HealthMonitor(self.engine.admission)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._began = clock()
 
     def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
-        """Say under which terms the run begins."""
-        pacer, kept = self._pacer, self.policy.to_dict() | {"seed": seed}
-        key = self._client.credentials
-        untried = key is not None and not key.accepted
+        """Return the terms under which the run begins."""
+        pacer, kept, key = self._pacer, self.policy.to_dict() | {"seed": seed}, self._provider.credentials
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
+        untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
         return Terms(kept, pacer is not None, before, {}, expected, key_untried=untried, learned=learned)
 
-    @property
-    def streams(self) -> dict[int, Stream]:
-        """The answers that are arriving, by agent."""
-        return self._attempts.streams
-
     def held_by(self, agent: int) -> str:
-        """Say what holds an agent that is ready; see `agent_magic.engine.conductor`."""
-        return self.conductor.held_by(agent)
+        """Return what holds an agent that is ready; see `agent_magic.engine.hold`."""
+        return self.engine.held_by(agent)
 
     def health(self) -> Health:
-        """Say how the run fares with the provider; of a run that is over, how it fared at its end."""
-        return self._pulse.feel(self.record, self.now())
+        """Return how the run fares with the provider; of a run that is over, how it fared at its end."""
+        return self._monitor.snapshot(self.record, self.now())
 
     def now(self) -> float:
-        """Seconds since the run began, on the grid of `agent_magic.record.events`."""
-        return round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
+        """Return the seconds since the run began, on the grid of `agent_magic.record.events`."""
+        return self._after_s + round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
+
+    def buys(self) -> bool:
+        """Tell whether there is anything to buy. Where all that is missing waits for failures, the run ends here."""
+        self.do(self.engine.settle_recorded(self._after_s))
+        return self.record.ended_s is None
 
     async def drive(self) -> None:
         """Run to the end.
@@ -173,74 +179,22 @@ class Driver:
         self.plan.check_prompts()
         for model in set(self._models):
             self.prices.find(model)  # reads the price lists before the clock starts
-        async with self._client.open():
-            self.loop = self._loop = asyncio.get_running_loop()
+        async with self._provider.open():
+            self.loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
                 return
             if self._ledger is not None:
-                self._attempts.journal = self._ledger.begin(self.record)
-            if not self.record.events:
+                self._journal = self._ledger.begin(self.record)
+            if len(self.record.events) == 0 or self._after_s:
                 self._began = self._clock()
-            if self._gate is not None:
-                self._gate.began_s = self._began
-                if self._pool is not None:
-                    own = 1 if self.policy.schedule == "sequential" else self.policy.concurrency
-                    self._gate.seat = self._pool.join(own, self._slot_free)
-                    self._offer = self._gate.seat.offer
             try:
                 await self._until_over()
             finally:
                 self._close()
 
-    @property
-    def paused(self) -> bool:
-        """Whether no agent is let go until `resume`."""
-        return self.conductor.paused
-
-    def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop these agents, or the run. Call this and its kin on the loop; from elsewhere use `Controls`."""
-        self._control(self.conductor.cancel, names)
-
-    def retry(self, names: Iterable[str] | None = None) -> None:
-        """Run these agents again that did not succeed, or all of them, with what was skipped because of them."""
-        self._control(self.conductor.retry, names)
-
-    def skip(self, names: Iterable[str]) -> None:
-        """Leave these agents out, and what waits for them."""
-        self._control(self.conductor.skip, names)
-
-    def pause(self) -> None:
-        """Let nobody go until `resume`. What is under way goes on."""
-        self._control(self.conductor.pause)
-        if self._gate is not None:
-            self._gate.forgo()
-
-    def resume(self) -> None:
-        """Let agents go again."""
-        self._control(self.conductor.resume)
-
-    def _control(self, say: Callable[..., list[Action]], names: Iterable[str] | None = None) -> None:
-        """Tell the conductor what somebody wants of a run that is not over."""
-        agents = None if names is None else self.plan.numbers(names)
-        if self.record.ended_s is None:
-            now = self.now()
-            self.apply(say(now) if agents is None else say(now, agents), now)
-
-    def _slot_free(self) -> bool:
-        """Take in that there is a slot of the session. Tell whether it was asked for; on another loop it will be."""
-        if asyncio.get_running_loop() is not self._loop:
-            self._loop.call_soon_threadsafe(self._slot_free)
-            return False
-        with self._tasks:
-            if self.record.ended_s is None:
-                now = self.now()
-                self.apply(self.conductor.room_changed(now), now)
-        return True
-
     async def _until_over(self) -> None:
         try:
-            now = self.now()
-            self.apply(self.conductor.start(now), now)
+            self.do(self.engine.start(self.now(), began_s=self._began - self._after_s, wake=self._slot_free))
             await self._over.wait()
             if self._tasks.broken:
                 with self._tasks:
@@ -255,63 +209,189 @@ class Driver:
         """Settle what no task could report any more, and end the record."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._attempts.settle_rest()
-        if self._gate is not None:
-            self._gate.leave()
-            self._gate.count = None
-        if self.record.ended_s is None:
-            self.record.add(RunEnded(self.now(), cut=True))
+        self.engine.close(self.now())
         if self._pacer is not None and self.record.terms is not None:
             self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
-        if self._attempts.journal is not None:
-            self._attempts.journal.close()
-        self._pulse.keep(self.now())
-        self._attempts.close()
+        if self._journal is not None:
+            self._journal.close()
+        self._monitor.close(self.now())
 
-    def apply(self, actions: Sequence[Action], now: float) -> None:
-        """Do what the conductor said, and record it. What is common is told apart in the cheapest way."""
+    # what the user does; call it on the loop, from elsewhere use `Controls`
+
+    @property
+    def paused(self) -> bool:
+        """Whether no agent is let go until `resume`."""
+        return self.engine.conductor.paused
+
+    def stop(self, names: Iterable[str] | None = None) -> None:
+        """Stop these agents, or the run."""
+        self.do(self.engine.stop(self.now(), self._numbers(names)))
+
+    def retry(self, names: Iterable[str] | None = None) -> None:
+        """Run these agents again that did not succeed, or all of them, with what was skipped because of them."""
+        self.do(self.engine.retry(self.now(), self._numbers(names)))
+
+    def skip(self, names: Iterable[str]) -> None:
+        """Leave these agents out, and what waits for them."""
+        self.do(self.engine.skip(self.now(), self.plan.numbers(names)))
+
+    def pause(self) -> None:
+        """Let nobody go until `resume`. What is under way goes on."""
+        self.do(self.engine.pause(self.now()))
+
+    def resume(self) -> None:
+        """Let agents go again."""
+        self.do(self.engine.resume(self.now()))
+
+    def _numbers(self, names: Iterable[str] | None) -> list[int] | None:
+        return None if names is None else self.plan.numbers(names)
+
+    # what the engine says
+
+    def do(self, actions: Sequence[Action]) -> None:
+        """Do what the engine said."""
         for action in actions:
-            if type(action) is Launch:
-                self._tasks.begin(action.agent, self._attempts.make(action, now))
-            elif type(action) is AgentReady or type(action) is AgentEnded:
-                self.record.add(action)
-            else:
-                self._do(action, now)
-        if self._offer is not None:
-            self._offer()
+            if type(action) is Send:
+                self._tasks.begin(action.step, self._request(action.step))
+                continue
+            match action:
+                case WakeAt(at_s):
+                    self._set_alarm(at_s)
+                case Abort(step):
+                    self._tasks.cancel(step, self._never_ran)
+                case Count(step, request):
+                    self._tasks.begin(~step, self._count(step, request))
+                case Done():
+                    self._over.set()
+                case _:
+                    raise TypeError(action)
+        self.engine.offer()
 
-    def _do(self, action: Action, now: float) -> None:
-        """Do what is not common."""
-        match action:
-            case WakeAt():
-                self._set_alarm(action.at_s)
-            case Finished():
-                self.record.add(RunEnded(now, cut=action.cut))
-                self._over.set()
-            case Skipped():
-                cause = self.record.results[action.cause].name
-                self.record.add(AgentEnded(now, action.agent, "skipped", f"{cause!r} did not succeed"))
-            case Backoff():
-                self.record.add(BackoffStarted(now, action.agent, on_grid(action.until_s), action.why))
-            case Reopened():
-                self._attempts.forget(action.agent)
-                self.record.add(AgentReopened(now, action.agent))
-            case Cancel():
-                self._attempts.cancel(action.agent, action.why)
-            case _:
-                raise TypeError(action)
+    def _slot_free(self) -> bool:
+        """Ask again for a slot of the session. On another loop that is done later, which `False` tells."""
+        if asyncio.get_running_loop() is not self.loop:
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self._slot_free)
+            return False
+        with self._tasks:
+            self.do(self.engine.room_changed(self.now()))
+        return True
 
     def _set_alarm(self, at_s: float) -> None:
+        if self.loop is None:
+            return
         if self._alarm is not None:
             self._alarm.cancel()
         on_time_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # `now` is on the grid: woken before, it is too early
-        self._alarm = self._loop.call_later(max(0.0, on_time_s - self.now()), self._wake, on_time_s)
+        self._alarm = self.loop.call_later(max(0.0, on_time_s - self.now()), self._wake, on_time_s)
 
     def _wake(self, due_s: float) -> None:
         with self._tasks:
             now = self.now()
-            if now - due_s < HELD_UP_S:
-                self.apply(self.conductor.wake(now), now)
-            else:  # the loop stood still: what arrived meanwhile is read before anybody is late
-                LOG.warning("The event loop stood still for %.1f s: another cell, or code beside the run.", now - due_s)
-                self._alarm = self._loop.call_later(GRACE_S, self._wake, math.inf)
+            if now - due_s < BLOCKED_S or self.loop is None:
+                self.do(self.engine.wake(now))
+            else:  # the loop was blocked: what arrived meanwhile is read before anybody is late
+                LOG.warning(
+                    "The event loop was blocked for %.1f s by another cell, or code beside the run.", now - due_s
+                )
+                self._alarm = self.loop.call_later(GRACE_S, self._wake, math.inf)
+
+    # one request, as a task
+
+    async def _request(self, step: int) -> None:
+        """Make one request, and report whatever comes of it."""
+        answer, error = None, None
+        try:
+            stream = self.streams[step] = Stream(self, step)
+            try:
+                try:
+                    request = self.engine.send(step, self.now())
+                    if self._cache is None:
+                        answer = await self._provider.send(request, stream)
+                    else:
+                        answer = await self._answer(step, request, stream, self._cache)
+                finally:
+                    del self.streams[step]
+                    self._tasks.left(step)
+            except asyncio.CancelledError:
+                if stream.answer is not None:  # complete, and only its connection was open: paid for, so kept
+                    self._keep(step, stream.answer)
+                self._report(step, stream, stream.answer, None)
+                raise
+            except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
+                error = failure
+            self._report(step, stream, answer, error)
+        except BaseException as bug:  # in place of `with`, which costs three times as much
+            if not self._tasks.broke(bug):
+                raise
+
+    async def _answer(self, step: int, request: Request, stream: Stream, cache: AnswerCache) -> Answer:
+        """Take the answer that is there, or buy it and store it. Nothing is awaited between those two."""
+        journal, number = self._journal, len(self.record.results[step].attempts)
+        kept: Answer | Busy | None = cache.taken_over(step, request)
+        if kept is not None:
+            return kept
+        if journal is None:
+            return await self._provider.send(request, stream)
+        key, ordinal = cache.key(step, request)
+        fresh = cache.is_fresh(step)
+        kept = journal.ask(step, number, key, ordinal, fresh=fresh)
+        while isinstance(kept, Busy):
+            await asyncio.sleep(LOOK_S)
+            kept = journal.ask(step, number, key, ordinal, fresh=fresh)
+        if kept is not None:
+            return kept
+        answer = stream.answer = await self._provider.send(request, stream)
+        self._keep(step, answer)
+        await journal.on_disk(step, number)  # a stop here finds the answer in the stream
+        return answer
+
+    def _keep(self, step: int, answer: Answer) -> None:
+        if self._journal is not None:
+            self._journal.keep(step, len(self.record.results[step].attempts), answer, self.now())
+
+    def _report(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
+        """Tell the engine what came of a request."""
+        if answer is not None:
+            paid = self._cache is not None and self._cache.paid_before(step, answer)
+            price = PAID_BEFORE if paid else None
+            outcome = Outcome(answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price)
+        else:
+            failure = None if error is None else failure_of(error, self.policy.max_attempts)
+            usage, source = partial_usage(stream, error), source_of(stream)
+            outcome = Outcome(None, failure, stream.status_code, usage, source, stream.text, stream.readings)
+        self.do(self.engine.ended(step, outcome, self.now()))
+        if answer is None and self._journal is not None:
+            self._journal.write()
+
+    def _never_ran(self, step: int) -> None:
+        """Report an agent whose task was cancelled before its first step."""
+        self.do(self.engine.ended(step, UNSENT, self.now()))
+
+    async def _count(self, step: int, request: Request) -> None:
+        """Have the input of a request counted."""
+        try:
+            try:
+                found, _ = await count(request, self._provider)
+            finally:
+                self._tasks.left(~step)
+            self.do(self.engine.counted(step, found, self.now()))
+        except BaseException as bug:
+            if not self._tasks.broke(bug):
+                raise
+
+    # what a stream tells
+
+    def replied(self, stream: Stream) -> None:
+        """Record that a reply has begun."""
+        if self.engine.admission is not None and self.streams.get(stream.agent) is stream:
+            status, readings = stream.status_code or 0, stream.readings
+            self.do(self.engine.replied(stream.agent, status, readings, self.now(), stream.arrived))
+
+    def opened(self, stream: Stream) -> None:
+        """Record that an answer has begun."""
+        self.do(self.engine.began(stream.agent, self.now()))
+
+    def first_token(self, stream: Stream) -> None:
+        """Record that the first token of an answer came."""
+        self.engine.first_token(stream.agent, self.now())

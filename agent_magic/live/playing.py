@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.asking import model_of
 from agent_magic.engine.health import record_health
-from agent_magic.live.filling import Filling
 from agent_magic.record.answer import Price
 from agent_magic.record.events import (
     AgentEnded,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.live.driver import Driver
-    from agent_magic.providers.recorded import Deck
+    from agent_magic.providers.recorded import Deck, Match
     from agent_magic.record.prices import Prices
 
 TAIL = 80
@@ -195,14 +194,14 @@ def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> Att
     )
 
 
-def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Plan], Driver]) -> RunRecord | Player | Filling:
+def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Match], Driver]) -> RunRecord | Player | Driver:
     """Lay a plan beside a cassette.
 
     Args:
         deck: The cassette, and how it is to be played.
         plan: What is run.
         policy: How.
-        start: Makes ready to run live what is missing.
+        start: Makes ready to buy live what a recording lacks.
 
     Returns:
         The run as it was recorded; what plays it, where it is to take its time; or what buys the rest of it.
@@ -212,10 +211,11 @@ def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Plan], Driver])
     """
     match = deck.find(plan, timeout_s=policy.timeout_s)
     if match.missing and deck.fill:
-        filling = Filling(match, start, deck.provenance(match.run))
-        if filling.bought:
-            return filling
-        record = filling.whole()
+        driver = start(match)
+        driver.record.provenance = deck.provenance(match.run)
+        if driver.buys():
+            return driver
+        record = driver.record
     else:
         record = deck.whole(match)
     return record if deck.pace is None else Player(record, policy, pace=deck.pace)

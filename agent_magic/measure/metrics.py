@@ -37,6 +37,8 @@ class Summary:
         limited_by: What kept the run from its bound: `dependencies`, or else what held it most: `slot`, `barrier`,
             `requests`, `input`, `output`, `budget`, `leader`, `backoff`, ...; an empty string where nothing did.
         tokens: All tokens, cached ones included.
+        queued_s: Sum over agents of waiting for a slot, a limit, a leader, the budget or a barrier.
+        rate_limited: Requests that the provider refused for their rate (429).
         cost_usd: Dollars; `None` where the price of an answer is unknown.
         cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are
             estimated, else empty.
@@ -59,9 +61,13 @@ class Summary:
     limited_by: str
     input_tokens: int | None
     output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
     tokens: int | None
     cost_usd: float | None
     cost_mark: str
+    queued_s: float
+    rate_limited: int
     succeeded: int
     failed: int
     skipped: int
@@ -83,7 +89,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     results = record.results
     work = [_work_s(result, now_s) for result in results]
     agent_s = sum(work)
-    _, critical_path_s = record.plan.dag.longest_path(work)
+    _, critical_path_s = record.dag.longest_path(work)
     wall_s = _wall_s(results, now_s)
     timed = not record.served  # served answers took no time of their own
     mean = _ratio(agent_s, wall_s) if timed else None
@@ -106,9 +112,13 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         limited_by=_limited_by(results, verdict, efficiency),
         input_tokens=total_tokens(result.usage.input_tokens for result in results),
         output_tokens=total_tokens(result.usage.output_tokens for result in results),
+        cache_read_tokens=total_tokens(result.usage.cache_read_tokens for result in results),
+        cache_write_tokens=total_tokens(result.usage.cache_write_tokens for result in results),
         tokens=total_tokens([*_whole_inputs(results), *(result.usage.output_tokens for result in results)]),
         cost_usd=total_cost(results),
         cost_mark=_cost_mark(results),
+        queued_s=sum(result.queued_s or 0.0 for result in results),
+        rate_limited=sum(one.kind == "RateLimited" for result in results for one in result.attempts),
         succeeded=counts.get("succeeded", 0),
         failed=counts.get("failed", 0),
         skipped=counts.get("skipped", 0),
@@ -134,7 +144,7 @@ def _why(results: Sequence[AgentResult]) -> str:
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:
     """Return the agents on the longest chain of work, those that did none left out."""
     work = [_work_s(result, now_s) for result in record.results]
-    path, _ = record.plan.dag.longest_path(work)
+    path, _ = record.dag.longest_path(work)
     return tuple(agent for agent in path if work[agent] > 0)
 
 
@@ -143,7 +153,7 @@ def slack_s(record: RunRecord) -> list[float | None]:
 
     Waiting for a slot is not passed on: an agent that was queued is taken to have been startable at any later time.
     """
-    results, dag = record.results, record.plan.dag
+    results, dag = record.results, record.dag
     ends = [result.finished_s for result in results if result.attempts and result.finished_s is not None]
     latest = [max(ends, default=0.0)] * len(results)
     for agent in reversed(dag.order):

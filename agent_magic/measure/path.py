@@ -94,7 +94,7 @@ def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
         wall_s: What it took.
     """
     work, path = works(record), critical_path(record)
-    chains = Chains.of(record.plan.dag, work)
+    chains = Chains.of(record.dag, work)
     return CriticalPath(
         tuple(record.results[agent].name for agent in path),
         sum(work[agent] for agent in path),
@@ -113,7 +113,7 @@ def savings_frame(record: RunRecord) -> pd.DataFrame:
     nothing.
     """
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
-    chains = Chains.of(record.plan.dag, work)
+    chains = Chains.of(record.dag, work)
 
     def row(agent: int) -> dict[str, object]:
         result = record.results[agent]

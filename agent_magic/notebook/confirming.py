@@ -8,8 +8,8 @@ from IPython.core.error import UsageError
 
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.confirm import confirmation, outlay
+from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
-from agent_magic.live.unbought import unbought
 from agent_magic.notebook.front_end import agrees, can_ask
 from agent_magic.record.prices import Prices
 from agent_magic.show.estimates import outlay_line

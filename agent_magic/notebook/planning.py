@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.written import python_notes
-from agent_magic.live.counting import count_ahead
-from agent_magic.live.foreseen import terms_ahead
+from agent_magic.live.ahead import count_ahead, terms_ahead
 from agent_magic.notebook.front_end import display_bundle
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, price_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from agent_magic.api import Run, start
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from agent_magic.api import Plan
-    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.policy import Policy
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.session import Session
     from agent_magic.notebook.verb import Desk
+    from agent_magic.providers.recorded import Match
     from agent_magic.record.cassette.reading import Cassette
 
 MOST_FILES = 20
@@ -65,9 +65,9 @@ async def execute(
     """
     plan.check_prompts()
 
-    def live(what: DeclaredPlan) -> Driver:
+    def live(recorded: Match | None = None) -> Driver:
         return start(
-            what,
+            plan,
             policy,
             client=session.client,
             fresh=fresh,
@@ -76,13 +76,14 @@ async def execute(
             pool=session.pool,
             history=session.history,
             prices=Prices(session.prices, tell=_note),
-            resume=resume if what is plan else None,
-            again=again if what is plan else None,
+            resume=None if recorded else resume,
+            again=None if recorded else again,
+            recorded=recorded,
         )
 
     if session.deck is not None:
         return await _play(session, session.deck, plan, policy, live, graphic=graphic)
-    driver = live(plan)
+    driver = live()
     try:
         async with session.client.open():  # without a key this raises before anything is shown
             return await _run(session, driver, graphic=graphic)
@@ -100,17 +101,17 @@ async def _play(
     deck: Deck,
     plan: Plan,
     policy: Policy,
-    live: Callable[[DeclaredPlan], Driver],
+    live: Callable[[Match], Driver],
     *,
     graphic: bool,
 ) -> Run:
     """Replay what is recorded, at once or in its time, and buy the rest where that is wanted."""
-    playing: Any = lay(deck, plan, policy, live)
+    playing = lay(deck, plan, policy, live)
     if isinstance(playing, RunRecord):
         return _show(session, playing, graphic=graphic)
     if isinstance(playing, Player):
         return await _run(session, cast("Driver", playing), graphic=graphic)
-    bought = len(playing.bought)
+    bought = sum(result.finished_s is None for result in playing.record.results)
     told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
     async with session.client.open():
         _note(told)

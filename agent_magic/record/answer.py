@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Source = Literal["live", "ledger", "replay", "simulated"]
-"""Where a result came from: bought now, bought earlier, a cassette, or the stand-in API."""
+Source = Literal["live", "ledger", "replay", "simulated", "forecast"]
+"""Where a result came from: bought now, bought earlier, a cassette, the mock server, or nowhere: it is a forecast."""
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "cancelled", "capped"]
 """The state of an agent. `skipped`: an ancestor did not succeed. `capped`: a cap on its turns cut it, text kept."""
@@ -91,3 +91,5 @@ class Price(NamedTuple):
 
 PAID_BEFORE = Price(0.0, "paid before")
 """Of an answer that was there already: from the ledger, or taken over from an earlier run."""
+NOT_BILLED = Price(0.0, "not billed")
+"""Of a request that was never sent, or that the provider refused."""

@@ -90,12 +90,19 @@ class BackoffStarted(NamedTuple):
 
 
 class AgentEnded(NamedTuple):
-    """An agent reached its last status."""
+    """An agent reached its last status.
+
+    Attributes:
+        error: Why it did not succeed, in one line.
+        kind: What that is: the class of the error, such as `RateLimited` or `BudgetExceeded`, `Stopped` where somebody
+            stopped or skipped it, `Skipped` where an ancestor did not succeed. `None` for a success.
+    """
 
     at_s: float
     agent: int
     status: Status
     error: str | None
+    kind: str | None = None
 
 
 class AgentReopened(NamedTuple):

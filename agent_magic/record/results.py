@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.errors import UnknownAgent
 from agent_magic.record.answer import PAUSED, Usage
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
+    from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Answer, Source, Status
     from agent_magic.record.base import Base, Kind
@@ -189,6 +190,24 @@ class AgentResult:
         return self.api_s + self.tool_s + (self.local_s or 0.0)
 
 
+class ForecastNote(NamedTuple):
+    """What a forecast stands on, which makes a run record one.
+
+    Attributes:
+        basis: The weakest thing: `measured`, `ledger` (earlier answers) or `assumed`.
+        assumed: What was assumed, in words.
+        wall_range_s: The low and the high end of the wall time.
+        cost_range_usd: The low and the high end of the cost; `None` where it is unknown.
+        simulated: Whether the answers it stands on were simulated.
+    """
+
+    basis: str
+    assumed: str
+    wall_range_s: tuple[float, float]
+    cost_range_usd: tuple[float, float] | None
+    simulated: bool
+
+
 class RunRecord:
     """One execution of a plan, as its events tell it. Grows while the run goes on.
 
@@ -204,10 +223,15 @@ class RunRecord:
         provenance: Which file it was replayed from, or kept in: file, sha256, date, versions.
         terms: What it ran under; `None` where nobody kept it.
         redacted: Whether it is a replay whose texts were left out or replaced when it was recorded.
+        dag: Who waited for whom; a forecast may leave edges of the plan out.
+        forecast: What it stands on, if it is a forecast; `None` where it happened.
     """
 
-    def __init__(self, plan: Plan, *, began_at: datetime, models: Iterable[str], origin: str = "") -> None:
-        self.plan = plan
+    def __init__(
+        self, plan: Plan, began_at: datetime, models: Iterable[str], *, origin: str = "", dag: Dag | None = None
+    ) -> None:
+        self.plan, self.dag = plan, dag or plan.dag
+        self.forecast: ForecastNote | None = None
         self.began_at = began_at
         self.origin = origin
         self.replays_simulation = False
@@ -224,6 +248,10 @@ class RunRecord:
         ]
         self.ended_s: float | None = None
         self.cut = False
+
+    def label_forecast(self, note: ForecastNote) -> None:
+        """Say that nothing of this happened: it is a forecast."""
+        self.forecast, self.replays_simulation = note, note.simulated
 
     def __getstate__(self) -> dict[str, object]:
         """Return what can be copied and sent to another process; nobody writes a copy down."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spans import spans_of_forecast
+from agent_magic.measure.spans import spans_of
 from agent_magic.show.charts.chart import WIDTH, provenance
 from agent_magic.show.charts.timeline import timeline_chart
 from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
@@ -126,12 +126,12 @@ class Explorer:
             f"{ratio(found.totals.mean_concurrency)} at once",
         ]
         parts += [f"limited by {found.totals.limited_by}"] if found.totals.limited_by else []
-        parts += [f"{found.totals.n_429} refused (429)"] if found.totals.n_429 else []
-        return " · ".join([*parts, f"basis: {found.basis}"])
+        parts += [f"{found.totals.rate_limited} refused (429)"] if found.totals.rate_limited else []
+        return " · ".join([*parts, f"basis: {found.note.basis}"])
 
     def _timeline(self, found: Forecast, choice: Choice, line: str) -> Chart:
         plan = self.record.plan
-        spans = spans_of_forecast(found.bars)
+        spans = [] if found.record is None else spans_of(found.record)
         present = {span.agent for span in spans}
         work = dict.fromkeys(plan.names, 0.0)
         for span in spans:
@@ -145,7 +145,7 @@ class Explorer:
             on_path=path if len(path) < len(order) else (),
             title=f"{single_line(plan.name)}: {choice.words}",
             line=line,
-            caption=provenance(simulated=found.simulated, forecast=found.assumed or "nothing was sent"),
+            caption=provenance(simulated=found.note.simulated, forecast=found.note.assumed or "nothing was sent"),
         )
 
     def _tradeoff(self, found: Forecast) -> Chart:
@@ -162,7 +162,7 @@ class Explorer:
             marks.append(Mark("this run", run.cost_usd, run.wall_s))
         if found.cost_usd is not None:
             marks.append(Mark("this scenario", found.cost_usd, found.wall_s, strong=True))
-        caption = provenance(simulated=found.simulated, forecast="nothing was sent")
+        caption = provenance(simulated=found.note.simulated, forecast="nothing was sent")
         return tradeoff_chart(self._frame, marks=marks, caption=caption)
 
 

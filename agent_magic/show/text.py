@@ -178,3 +178,12 @@ def _by_layer(head: str, plan: Plan, line: Callable[[int], str]) -> str:
         keep = _MOST_LINES // 2
         rows[keep:-keep] = [f"    {UNKNOWN} {len(rows) - 2 * keep:,} more lines {UNKNOWN}"]
     return "\n".join(row if isinstance(row, str) else f"    {line(row)}" for row in rows)
+
+
+def forecast_words(record: RunRecord) -> str:
+    """Say what a forecast stands on; an empty string for a run that happened."""
+    note = record.forecast
+    if note is None:
+        return ""
+    low, high = note.wall_range_s
+    return f". Forecast: {low:.1f} to {high:.1f} s, basis {note.basis}{'. ' if note.assumed else ''}{note.assumed}"

@@ -10,7 +10,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magic.engine.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
+from agent_magic.engine.actions import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.conductor import Conductor
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.retry import Failure
@@ -63,7 +63,7 @@ class Clockwork:
         self.launches: list[tuple[float, int, int, str]] = []
         self.log: list[tuple[float, object]] = []
         self.peak = 0
-        self.finished: Finished | None = None
+        self.finished: Done | None = None
         self.cut = False
         self.alarm: float | None = None
         self.heap: list[tuple[float, int, str, object]] = []
@@ -146,13 +146,13 @@ class Clockwork:
                     assert agent not in self.status
                     assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent])
                     self.ready_s[agent] = self.now
-                case Launch(agent, number, held_by):
+                case Send(agent, number, held_by):
                     self.launch(agent, number, held_by)
                 case Backoff(agent, until_s, _):
                     assert agent not in self.running
                     assert self.now <= until_s
                     self.waiting_until[agent] = until_s
-                case Cancel(agent, why):
+                case Abort(agent, why):
                     assert agent in self.running, "cancelled without running"
                     number, before = self.running[agent]
                     self.running[agent] = (number, before if before == "stopped" else why)
@@ -163,7 +163,7 @@ class Clockwork:
                     self.reopen(agent)
                 case WakeAt(at_s):
                     self.alarm = at_s
-                case Finished():
+                case Done():
                     assert self.finished is None, "finished twice"
                     assert not self.open(), "finished with agents open"
                     self.finished = action
@@ -186,7 +186,7 @@ class Clockwork:
 
     def ended(self, action):
         """Check an end and write it down."""
-        agent = action.agent
+        agent = action.step if isinstance(action, Skipped) else action.agent
         assert agent not in self.status, "ended twice"
         assert agent not in self.running, "ended while it runs"
         self.status[agent], self.errors[agent] = action.status, getattr(action, "error", None)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.engine.actions import Backoff, Finished, Launch, WakeAt
+from agent_magic.engine.actions import Backoff, Done, Send, WakeAt
 from agent_magic.engine.conductor import Conductor
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.retry import Failure
@@ -101,14 +101,14 @@ def test_agents_know_what_held_them():
 def test_one_step_by_hand():
     """Start, success and end of a chain of two, action by action."""
     conductor = Conductor(dag_of((), (0,)), Policy(), timeouts_s=[10.0, 10.0])
-    assert [AgentReady(0.0, 0), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
-    assert [AgentEnded(3.0, 0, "succeeded", None), AgentReady(3.0, 1), Launch(1, 1, "")] == conductor.succeeded(0, 3.0)
-    assert [AgentEnded(4.0, 1, "succeeded", None), Finished(cut=False)] == conductor.succeeded(1, 4.0)
+    assert [AgentReady(0.0, 0), Send(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
+    assert [AgentEnded(3.0, 0, "succeeded", None), AgentReady(3.0, 1), Send(1, 1, "")] == conductor.succeeded(0, 3.0)
+    assert [AgentEnded(4.0, 1, "succeeded", None), Done(cut=False)] == conductor.succeeded(1, 4.0)
 
 
 def test_an_empty_plan_is_finished_at_once():
     """Nothing to do is done."""
-    assert [Finished(cut=False)] == Conductor(dag_of(), Policy(), timeouts_s=[]).start(0.0)
+    assert [Done(cut=False)] == Conductor(dag_of(), Policy(), timeouts_s=[]).start(0.0)
 
 
 def test_a_failure_costs_its_descendants_only():
@@ -132,17 +132,17 @@ def test_attempts_are_counted():
 def test_an_answer_that_goes_on_uses_up_no_attempt():
     """Its slot is free at once, the agent waits its turn like any other, and its deadline stays."""
     conductor = Conductor(dag_of((), ()), Policy(1, max_attempts=1), timeouts_s=[10.0, 10.0])
-    assert [AgentReady(0.0, 0), AgentReady(0.0, 1), Launch(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
-    assert [Launch(0, 2, "")] == conductor.goes_on(0, 1.0)
-    assert [Launch(0, 3, "")] == conductor.goes_on(0, 2.0)
-    assert AgentEnded(3.0, 0, "failed", "x") == conductor.failed(0, Failure("x", 3), 3.0)[0]
+    assert [AgentReady(0.0, 0), AgentReady(0.0, 1), Send(0, 1, ""), WakeAt(10.0)] == conductor.start(0.0)
+    assert [Send(0, 2, "")] == conductor.continue_turn(0, 1.0)
+    assert [Send(0, 3, "")] == conductor.continue_turn(0, 2.0)
+    assert AgentEnded(3.0, 0, "failed", "x", "") == conductor.failed(0, Failure("x", 3), 3.0)[0]
 
 
 def test_a_capped_agent_is_passed_on():
     """Its children begin, and it is none of those that did not succeed."""
     conductor = Conductor(dag_of((), (0,)), Policy(1), timeouts_s=[10.0, 10.0])
     conductor.start(0.0)
-    expected = [AgentEnded(1.0, 0, "capped", "enough"), AgentReady(1.0, 1), Launch(1, 1, "")]
+    expected = [AgentEnded(1.0, 0, "capped", "enough", "Capped"), AgentReady(1.0, 1), Send(1, 1, "")]
     assert expected == conductor.capped(0, "enough", 1.0)[:3]
     assert [] == conductor.retry(2.0, [0])
 
@@ -152,7 +152,7 @@ def test_a_stop_counts_before_the_next_turn():
     conductor = Conductor(dag_of(()), Policy(1), timeouts_s=[10.0])
     conductor.start(0.0)
     conductor.cancel(1.0, [0])
-    assert [AgentEnded(2.0, 0, "cancelled", "stopped"), Finished(False)] == conductor.goes_on(0, 2.0)
+    assert [AgentEnded(2.0, 0, "cancelled", "stopped", "Stopped"), Done(False)] == conductor.continue_turn(0, 2.0)
 
 
 def test_a_wait_frees_its_slot():
@@ -206,7 +206,7 @@ def test_nobody_is_launched_after_the_deadline():
     conductor.failed(0, Failure("x", 9, retry_after_s=2.0), 1.0)
     conductor.wake(4.0)
     actions = conductor.succeeded(1, 11.0)
-    assert not [one for one in actions if isinstance(one, Launch)]
+    assert not [one for one in actions if isinstance(one, Send)]
     assert ["failed"] == [one.status for one in actions if isinstance(one, AgentEnded) and one.agent == 0]
 
 
@@ -215,10 +215,10 @@ def test_an_agent_that_is_late_in_its_line_opens_the_next_layer_to_all_of_it():
     dag = dag_of((), (), (1,), (2,))
     policy = Policy(1, "layers", timeout_counts="total")
     conductor = Conductor(dag, policy, timeouts_s=[10.0, 100.0, 100.0, 100.0])
-    assert [1] == [one.agent for one in conductor.start(0.0) if isinstance(one, Launch)]
+    assert [1] == [one.step for one in conductor.start(0.0) if isinstance(one, Send)]
     actions = conductor.succeeded(1, 10.0)
     assert [0] == [one.agent for one in actions if isinstance(one, AgentEnded) and one.status == "failed"]
-    assert [2] == [one.agent for one in actions if isinstance(one, Launch)]
+    assert [2] == [one.step for one in actions if isinstance(one, Send)]
 
 
 def test_a_refused_key_stops_the_run():
@@ -242,7 +242,7 @@ def test_stopping_all_ends_everything():
     run = Clockwork(dag, steps, Policy(2), stops=((5.0, None),), cancel_s=0.25).run()
     assert {"cancelled"} == set(run.status.values())
     assert 5.25 == run.makespan
-    assert run.finished == Finished(cut=True)
+    assert run.finished == Done(cut=True)
 
 
 def test_stopping_one_skips_what_waits_for_it():
@@ -251,7 +251,7 @@ def test_stopping_one_skips_what_waits_for_it():
     run = clockwork(dag, [5.0, 5.0, 1.0, 1.0], stops=((2.0, (0,)),))
     assert ["cancelled", "succeeded", "skipped", "succeeded"] == [run.status[one] for one in range(4)]
     assert 0 == run.cause[2]
-    assert run.finished == Finished(cut=False)
+    assert run.finished == Done(cut=False)
 
 
 def test_stopping_what_has_ended_changes_nothing():
@@ -296,8 +296,8 @@ def test_stopping_before_the_start_starts_nothing():
     """What was stopped before it began is over: `start` sends nothing."""
     conductor = Conductor(dag_of((), (0,)), Policy(), timeouts_s=[9.0, 9.0])
     stopped = conductor.cancel(0.0)
-    assert Finished(cut=True) in stopped
-    assert not [one for one in conductor.start(1.0) if isinstance(one, Launch)]
+    assert Done(cut=True) in stopped
+    assert not [one for one in conductor.start(1.0) if isinstance(one, Send)]
 
 
 def test_layers_wait_for_every_agent_of_earlier_layers():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.engine.actions import Backoff, Cancel, Finished, Launch, Reopened, Skipped, WakeAt
+from agent_magic.engine.actions import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.conductor import Conductor
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.retry import Failure
@@ -64,7 +64,7 @@ class Hands(RuleBasedStateMachine):
                 case AgentReady(_, agent):
                     assert agent not in self.status
                     assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent])
-                case Launch(agent, number, _):
+                case Send(agent, number, _):
                     assert all(self.status.get(one) == "succeeded" for one in self.dag.parents[agent]), "before parents"
                     assert agent not in self.running, "twice at once"
                     assert agent not in self.status, "after its end"
@@ -76,10 +76,10 @@ class Hands(RuleBasedStateMachine):
                     self.tries[agent] = self.running[agent] = number
                 case Backoff(agent, until_s, _):
                     self.waits[agent] = until_s
-                case Cancel(agent, _):
+                case Abort(agent, _):
                     assert agent in self.running
                     self.wanted_out.add(agent)
-                case AgentEnded(agent=agent) | Skipped(agent=agent):
+                case AgentEnded(agent=agent) | Skipped(step=agent):
                     assert agent not in self.status, "ended twice"
                     assert agent not in self.running
                     self.status[agent], self.causes[agent] = action.status, getattr(action, "cause", None)
@@ -89,7 +89,7 @@ class Hands(RuleBasedStateMachine):
                     self.waits.pop(agent, None)
                 case WakeAt(at_s):
                     self.alarm = at_s
-                case Finished(cut):
+                case Done(cut):
                     assert not self.is_over, "finished twice"
                     assert self.count == len(self.status)
                     assert cut or not self.cut

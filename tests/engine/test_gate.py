@@ -44,7 +44,8 @@ def test_a_run_without_a_slot_gives_its_turn_away():
     first.enter(0, 1.0)
     until_s = first.enter(1, 1.0).until_s
     pool = Pool()
-    first.seat, other = pool.join(1, lambda: True), pool.join(1, lambda: True)
+    seat, other = pool.join(1, lambda: True), pool.join(1, lambda: True)
+    first.begin(0.0, seat)
     other.take()
     assert "slot" == first.enter(1, until_s).reason
     assert second.enter(0, until_s) is None
@@ -53,10 +54,11 @@ def test_a_run_without_a_slot_gives_its_turn_away():
 def test_a_provider_that_says_to_wait_is_named_with_the_time_that_is_left():
     """Nobody of that class goes meanwhile; a second, which is over before anybody reads of it, is not told."""
     need = Need(MODEL, 10, 10, Worst(0.0, 0))
-    gate = Gate([MODEL] * 2, lambda _: need, pacer=Pacer(seed=1))
+    gate, began_s = Gate([MODEL] * 2, lambda _: need, pacer=Pacer(seed=1)), 0.0
     for wait_s, left in ((1.0, ()), (30.0, (f"{MODEL} was told to wait (429): 30 s more",))):
         assert gate.enter(0, 10.0) is None
-        gate.refused(0, wait_s, None, 10.0)
+        gate.refused(0, wait_s, None, None, 10.0)
         assert left == gate.halted(10.5)
         assert () == gate.halted(50.0)
-        gate.began_s += 100.0
+        began_s += 100.0
+        gate.begin(began_s, None)

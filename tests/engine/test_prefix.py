@@ -6,10 +6,10 @@ from typing import Any
 
 from agent_magic.engine.budget import Worst
 from agent_magic.engine.hold import Hold
-from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.prefix import PATIENCE_S, Prefixes, paying_groups
 from agent_magic.engine.room import Gate, Need
+from agent_magic.record.answer import NOTHING_USED, Usage
 
 LIFE_S = 300.0
 GROUP = ["a", "a", "a", None]
@@ -97,9 +97,9 @@ def test_what_comes_from_the_cache_needs_no_room():
     assert gate.enter(0, 0.0) is None
     assert isinstance(gate.enter(1, 0.0), Hold)
     gate.began(0)
-    gate.heard(0, NO_READINGS, 0.5)
+    gate.replied(0, 200, None, 0.5)
     gate.enter(1, 1.0)
-    gate.settle(1, input_tokens=100, output_tokens=1, total_tokens=None, read_tokens=0, cost_usd=None, now=2.0)
+    gate.settle(1, Usage(100, cache_read_tokens=0, output_tokens=1), None, None, 2.0)
     gate.enter(2, 2.0)
     assert [1000, 100, 1000] == asked
 
@@ -111,8 +111,8 @@ def test_a_follower_that_was_turned_away_ends_no_cache():
     gate = Gate(["m"] * 2, lambda _: need, pacer=Pacer(), prefixes=prefixes)
     assert gate.enter(0, 0.0) is None
     gate.began(0)
-    gate.heard(0, NO_READINGS, 0.5)
+    gate.replied(0, 200, None, 0.5)
     assert gate.enter(1, 1.0) is None
-    gate.refused(1, 1.0, "input", 1.1)
-    gate.settle(1, input_tokens=0, output_tokens=0, total_tokens=0, read_tokens=0, cost_usd=0.0, now=1.1)
+    gate.refused(1, 1.0, "input", None, 1.1)
+    gate.settle(1, NOTHING_USED, 0.0, False, 1.1)
     assert prefixes.is_warm(1, 2.0)

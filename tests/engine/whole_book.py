@@ -127,7 +127,7 @@ class Book:
         assert self.counted[agent] < self.policy.max_attempts, "more attempts than allowed"
         if self.policy.schedule == "layers":
             mine = self.dag.layer[agent]
-            earlier = (other for other in range(self.run.count) if self.dag.layer[other] < mine)
+            earlier = (other for other in range(self.run.agents) if self.dag.layer[other] < mine)
             assert all(other in self.status for other in earlier), "before an earlier layer has ended"
         self.due_s.setdefault(agent, now + one.timeout_s)
         assert now < self.due_s[agent], "after its deadline"
@@ -228,7 +228,7 @@ class Book:
             late_s = now - due_s - (WIRE_S if agent in self.run.running else 0.0)
             assert late_s <= EXACT_S, "its deadline has passed"
         if self.policy.deadline_s is not None and now > self.policy.deadline_s + WIRE_S + EXACT_S:
-            assert len(self.status) == self.run.count, "the run's deadline has passed"
+            assert len(self.status) == self.run.agents, "the run's deadline has passed"
         if self.run.is_over:
             return
         for agent in self.waiting():
@@ -243,10 +243,11 @@ class Book:
 
     def over(self) -> None:
         """The run is over: all that was set aside for it is back."""
-        if self.run.budget is not None:
-            assert not self.run.budget.reserved_tokens, "a budget is set aside for nobody"
-            assert self.spent_tokens == self.run.budget.spent_tokens, "a budget counts otherwise"
-        assert not self.run.seat.taken, "it keeps slots"
+        budget = self.run.engine.budget
+        if budget is not None:
+            assert not budget.reserved_tokens, "a budget is set aside for nobody"
+            assert self.spent_tokens == budget.spent_tokens, "a budget counts otherwise"
+        assert not self.run.engine.admission.seat.taken, "it keeps slots"
 
     def _is_held(self, agent: int, why: str) -> None:
         """Whoever could go although a slot is free has a reason that is true."""
@@ -257,7 +258,7 @@ class Book:
                 assert now <= max(self.waits.get(agent, 0.0), open_s) + EXACT_S, "its wait is over"
             case "barrier":
                 mine = self.dag.layer[agent]
-                earlier = (other for other in range(self.run.count) if self.dag.layer[other] < mine)
+                earlier = (other for other in range(self.run.agents) if self.dag.layer[other] < mine)
                 assert any(other not in self.status for other in earlier), "nothing is left of earlier layers"
             case "leader":
                 group = self.scene.asked[agent].group

@@ -210,10 +210,10 @@ def keeps_one(whole):
 def keeps_its_turn(whole):
     """A request that was stopped is not given back to the pacer."""
 
-    def settle(self, agent, *, bad, **used):
+    def settle(self, agent, used, cost_usd, bad, now):
         if bad is None:
             self._tickets.pop(agent, None)
-        whole(self, agent, bad=bad, **used)
+        whole(self, agent, used, cost_usd, bad, now)
 
     return settle
 

@@ -8,16 +8,15 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_magic.engine.key import Key
 from agent_magic.engine.pacing.limits import Limits as Told
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pool import Pool as Slots
+from agent_magic.forecast.virtual import VirtualClock
 from agent_magic.providers.anthropic.limits import read_headers
 from agent_magic.simulator.quota import Limit, Limits, Pool
 from tests.engine.whole import Whole
@@ -74,15 +73,14 @@ class Server:
     def readings(self, one: Asked, now: float) -> Readings:
         """Return what it says of its limits at this moment."""
         pool = self.pool(one.model)
-        headers = {} if pool is None else pool.headers(now, datetime.fromtimestamp(EPOCH_S + now, UTC))
-        return read_headers(headers)
+        return read_headers({} if pool is None else pool.headers(now, datetime.fromtimestamp(EPOCH_S + now, UTC)))
 
 
 class World:
     """Plays a scene, and checks every step.
 
     Attributes:
-        now: The time since the first run began.
+        clock: The time that its runs share.
         first: The first run.
         runs: All of them.
         book: What has to hold over all of them.
@@ -93,8 +91,7 @@ class World:
     """
 
     def __init__(self, scene: Scene) -> None:
-        self.scene, self.now, self.serial = scene, 0.0, 0
-        self.heap: list[tuple[float, int, Whole, str, Any]] = []
+        self.scene, self.clock = scene, VirtualClock()
         self.server, self.slots = Server(scene), Slots()
         self.key = Key() if scene.key else None
         told = None
@@ -107,10 +104,15 @@ class World:
         self.first = Whole(self, scene, 0.0)
         self.runs = [self.first, *(Whole(self, other, at_s) for at_s, other in scene.others)]
 
+    @property
+    def now(self) -> float:
+        """The time since the first run began."""
+        return self.clock.now
+
     def play(self) -> World:
         """Turn until every run is over."""
         for run in self.runs:
-            self.later(run.starts_s, run, "start", None)
+            self.clock.at(run.starts_s, run.start)
         steps, turns, before_s = 0, 0, -1.0
         while not all(run.is_over for run in self.runs):
             steps, before_s = steps + 1 if self.now == before_s else 0, self.now
@@ -119,33 +121,13 @@ class World:
             assert steps < MOST_STEPS, f"it goes in circles at {self.now}"
             assert self.now < LONGEST_RUN_S, "it never ends"
             assert sum(len(run.launches) for run in self.runs) < MOST_LAUNCHES, "it tries for ever"
-            self.step()
+            left = [run.left() for run in self.runs]
+            assert self.clock.step(), f"nothing will ever happen again, and {left} are open"
             for run in self.runs:
                 run.book.passed()
             self.book.passed()
         self.book.over()
         return self
-
-    def step(self) -> None:
-        """Let the next thing happen."""
-        alarm_s, awake = math.inf, self.first
-        for run in self.runs:
-            if run.alarm_s < alarm_s:
-                alarm_s, awake = run.alarm_s, run
-        if self.heap and self.heap[0][0] <= alarm_s:
-            self.now, _, run, what, who = heapq.heappop(self.heap)
-            run.happen(what, who)
-        else:
-            assert alarm_s < math.inf, (
-                f"nothing will ever happen again, and {[run.left() for run in self.runs]} are open"
-            )
-            self.now = max(self.now, alarm_s)
-            awake.wake()
-
-    def later(self, at_s: float, run: Whole, what: str, who: Any) -> None:
-        """Have something happen to a run."""
-        self.serial += 1
-        heapq.heappush(self.heap, (at_s, self.serial, run, what, who))
 
 
 def play(scene: Scene) -> World:

@@ -12,7 +12,7 @@ from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.forecast.pace import ASSUMED
-from agent_magic.live.foreseen import foresee
+from agent_magic.live.ahead import foresee
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
@@ -20,6 +20,8 @@ from agent_magic.record.terms import Ceiling
 
 MODEL = "claude-haiku-5-5"
 PRICES = {MODEL: TokenPrice(1.0, 5.0)}
+GRID_S = 2.0**-19
+"""Times are on the grid of a run's record; each agent may end a little early."""
 CHAIN = Plan([Agent("a", "x" * 400, max_tokens=2000), Agent("b", "{{ a }}", max_tokens=2000)])
 
 
@@ -219,7 +221,7 @@ def test_ranges_are_in_order_and_more_money_reaches_no_less(drawn, budgets):
     assert found.cost.low <= found.cost.likely <= found.cost.high <= found.most_usd * (1 + 1e-9)
     assert found.wall_s.low <= found.wall_s.likely <= found.wall_s.high
     work = sum(one.seconds.likely for one in found.expected)
-    assert found.wall_s.likely >= max(found.critical_path.length_s, work / policy.concurrency) - 1e-6
+    assert found.wall_s.likely >= max(found.critical_path.length_s, work / policy.concurrency) - GRID_S * len(plan)
     assert sorted(found.order) == list(range(len(plan)))
     reached = [found.reach(budget) for budget in sorted(budgets)]
     assert all(before.likely <= after.likely for before, after in pairwise(reached))

@@ -1,7 +1,7 @@
 """Forecasts against what really happens when a plan runs that way, on virtual time."""
 
 # Tests take for granted what they have just checked.
-# pyright: reportOptionalMemberAccess=false
+# pyright: reportOptionalMemberAccess=false, reportOptionalOperand=false
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_magic.engine.key import PATIENCE_S, Key
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, UnknownAgent
-from agent_magic.forecast.forecast import forecast
+from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.live.earlier import Earlier
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.history import History, answers_of
@@ -38,6 +38,11 @@ def scripted(prompt, number):
     return Reply(1 + lot.random() * 4, first_s=lot.random(), tokens=(100, lot.randrange(50, 900), 0, 0))
 
 
+def forecast(record, policy=None):
+    """The forecast of a policy."""
+    return Forecaster(record).forecast(Scenario(policy))
+
+
 @pytest.fixture(scope="module")
 def record():
     """A run with failures that were repeated."""
@@ -54,8 +59,8 @@ def test_the_recorded_policy_gives_the_recorded_run(record):
     assert was.agent_s == pytest.approx(found.totals.agent_s, abs=TICK_S)
     assert was.critical_path_s == pytest.approx(found.totals.critical_path_s, abs=TICK_S)
     assert was.limited_by == found.totals.limited_by
-    assert found.basis == "measured"
-    assert sum(result.queued_s for result in record.results) == pytest.approx(found.totals.queue_s, abs=TICK_S)
+    assert found.note.basis == "measured"
+    assert sum(result.queued_s for result in record.results) == pytest.approx(found.totals.queued_s, abs=TICK_S)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_a_batch_costs_half_and_takes_hours(record):
     """Half the dollars of the answers, an hour for each layer, a day for each at the most."""
     row = Run(record).whatif(batch=True).iloc[0]
     live = forecast(record)
-    answered = sum(bar.cost_usd or 0.0 for bar in live.bars if bar.outcome == "succeeded")
+    answered = sum(bar.price.cost_usd or 0.0 for bar in live.record.attempts if bar.status == "succeeded")
     assert answered / 2 == pytest.approx(row["cost_usd"])
     assert row["wall_s"] == PLAN.depth * 3600
     assert row["wall_high_s"] == PLAN.depth * 86400
@@ -133,7 +138,7 @@ def test_a_dropped_agent_costs_nothing_and_nobody_waits_for_it(record):
 
 def forecast_names(record, **changes):
     """The agents of a forecast's bars."""
-    return {bar.agent for bar in Run(record).forecast(**changes).bars}
+    return {bar.agent for bar in Run(record).forecast(**changes).record.attempts}
 
 
 @pytest.mark.parametrize("schedule", ["ready", "layers", "sequential"])
@@ -201,9 +206,11 @@ def test_a_wrong_argument_says_what_was_meant(record, given, error, meant):
 def test_requests_per_minute_hold_a_run(record):
     """Thirty requests at ten a minute, one at once: nothing can be faster than the bucket fills."""
     found = Run(record).forecast(replace(Policy(8), seed=7), limits=10)
-    admitted = [bar.started_s for bar in found.bars if bar.outcome == "succeeded"]  # what is turned away takes nothing
+    admitted = [
+        bar.started_s for bar in found.record.attempts if bar.status == "succeeded"
+    ]  # what is turned away takes nothing
     assert found.totals.limited_by == "requests"
-    assert found.wall_s >= (len(admitted) - 1) * 6.0
+    assert found.totals.wall_s >= (len(admitted) - 1) * 6.0
     for place in range(len(admitted)):
         window = [at for at in admitted if admitted[place] <= at < admitted[place] + 60.0]
         assert len(window) <= 11
@@ -220,7 +227,7 @@ def test_answers_that_were_bought_before_are_forecast_as_if_bought_now(record):
     assert again.served
     assert 0.0 == summarize(again).cost_usd
     found = Run(again, history=History([*answers_of(first)])).forecast()
-    assert summarize(first).wall_s == pytest.approx(found.wall_s, rel=0.01)
-    assert summarize(first).cost_usd == pytest.approx(found.cost_usd)
-    assert "ledger" == found.basis
-    assert repr(found).startswith("Forecast: 8.0 s (4.0 to 16.0), $")
+    assert summarize(first).wall_s == pytest.approx(found.totals.wall_s, rel=0.01)
+    assert summarize(first).cost_usd == pytest.approx(found.totals.cost_usd)
+    assert "ledger" == found.record.forecast.basis
+    assert "Forecast: 4.0 to 16.0 s, basis ledger" in repr(found)

@@ -1,5 +1,8 @@
 """What holds for every forecast: held against a second simulator, against bounds, and against sums done by hand."""
 
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalOperand=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import math
@@ -58,10 +61,12 @@ def test_a_forecast_is_what_a_second_simulator_says(plan, slots, changed, schedu
     parents, takes, broken = plan
     found = recorded(parents, takes, broken, Policy(slots, seed=1)).forecast(concurrency=changed, schedule=schedule)
     really = play(parents, takes, slots=changed, layers=schedule == "layers", broken=broken)
-    spans = {bar.agent: (bar.started_s * EIGHTHS, bar.ended_s * EIGHTHS) for bar in found.bars}
+    spans = {bar.agent: (bar.started_s * EIGHTHS, bar.ended_s * EIGHTHS) for bar in found.record.attempts}
     assert {f"a{agent}": span for agent, span in really.spans.items()} == spans
-    assert {f"a{agent}": status for agent, status in really.status.items()} == found.status
-    assert really.wall == found.wall_s * EIGHTHS
+    assert {f"a{agent}": status for agent, status in really.status.items()} == {
+        one.name: one.status for one in found.record.results
+    }
+    assert really.wall == found.totals.wall_s * EIGHTHS
 
 
 @given(plans(), st.integers(1, 5), st.sampled_from(["ready", "layers", "sequential"]))
@@ -73,11 +78,11 @@ def test_no_forecast_is_faster_than_its_path_or_its_work(plan, slots, schedule):
     for agent, before in enumerate(parents):
         longest[agent] = takes[agent] + max((longest[parent] for parent in before), default=0)
     used = 1 if schedule == "sequential" else slots
-    assert found.wall_s * EIGHTHS >= max(*longest, math.ceil(sum(takes) / used))
+    assert found.totals.wall_s * EIGHTHS >= max(*longest, math.ceil(sum(takes) / used))
     assert max(longest) == found.totals.critical_path_s * EIGHTHS
     assert sum(takes) == found.totals.agent_s * EIGHTHS
     if used == 1:
-        assert sum(takes) == found.wall_s * EIGHTHS
+        assert sum(takes) == found.totals.wall_s * EIGHTHS
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=9))

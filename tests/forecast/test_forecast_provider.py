@@ -80,6 +80,6 @@ def test_being_told_how_long_to_wait_uses_up_no_attempt(most, monkeypatch):
     policy = Policy(12, max_attempts=most, seed=3)
     record, _ = drive(plan, lambda prompt, _: Reply(0.5, tokens=(len(prompt) // 3, 50, 0, 0)), policy, pacer=Pacer())
     found = Run(record).forecast(limits={"input_tokens": 10_000, "burst_s": 1.0})
-    refusals = Counter(bar.agent for bar in found.bars if bar.outcome == "refused")
+    refusals = Counter(bar.agent for bar in found.record.attempts if bar.kind == "RateLimited")
     assert (max(refusals.values()) > 2) == (most > 1)
     assert (found.totals.succeeded == 24) == (most > 1)

@@ -12,7 +12,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.forecast.estimate.agents import guess_all
 from agent_magic.forecast.evidence import rows_of
 from agent_magic.forecast.pilot import pilot_agents
-from agent_magic.live.foreseen import foresee
+from agent_magic.live.ahead import foresee
 from agent_magic.record.cassette.reading import RecordedAgent
 from agent_magic.record.history import History
 from agent_magic.record.results import RunRecord

@@ -1,5 +1,8 @@
 """Recordings in time, and recordings whose gaps are bought: the frames of both, on a virtual clock."""
 
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalOperand=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +16,6 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, ReplayMiss
 from agent_magic.live.driver import Driver
-from agent_magic.live.filling import Filling
 from agent_magic.live.playing import Player
 from agent_magic.measure.frames import agents_frame, attempts_frame
 from agent_magic.providers.recorded import Deck
@@ -120,14 +122,10 @@ def fill(plan, deck, client, **more):
     match = deck.find(plan, timeout_s=TIMEOUT_S)
 
     async def work(loop):
-        def live(rest):
-            return Driver(rest, Policy(seed=1), client, clock=loop.time, **more)
-
-        filling = Filling(match, live, deck.provenance(match.run))
-        if filling.bought:
-            await filling.drive()
-            return filling.record
-        return filling.whole()
+        driver = Driver(plan, Policy(seed=1), client, recorded=match, clock=loop.time, **more)
+        if driver.buys():
+            await driver.drive()
+        return driver.record
 
     return run_virtually(work)
 
@@ -169,6 +167,14 @@ def test_a_step_that_only_waits_is_not_bought_again(tmp_path):
     filled = fill(Plan([Agent("a", "say it"), plan.agents[1]]), deck_of(record, tmp_path), client)
     assert ["say it"] == [one.prompt for one in client.asked]
     assert ["live", "replay"] == [result.source for result in filled.results]
+
+
+def test_what_was_filled_keeps_its_terms(tmp_path):
+    """A what-if of a filled run knows the concurrency that it ran under."""
+    record, _ = drive(Plan(THREE), script)
+    plan = Plan([*THREE[:2], Agent("c", "finally {{ b }}")])
+    filled = fill(plan, deck_of(record, tmp_path), Scripted(script))
+    assert 1 == filled.terms.policy["seed"]
 
 
 def test_below_a_failure_nothing_is_bought(tmp_path):
@@ -222,10 +228,10 @@ def test_a_group_that_is_bought_is_stopped_by_its_name(tmp_path):
     match = deck_of(record, tmp_path).find(Plan([LABEL, CHECK], {"rows": ["x", "z"]}), timeout_s=TIMEOUT_S)
 
     async def work(loop):
-        filling = Filling(match, lambda rest: Driver(rest, Policy(), Scripted(script), clock=loop.time), {})
-        loop.call_later(1.0, filling.stop, ["label"])
-        await filling.drive()
-        return filling.record
+        driver = Driver(match.plan, Policy(), Scripted(script), recorded=match, clock=loop.time)
+        loop.call_later(1.0, driver.stop, ["label"])
+        await driver.drive()
+        return driver.record
 
     results = run_virtually(work)
     assert ["succeeded", "cancelled", "succeeded", "skipped"] == [result.status for result in results.results]
@@ -238,13 +244,10 @@ def test_stopping_reaches_what_is_bought(tmp_path):
     match = deck.find(Plan(THREE), timeout_s=TIMEOUT_S)
 
     async def work(loop):
-        def live(rest):
-            return Driver(rest, Policy(), Scripted(script), clock=loop.time)
-
-        filling = Filling(match, live, {})
-        loop.call_later(1.0, filling.stop, ["a", "c"])
-        await filling.drive()
-        return filling.record
+        driver = Driver(match.plan, Policy(), Scripted(script), recorded=match, clock=loop.time)
+        loop.call_later(1.0, driver.stop, ["a", "c"])
+        await driver.drive()
+        return driver.record
 
     filled = run_virtually(work)
     assert ["succeeded", "succeeded", "cancelled"] == [result.status for result in filled.results]

@@ -63,7 +63,7 @@ def test_a_run_that_is_over_leaves_nothing_to_the_garbage_collector(limits):
         driver = Driver(plan, Policy(), Hanging(), pacer=limits)
         within(driver.drive())
         health = driver.health()
-        held = [weakref.ref(one) for one in (driver.record, driver._attempts, driver._attempts._admission)]
+        held = [weakref.ref(one) for one in (driver.record, driver.engine, driver.engine._requests)]
         assert ["succeeded"] * 2 == [one.status for one in driver.record.results]
         del driver
         assert [None] * 3 == [one() for one in held]
@@ -81,7 +81,7 @@ def fail(*_args, **_more):
 def test_a_bug_breaks_the_run_off_and_surfaces(place):
     """Wherever a bug shows itself, in a task or a timer, it is raised, and nothing goes on meanwhile."""
     driver, client = driver_of(0.05 if place == "wake" else 60.0, a="slow", b="quick")
-    setattr(driver.conductor, place, fail)
+    setattr(driver.engine.conductor, place, fail)
 
     async def work():
         with pytest.raises((ExceptionGroup, LookupError)) as caught:
@@ -101,13 +101,13 @@ def test_a_bug_breaks_the_run_off_and_surfaces(place):
 def test_a_bug_keeps_what_other_agents_had():
     """What had been answered before the bug is in the record."""
     driver, _ = driver_of(a="quick", b="quick")
-    succeeded, calls = driver.conductor.succeeded, []
+    succeeded, calls = driver.engine.conductor.succeeded, []
 
     def once(agent, now):
         calls.append(agent)
         return fail() if len(calls) > 1 else succeeded(agent, now)
 
-    driver.conductor.succeeded = once
+    driver.engine.conductor.succeeded = once
     with pytest.raises(ExceptionGroup):
         within(driver.drive())
     assert ["succeeded", "cancelled"] == [one.status for one in driver.record.results]
@@ -121,7 +121,7 @@ def test_an_interrupt_in_a_task_reaches_the_loop():
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    driver.conductor.succeeded = interrupt
+    driver.engine.conductor.succeeded = interrupt
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(driver.drive())
     assert ["slow"] == client.stopped

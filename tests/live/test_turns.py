@@ -210,4 +210,4 @@ def test_a_forecast_makes_the_turns_again(server):
     done = run(server, "Foreseen. [[tokens:30]] [[stop:pause_turn times=2]]")
     foreseen = done.forecast()
     assert done.totals.cost_usd == pytest.approx(foreseen.totals.cost_usd)
-    assert len(done.attempts) == len(foreseen.bars)
+    assert len(done.attempts) == len(foreseen.attempts)

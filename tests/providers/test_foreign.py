@@ -173,7 +173,11 @@ def said(kind):
 FAULTS = {
     "an error behind a 200": (said("overloaded_error"), 3, "Overloaded: m (529)"),
     "a refused key behind a 200": (said("authentication_error"), 1, "Rejected: m (401). Check ANTHROPIC_API_KEY."),
-    "nested too deeply": (reply(b"[" * 99_999, kind="application/json"), 2, "Unreadable: The response cannot be read: "),
+    "nested too deeply": (
+        reply(b"[" * 99_999, kind="application/json"),
+        2,
+        "Unreadable: The response cannot be read: ",
+    ),
     "nothing of no kind": (reply(b"", kind=None), 2, "Unreadable: Expected an event stream, got no content type."),
     "plain words": (reply(b"busy\n\n", kind="text/plain"), 2, "Unreadable: Expected an event stream, got text/plain."),
     "try no more": (problem(529, x_should_retry="false"), 1, "Rejected: the API's words (529)."),

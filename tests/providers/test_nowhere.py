@@ -60,8 +60,10 @@ def test_a_forecast_of_it_gives_up_as_it_did():
     """The breaker of a forecast is told what found no connection, by a run that is read back from a file too."""
     run, _ = run_of(nowhere)
     found = run.forecast()
-    assert run.totals.wall_s == pytest.approx(found.wall_s, abs=0.05)
-    assert dict(zip(run.agents["agent"], run.agents["status"], strict=True)) == dict(found.status)
+    assert run.totals.wall_s == pytest.approx(found.totals.wall_s, abs=0.05)
+    assert dict(zip(run.agents["agent"], run.agents["status"], strict=True)) == {
+        one.name: one.status for one in found.record.results
+    }
 
 
 def test_a_network_that_drops_in_mid_run_is_waited_for():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import agent_magic as am
 from agent_magic.api import Ledger
-from agent_magic.live.foreseen import foresee
+from agent_magic.live.ahead import foresee
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice

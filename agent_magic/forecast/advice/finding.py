@@ -64,8 +64,8 @@ def found(
         saves_usd=outlook.saves_usd(changed),
         forecast_s=changed.wall_s,
         forecast_usd=changed.cost_usd,
-        basis=changed.basis,
-        assumed=changed.assumed,
+        basis=changed.note.basis,
+        assumed=changed.note.assumed,
     )
 
 

@@ -88,7 +88,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         expected,
         cost=_sum([one.cost for one in expected]),
         most_usd=_total([one.most_usd for one in expected]),
-        wall_s=_span([one.totals.wall_s for one in turns]),
+        wall_s=_span([one.wall_s for one in turns]),
         critical_path=_path(plan, guesses, turns[1]),
         binds="none known",
         basis=_weakest(expected),
@@ -181,7 +181,7 @@ def _path(plan: Plan, guesses: Sequence[Guess], likely: Turn) -> CriticalPath:
         math.fsum(work[agent] for agent in path),
         work_s=tuple(work[agent] for agent in path),
         halving_saves_s=tuple(chains.saved_s(agent, work[agent] / 2) for agent in path),
-        wall_s=likely.totals.wall_s,
+        wall_s=likely.wall_s,
     )
 
 
@@ -194,6 +194,6 @@ def _binds(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequ
         return "timeout"
     path, waited = found.critical_path, likely.totals.limited_by
     if waited in {"", "dependencies", "key", "limits"}:  # until the first reply of the first run
-        near = len(path) > 1 and likely.totals.wall_s <= path.length_s * NEARLY
+        near = len(path) > 1 and likely.wall_s <= path.length_s * NEARLY
         return "dependencies" if near or (waited and len(path) > 1) else "none known"
     return waited

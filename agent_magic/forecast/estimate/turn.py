@@ -1,38 +1,38 @@
-"""The conductor of the live run on virtual time, with the agents of a plan that has not run yet."""
+"""The engine on virtual time, with the agents of a plan that has not run yet."""
 
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.engine.breaker import MINUTE_S
-from agent_magic.engine.budget import Worst
 from agent_magic.engine.key import Key
-from agent_magic.engine.lifetime import with_lives
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.prefix import Prefixes, paying_groups
-from agent_magic.engine.room import Gate, Need
+from agent_magic.engine.prefix import Prefixes
+from agent_magic.engine.run import Engine
+from agent_magic.forecast.forecast import PRIMED_S, groups_of
 from agent_magic.forecast.provider import Provider
-from agent_magic.forecast.sum import Totals, add_up
+from agent_magic.forecast.service import ModelledRequests, ModelledService
 from agent_magic.forecast.terms import announced_to
+from agent_magic.forecast.virtual import VirtualDriver
 from agent_magic.forecast.work import SAME, Try, Work
-from agent_magic.forecast.world import World
-from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
-from agent_magic.record.terms import Ceiling
+from agent_magic.measure.metrics import Summary, summarize
+from agent_magic.record.answer import CHARS_PER_TOKEN, NOT_BILLED, Price, Usage
+from agent_magic.record.results import RunRecord
+from agent_magic.record.terms import Ceiling, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.agents import Guess
     from agent_magic.record.prices import Prices
-    from agent_magic.record.request import Request, Ttl
-    from agent_magic.record.terms import Ceilings, Terms
+    from agent_magic.record.request import Request
+    from agent_magic.record.terms import Ceilings
 
-PRIMED_S = 120.0
-"""How long before the run the pacer is taken to have learned the limits it knows."""
 PLENTY = 1e9
 """The limit of requests a class is taken to have of whose limits nothing is known, until its first reply says so."""
 HELD_POOL = ""
@@ -40,19 +40,26 @@ HELD_POOL = ""
 
 
 class Turn(NamedTuple):
-    """What came of one turn.
+    """What came of one turn of the engine.
 
     Attributes:
-        totals: Its sums.
+        record: The run as it would be.
+        totals: Its numbers.
         costs: Per agent, dollars; `None` where the price is unknown.
         order: The agents' numbers in the order they started.
         timeouts_s: Per agent, the deadline it has in a run; the turn keeps none.
     """
 
-    totals: Totals
+    record: RunRecord
+    totals: Summary
     costs: tuple[float | None, ...]
     order: tuple[int, ...]
     timeouts_s: tuple[float, ...]
+
+    @property
+    def wall_s(self) -> float:
+        """First ready to last finished."""
+        return self.totals.wall_s or 0.0
 
 
 class _Pricing:
@@ -63,8 +70,9 @@ class _Pricing:
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
 
-    def __call__(self, model: str, usage: Usage) -> float | None:
-        return self._prices.of(model, usage).cost_usd if usage.output_tokens or usage.total_input_tokens else 0.0
+    def of(self, model: str, usage: Usage | None) -> Price:
+        used = usage is None or usage.output_tokens or usage.total_input_tokens
+        return self._prices.of(model, usage) if used else NOT_BILLED
 
 
 def turn(
@@ -90,31 +98,43 @@ def turn(
         work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
     """
     works = [_work(plan.agents[n].name, requests[n], guess, end) for n, guess in enumerate(guesses)]
-    lives: Mapping[str, Ttl] = {}
-    groups = _groups(plan, requests, works, policy)
-    if groups is not None:
-        groups, lives = with_lives(groups, plan.dag, policy, work_s)
-    expected_s = [guess.seconds.likely for guess in guesses]
-    world = World(
-        plan.dag,
-        works,
+    contexts = [None if guess.held else agent.context for agent, guess in zip(plan.agents, guesses, strict=True)]
+    groups, lives = groups_of(works, contexts, policy, plan.dag, work_s)
+    limits = terms.before | _plenty(works, terms)
+    pacer, price = _pacer(terms) if limits else None, _Pricing(prices)
+    record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
+    held = frozenset(number for number, guess in enumerate(guesses) if guess.held)
+    engine = Engine(
+        record,
         policy,
-        [math.inf] * len(works),
-        gate=_gate(works, None if groups is None else Prefixes(groups, lives), terms, guesses),
-        provider=Provider(terms.before | _plenty(works, terms), lives=lives),
-        entries=groups or [None] * len(works),
-        price=_Pricing(prices),
-        work_s=expected_s,
-    ).run()
-    costs: dict[str, list[float | None]] = {work.name: [] for work in works}
-    for bar in world.bars:
-        costs[bar.agent].append(bar.cost_usd)
-    started = sorted(world.bars, key=lambda bar: bar.started_s)
-    order = dict.fromkeys(plan.index[bar.agent] for bar in started)
-    timeouts_s = tuple(agent.timeout_s or policy.timeout_s for agent in plan.agents)
-    return Turn(
-        add_up(plan.dag, works, world), tuple(_sum(costs[work.name]) for work in works), tuple(order), timeouts_s
+        ModelledRequests(works, requests, None if groups is None else Prefixes(groups, lives), None, held),
+        timeouts_s=[math.inf] * len(works),
+        price=price.of,
+        pacer=pacer,
+        key=Key() if terms.key_untried else None,
+        work_s=[guess.seconds.likely for guess in guesses],
+        seed=0,
     )
+    began_s = 0.0 if pacer is None else PRIMED_S
+    provider, entries = Provider(limits, lives=lives), groups or [None] * len(works)
+    service = ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts, began_s=began_s)
+    VirtualDriver(engine, service, began_s=began_s).run()
+    started = [attempt.agent for attempt in record.attempts]
+    return Turn(
+        record,
+        summarize(record),
+        tuple(result.cost_usd for result in record.results),
+        tuple(dict.fromkeys(plan.index[name] for name in started)),
+        tuple(agent.timeout_s or policy.timeout_s for agent in plan.agents),
+    )
+
+
+def _pacer(terms: Terms) -> Pacer:
+    """Return a pacer that knows what was known."""
+    pacer = Pacer(seed=0)
+    announced_to(pacer, terms.before)
+    pacer.recall(terms.learned, PRIMED_S)
+    return pacer
 
 
 def _work(name: str, request: Request, guess: Guess, end: int) -> Work:
@@ -142,17 +162,6 @@ def _work(name: str, request: Request, guess: Guess, end: int) -> Work:
     )
 
 
-def _groups(plan: Plan, requests: Sequence[Request], works: Sequence[Work], policy: Policy) -> list[str | None] | None:
-    """Name the shared context each agent asks to be cached; `None` where none is."""
-    contexts = [
-        agent.context if work.pool != HELD_POOL else None for agent, work in zip(plan.agents, works, strict=True)
-    ]
-    if policy.cache == "off" or not any(contexts):
-        return None
-    tokens = {name: work.prefix for name, work in zip(contexts, works, strict=True) if name is not None}
-    return paying_groups([one.model for one in requests], contexts, tokens, always=policy.cache == "on")
-
-
 def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
     """Return limits that hold nobody for classes whose first reply will tell them: those the session has not asked."""
     if not terms.key_untried and not terms.before:
@@ -160,26 +169,6 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
     heard = {name for name, learned in terms.learned.items() if learned.answers}
     new = {work.pool for work in works} - {HELD_POOL} - set(terms.before) - heard
     return {name: {"requests": Ceiling(PLENTY, PLENTY)} for name in new}
-
-
-def _gate(works: Sequence[Work], prefixes: Prefixes | None, terms: Terms, guesses: Sequence[Guess]) -> Gate | None:
-    paced = bool(terms.before or _plenty(works, terms))
-    if not paced and prefixes is None and not terms.key_untried:
-        return None
-
-    def need(agent: int) -> Need:
-        work = works[agent]
-        held = guesses[agent].held
-        return Need(work.model, work.need, work.max_tokens, Worst(0.0, 0), free=held, shared_tokens=work.shared)
-
-    pacer = Pacer(seed=0) if paced else None
-    key = Key() if terms.key_untried else None
-    gate = Gate([work.model for work in works], need, pacer=pacer, prefixes=prefixes, key=key)
-    if pacer is not None:
-        gate.began_s = PRIMED_S
-        announced_to(pacer, terms.before)
-        pacer.recall(terms.learned, PRIMED_S)
-    return gate
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:
@@ -192,12 +181,12 @@ def notes_of(policy: Policy, guesses: Sequence[Guess], turns: Sequence[Turn], *,
     notes: list[str] = []
     if not limited:
         notes.append("no rate limits are known: none are counted")
-    if any(turn.totals.n_429 for turn in turns):
-        notes.append(f"{turns[1].totals.n_429} requests are likely to be refused for their rate")
+    if any(turn.totals.rate_limited for turn in turns):
+        notes.append(f"{turns[1].totals.rate_limited} requests are likely to be refused for their rate")
     late = sum(one.seconds.high > late_s for one, late_s in zip(guesses, turns[2].timeouts_s, strict=True))
     if late:
         notes.append(f"at its high end {late} agents would pass their timeout: the estimate lets them finish")
-    if policy.deadline_s is not None and turns[2].totals.wall_s > policy.deadline_s:
+    if policy.deadline_s is not None and turns[2].wall_s > policy.deadline_s:
         notes.append(f"at its high end the run passes its deadline of {policy.deadline_s:g} s")
     if policy.max_usd_per_min is not None:
         notes.append(_burn_note(policy.max_usd_per_min, _sum(turns[1].costs)))

@@ -1,4 +1,4 @@
-"""Answers that need not be bought again: of an earlier run, or in the ledger."""
+"""Answers that need not be bought again: those of an earlier run, and those in the ledger."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Message, Request
 
 
-class Known:
-    """What is known before asking.
+class AnswerCache:
+    """Finds answers that are there already.
 
     Args:
         plan: What runs.

@@ -1,4 +1,4 @@
-"""The health of one run, felt when somebody asks."""
+"""The health of one run, judged when somebody asks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     """When the gate was asked, what is used of the limits, and what lets nobody go."""
 
 
-class Pulse:
+class HealthMonitor:
     """Judges how a run fares; of one that is over, how it fared at its end.
 
     Args:
@@ -28,11 +28,11 @@ class Pulse:
         self._kept: Look | None = None
         self._final: Health | None = None
 
-    def keep(self, now: float) -> None:
+    def close(self, now: float) -> None:
         """Keep what the gate says now, at the end of the run: what was used of the limits fades."""
         self._kept = self._look(now)
 
-    def feel(self, record: RunRecord, now: float) -> Health:
+    def snapshot(self, record: RunRecord, now: float) -> Health:
         """Return the health of the run of this record, at a time of its clock."""
         if self._final is not None:
             return self._final

@@ -1,4 +1,4 @@
-"""What is left of an attempt without a complete reply: its error in a line, what it used, who had begun to answer."""
+"""What is known of a request without a complete response: what it used, and who had begun to answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ PASSED_ON = frozenset({502, 504, 520, 524})
 say that it could not pass it on."""
 
 
-def one_line(error: BaseException) -> str:
-    """Write an error as `Kind: what happened`, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).strip(": ")
-
-
-def usage_of(stream: Stream, error: Exception | None) -> Usage | None:
+def partial_usage(stream: Stream, error: Exception | None) -> Usage | None:
     """Say what an attempt without a complete reply has used: nothing, an estimate, or `None` for unknown.
 
     The API bills nothing for a request that it turned away with an error status, and nobody does for one that never

@@ -1,0 +1,185 @@
+"""The requests of a plan: written when their parents are done, and bounded before they are sent."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Protocol
+
+from agent_magic.engine.asking import ask, model_of
+from agent_magic.engine.budget import Worst
+from agent_magic.engine.prefix import shared_prefixes
+from agent_magic.engine.room import LONGEST_TOKEN, OVERHEAD_TOKENS, Need
+from agent_magic.errors import DeclarationError
+from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.record.request import continued
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.policy import Policy
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.prices import Prices
+    from agent_magic.record.request import Message, Request
+
+NOTHING = Worst(0.0, 0)
+
+
+class Bought(Protocol):
+    """Whoever knows which answers need not be bought again."""
+
+    def is_there(self, agent: int, request: Request, *, look: bool) -> bool:
+        """Tell whether the answer is there already. `look` asks for a look into the ledger too."""
+        ...
+
+
+class PlanRequests:
+    """Writes the requests of a plan's agents, and says what each may use.
+
+    No token is shorter than a byte. That bounds a request before anybody has counted it, but about four times too high:
+    where a budget has no room for so much, the provider is asked to count.
+
+    Args:
+        plan: What runs.
+        policy: How; its caps decide whether anything is bounded at all.
+        models: Per agent, the model it asks.
+        prices: What tokens cost.
+        bought: Answers that are there already and need no room; `None` has none.
+        work_s: Per agent, expected seconds of work; `None` is unknown.
+        texts: Answers that were there before the run, by the agents' names.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        policy: Policy,
+        models: Sequence[str],
+        prices: Prices,
+        *,
+        bought: Bought | None = None,
+        work_s: Sequence[float] | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
+        self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
+        self.models = models
+        self.prefixes = shared_prefixes(plan, models, policy, work_s)
+        self._texts = dict(texts or {})
+        self._written: dict[int, Request] = {}
+        self._stopped: set[int] = set()
+        self._so_far: dict[int, tuple[Message, ...]] = {}
+        self._counted: dict[int, int | None] = {}
+        self._uncounted: list[tuple[int, Request]] = []
+        self._counting: set[int] = set()
+        self._countless = False
+        self._expected: dict[int, tuple[str, int, int | None]] = {}
+        self._excess: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
+        caps = policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min
+        self._capped = any(cap is not None for cap in caps)
+
+    def write(self, step: int) -> Request:
+        """Return the request of an agent whose parents are done.
+
+        Raises:
+            DeclarationError: Its prompt cannot be filled in.
+            CancelledError: The user stopped it while its prompt was rendered.
+        """
+        if step in self._stopped:
+            raise CancelledError
+        if step in self._written:
+            return self._written.pop(step)
+        ttl = None if self.prefixes is None else self.prefixes.ttl(step)
+        first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
+        return first._replace(messages=self._so_far[step]) if step in self._so_far else first
+
+    def need(self, step: int) -> Need:
+        """Return what the agent's next request may use. One that cannot be written needs nothing: it will fail."""
+        try:
+            request = self._written.setdefault(step, self.write(step))
+        except (DeclarationError, CancelledError) as error:
+            if isinstance(error, CancelledError):  # the user stopped its prompt's code, which may never end by itself
+                self._stopped.add(step)
+            return Need(model_of(self._plan.agents[step]), 0, 0, NOTHING)
+        if self._bought is not None and self._bought.is_there(step, request, look=self._capped):
+            return Need(request.model, 0, 0, NOTHING, free=True)
+        worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
+        tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS
+        shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
+        return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least)
+
+    def count(self, step: int) -> bool:
+        """Have the input of an agent's next request counted. Tells whether to wait for that."""
+        if step in self._counting:
+            return True
+        if self._countless:
+            return False
+        self._counting.add(step)
+        self._uncounted.append((step, self._written[step]))
+        return True
+
+    def to_count(self) -> list[tuple[int, Request]]:
+        """Return the requests to have counted since the last call."""
+        found, self._uncounted = self._uncounted, []
+        return found
+
+    def counted(self, step: int, tokens: int | None) -> None:
+        """Record how much input a request has; `None` where nobody says, and nobody is asked again."""
+        self._counting.discard(step)
+        self._countless = self._countless or tokens is None
+        self._counted[step] = tokens
+
+    def used(self, step: int, usage: Usage) -> None:
+        """Record how much input a request had. Where it was more than its bound, later ones may be so as well."""
+        if not self._expected:
+            return
+        model, most, counted = self._expected.pop(step, ("", 0, None))
+        given = usage.total_input_tokens
+        for is_counted, bound in ((False, most), (True, counted)):
+            if given is not None and bound is not None and given > bound:
+                known = self._excess[is_counted]
+                known[model] = max(known.get(model, 0), given - bound)
+
+    def continue_turn(self, step: int, answer: Answer | None) -> None:
+        """Record what the agent's next request goes on from; `None` begins a new conversation."""
+        if answer is None:
+            self._so_far.pop(step, None)
+        else:
+            self._so_far[step] = continued(self._so_far.get(step, ()), answer.content or "[]")
+        self._counted.pop(step, None)
+
+    def answered(self, step: int, text: str) -> None:
+        """Record the text of an agent, which its children use."""
+        self._texts[self._plan.agents[step].name] = text
+
+    def calls(self, step: int, answer: Answer) -> Sequence[object]:
+        """Return nothing: no agent has tools."""
+        del step, answer
+        return ()
+
+    def called(self, step: int, call: object, result: object) -> None:
+        """Do nothing: nothing is called."""
+
+    def _worst(self, step: int, request: Request) -> tuple[Worst, Worst | None]:
+        """Return the most a request can use; and the most if its input is as short as its bytes allow.
+
+        The latter is `None` where the request was counted.
+        """
+        size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS
+        counted, excess = self._counted.get(step), self._excess[False].get(request.model, 0)
+        self._expected[step] = request.model, size, counted
+        size += excess
+        if counted is not None and not excess:
+            size = counted + self._excess[True].get(request.model, 0)
+        if step in self._counted:
+            return self._cost(request, size), None
+        return self._cost(request, size), self._cost(request, size // LONGEST_TOKEN)
+
+    def _cost(self, request: Request, size: int) -> Worst:
+        """Return what a request uses that has this much input and fills its answer."""
+        written = min(size, len((request.context or "").encode(errors="replace"))) if request.cached else 0
+        usage = Usage(
+            size - written,
+            cache_write_tokens=written,
+            output_tokens=request.max_tokens,
+            cache_write_1h_tokens=written if request.ttl == "1h" else 0,
+        )
+        return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)

@@ -1,0 +1,531 @@
+"""The whole life of a run, without clock, tasks or network.
+
+What happens goes in with its time, actions for a driver come out, and the record grows. See the package's docstring for
+the states and the laws.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from agent_magic.engine.actions import (
+    Abort,
+    Action,
+    Backoff,
+    Call,
+    Count,
+    Decision,
+    Done,
+    Reopened,
+    Send,
+    Skipped,
+    WakeAt,
+)
+from agent_magic.engine.breaker import Breakers, Fault
+from agent_magic.engine.budget import Budget
+from agent_magic.engine.conductor import Conductor
+from agent_magic.engine.retry import failure_of
+from agent_magic.engine.room import TOO_MANY_REQUESTS, Gate
+from agent_magic.engine.turns import judge
+from agent_magic.errors import Late
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Price, Usage
+from agent_magic.record.events import (
+    AgentEnded,
+    AgentReady,
+    AgentReopened,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    FirstToken,
+    RunEnded,
+    on_grid,
+)
+from agent_magic.record.made import made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.engine.breaker import Blame
+    from agent_magic.engine.key import Key
+    from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.engine.policy import Policy
+    from agent_magic.engine.pool import Pool
+    from agent_magic.engine.prefix import Prefixes
+    from agent_magic.engine.retry import Failure
+    from agent_magic.engine.room import Need
+    from agent_magic.record.answer import Answer, Source, Status
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.request import Request
+    from agent_magic.record.results import RunRecord
+
+CANCELLED = "cancelled"
+HTTP_ERROR = 400
+LATE, OVER = "late", "over"
+"""Why a request is aborted: the step's deadline has passed, or the run's."""
+
+
+class Requests(Protocol):
+    """What the steps of a run ask, and what each request may use."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Per step, the model it asks."""
+        ...
+
+    @property
+    def prefixes(self) -> Prefixes | None:
+        """Who shares a cached context with whom; `None` shares none."""
+        ...
+
+    def write(self, step: int) -> Request:
+        """Return the request of a step whose parents are done.
+
+        Raises:
+            DeclarationError: Its prompt cannot be filled in.
+        """
+        ...
+
+    def need(self, step: int) -> Need:
+        """Return what the step's next request may use."""
+        ...
+
+    def count(self, step: int) -> bool:
+        """Have the input of the step's next request counted. Tells whether to wait for that."""
+        ...
+
+    def to_count(self) -> Sequence[tuple[int, Request]]:
+        """Return the requests to have counted since the last call."""
+        ...
+
+    def counted(self, step: int, tokens: int | None) -> None:
+        """Record how much input the step's next request has; `None` where nobody says."""
+        ...
+
+    def used(self, step: int, usage: Usage) -> None:
+        """Record what a request has used, which may be more than was thought possible."""
+        ...
+
+    def continue_turn(self, step: int, answer: Answer | None) -> None:
+        """Record what the step's next request goes on from; `None` begins a new conversation."""
+        ...
+
+    def answered(self, step: int, text: str) -> None:
+        """Record the text of a step, which its children use."""
+        ...
+
+    def calls(self, step: int, answer: Answer) -> Sequence[object]:
+        """Return what a response asks to have done before the conversation goes on; nothing for an answer."""
+        ...
+
+    def called(self, step: int, call: object, result: object) -> None:
+        """Record what came of a call. After the last of a turn, the next request goes on from them."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What came of one request, as its driver reports it.
+
+    Attributes:
+        answer: The complete response; `None` where there is none.
+        failure: Why there is none; `None` for an answer, and where the request was aborted.
+        status: The HTTP status; `None` where no reply came.
+        usage: Its tokens; `None` is unknown.
+        source: Who answered; `None` where nobody did.
+        partial: The text that had arrived where there is no complete response.
+        readings: What the reply said of rate limits; `None` where it said nothing.
+        price: What it cost, if the driver knows that; `None` has it priced by its usage.
+    """
+
+    answer: Answer | None = None
+    failure: Failure | None = None
+    status: int | None = None
+    usage: Usage | None = None
+    source: Source | None = None
+    partial: str = ""
+    readings: Readings | None = None
+    price: Price | None = None
+
+
+UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)
+"""Of a request that never left."""
+
+
+class Engine:
+    """Runs one plan: decides what happens next, and records what happened.
+
+    Args:
+        record: Grows with everything that happens.
+        policy: How to run.
+        requests: What the steps ask.
+        timeouts_s: Per step, seconds from its first request to its deadline.
+        price: Says what tokens of a model cost.
+        dag: Who waits for whom; the plan's by default.
+        pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
+        slots: What all runs of a session share; `None` leaves the run its own slots.
+        key: Whether the provider has accepted the key; `None` where nobody asks for one.
+        work_s: Per step, expected seconds of work: those with more before the end of the plan go first.
+        seed: Makes the jitter of waiting times repeatable, where the policy names none.
+        done: Steps that have ended before the run begins, each with its status: recorded ones.
+
+    Attributes:
+        record: What has happened so far.
+        conductor: Decides who goes next.
+        admission: Says whether there is room; `None` where nothing limits the run.
+        budget: What the run may use; `None` sets no cap.
+        aborting: The steps whose requests are being aborted, each with the reason.
+    """
+
+    def __init__(  # noqa: PLR0913 - all that a run stands on
+        self,
+        record: RunRecord,
+        policy: Policy,
+        requests: Requests,
+        *,
+        timeouts_s: Sequence[float],
+        price: Callable[[str, Usage | None], Price],
+        dag: Dag | None = None,
+        pacer: Pacer | None = None,
+        slots: Pool | None = None,
+        key: Key | None = None,
+        work_s: Sequence[float] | None = None,
+        seed: int | None = None,
+        done: Mapping[int, Status] | None = None,
+    ) -> None:
+        self.record, self._policy, self._requests, self._price = record, policy, requests, price
+        self._timeouts_s, self._slots = timeouts_s, slots
+        capped = policy.budget_usd is not None or policy.budget_tokens is not None
+        burns = policy.max_usd_per_min is not None
+        self.budget = Budget(policy.budget_usd, policy.budget_tokens) if capped else None
+        self._counts = capped or burns
+        self.admission: Gate | None = None
+        untried = key is not None and not key.accepted
+        if capped or burns or untried or pacer is not None or slots is not None or requests.prefixes is not None:
+            self.admission = Gate(
+                requests.models,
+                requests.need,
+                pacer=pacer,
+                budget=self.budget,
+                prefixes=requests.prefixes,
+                breakers=Breakers(policy.breaker_share, policy.max_usd_per_min),
+                key=key if untried else None,
+                patience_s=timeouts_s,
+                count=requests.count if self._counts else None,
+            )
+        self.conductor = Conductor(
+            dag or record.plan.dag,
+            policy,
+            timeouts_s=timeouts_s,
+            work_s=work_s,
+            room=self.admission,
+            seed=seed,
+            done=done,
+        )
+        self._granted: dict[int, tuple[float, str]] = {}
+        self.aborting: dict[int, str] = {}
+        self._calls: dict[int, int] = {}  # how many calls are under way, by step
+        self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that goes on
+
+    # what the driver says
+
+    def start(self, now: float, *, began_s: float = 0.0, wake: Callable[[], bool] | None = None) -> list[Action]:
+        """Begin. Call it once.
+
+        Args:
+            now: The time.
+            began_s: When the run began on the clock that all runs of a session share.
+            wake: Called when there is a slot of the session, or news for all its runs; see `engine.pool`.
+        """
+        if self.admission is not None:
+            most = 1 if self._policy.schedule == "sequential" else self._policy.concurrency
+            seat = None if self._slots is None or wake is None else self._slots.join(most, wake)
+            self.admission.begin(began_s, seat)
+        return self._take(self.conductor.start(now), now)
+
+    def settle_recorded(self, now: float) -> list[Action]:
+        """Skip what waits for a recorded failure, before the run begins. Ends a run of which nothing is left to do."""
+        return self._take(self.conductor.settle_done(now), now)
+
+    def leave_out(self, step: int, why: str) -> None:
+        """End a step before the run begins: it is skipped, and nobody waits for it. Call it before `start`."""
+        self.conductor.leave_out(step)
+        self.record.add(AgentEnded(0.0, step, "skipped", why, "Skipped"))
+
+    def send(self, step: int, now: float) -> Request:
+        """Record that the request of a step leaves, and return it.
+
+        Raises:
+            DeclarationError: Its prompt cannot be filled in. Report that as the `ended` of the step.
+        """
+        request = self._requests.write(step)
+        granted_s, held_by = self._granted.pop(step)
+        number = len(self.record.results[step].attempts) + 1
+        self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request)))
+        return request
+
+    def replied(
+        self,
+        step: int,
+        status: int,
+        readings: Readings | None,
+        now: float,
+        arrived: Callable[[float], int] | None = None,
+    ) -> list[Action]:
+        """Record that a reply has begun, an error too.
+
+        Args:
+            step: Whose.
+            status: Its HTTP status.
+            readings: What it says of rate limits.
+            now: The time.
+            arrived: Says how many characters of the answer have arrived at a time of the session's clock.
+        """
+        if self.admission is None or status == TOO_MANY_REQUESTS:
+            return []  # what a refusal says comes again when its request ends
+        self.admission.replied(step, status, readings, now, arrived)
+        if status >= HTTP_ERROR:
+            return []  # until its end is recorded, nobody goes because of an error
+        return self._take(self.conductor.room_changed(now), now)
+
+    def began(self, step: int, now: float) -> list[Action]:
+        """Record that the answer itself has begun: what it wrote to the prompt cache can be read."""
+        if self.admission is None or self._requests.prefixes is None:
+            return []
+        self.admission.began(step)
+        return self._take(self.conductor.room_changed(now), now)
+
+    def first_token(self, step: int, now: float) -> None:
+        """Record that the first token of an answer came."""
+        self.record.add(FirstToken(now, step, self.record.results[step].attempts[-1].number))
+
+    def ended(self, step: int, outcome: Outcome, now: float) -> list[Action]:
+        """Record what came of a request, and decide what follows."""
+        why = self.aborting.pop(step, None) if self.aborting else None
+        answer, failure = outcome.answer, outcome.failure
+        if answer is None and failure is None:
+            return self._aborted(step, outcome, why, now)
+        if answer is not None and answer.stop_reason != "end_turn":
+            return self._judged(step, outcome, answer, now)
+        self._settle(step, outcome, failure, now)
+        if failure is not None:
+            return self._take(self.conductor.failed(step, failure, now), now)
+        return self._succeeded(step, outcome.answer, now)
+
+    def call_ended(self, step: int, call: object, result: object, now: float) -> list[Action]:
+        """Record what came of a call. After the last of them the step's next request waits for its turn."""
+        self._requests.called(step, call, result)
+        self._calls[step] -= 1
+        if self._calls[step]:
+            return []
+        del self._calls[step]
+        why = self.aborting.pop(step, None)
+        if why in {LATE, OVER}:
+            return self._take(self.conductor.failed(step, self._late(step, why), now), now)
+        if why is not None:
+            return self._take(self.conductor.cancelled(step, now), now)
+        return self._take(self.conductor.continue_turn(step, now), now)
+
+    def counted(self, step: int, tokens: int | None, now: float) -> list[Action]:
+        """Record how much input a request has, that was to be counted; `None` where nobody says."""
+        self._requests.counted(step, tokens)
+        return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
+
+    def wake(self, now: float) -> list[Action]:
+        """Record that the time of a `WakeAt` has come."""
+        return self._take(self.conductor.wake(now), now)
+
+    def room_changed(self, now: float) -> list[Action]:
+        """Record that there may be more room than before."""
+        return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
+
+    def close(self, now: float) -> None:
+        """End a run whose driver has stopped, whatever was still under way."""
+        for step in list(self.aborting):
+            self.ended(step, UNSENT, now)
+        if self.admission is not None:
+            self.admission.leave()
+        if self.record.ended_s is None:
+            self.record.add(RunEnded(now, cut=True))
+
+    # what the user does
+
+    def stop(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
+        """Stop these steps, or the run."""
+        return self._steer(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
+
+    def skip(self, now: float, steps: Iterable[int]) -> list[Action]:
+        """Leave these steps out, and what waits for them."""
+        return self._steer(self.conductor.skip(now, steps), now) if self.record.ended_s is None else []
+
+    def retry(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
+        """Run these steps again that did not succeed, or all of them, with what was skipped because of them."""
+        return self._steer(self.conductor.retry(now, steps), now) if self.record.ended_s is None else []
+
+    def pause(self, now: float) -> list[Action]:
+        """Let nobody go until `resume`. What is under way goes on."""
+        if self.record.ended_s is not None:
+            return []
+        actions = self._steer(self.conductor.pause(now), now)
+        if self.admission is not None:
+            self.admission.forgo()
+        return actions
+
+    def resume(self, now: float) -> list[Action]:
+        """Let steps go again."""
+        return self._steer(self.conductor.resume(now), now) if self.record.ended_s is None else []
+
+    def held_by(self, step: int) -> str:
+        """Return what holds a step that is ready: `slot`, `requests`, `budget`, ...; an empty string for others."""
+        return self.conductor.held_by(step)
+
+    # what follows from it
+
+    def _steer(self, decisions: Sequence[Decision], now: float) -> list[Action]:
+        return self._take(decisions, now)
+
+    def _take(self, decisions: Sequence[Decision], now: float) -> list[Action]:
+        """Record what the conductor decided; return what the driver has to do."""
+        record, out = self.record, list[Action]()
+        for one in decisions:
+            if type(one) is Send:  # what is common is told apart in the cheapest way
+                self._granted[one.step] = now, one.held_by
+                out.append(one)
+            elif type(one) is AgentReady or type(one) is AgentEnded:
+                record.add(one)
+            else:
+                self._do(one, now, out)
+        if self._counts:
+            out.extend(Count(step, request) for step, request in self._requests.to_count())
+        return out
+
+    def offer(self) -> None:
+        """Offer what is left of the session's slots to its other runs. Call it when actions have been done."""
+        if self._slots is not None and self.admission is not None:
+            self.admission.offer()
+
+    def _do(self, decision: Decision, now: float, out: list[Action]) -> None:
+        """Record what is less common."""
+        match decision:
+            case WakeAt():
+                out.append(decision)
+            case Abort(step, why):
+                self.aborting[step] = why
+                out.append(decision)
+            case Done(cut):
+                self.record.add(RunEnded(now, cut=cut))
+                out.append(decision)
+            case Skipped(step, cause):
+                name = self.record.results[cause].name
+                self.record.add(AgentEnded(now, step, "skipped", f"{name!r} did not succeed", "Skipped"))
+            case Backoff(step, until_s, why):
+                self.record.add(BackoffStarted(now, step, on_grid(until_s), why))
+            case Reopened(step):
+                self._forget_turns(step)
+                self.record.add(AgentReopened(now, step))
+            case _:
+                raise TypeError(decision)
+
+    def _judged(self, step: int, outcome: Outcome, answer: Answer, now: float) -> list[Action]:
+        """Decide what a response is that did not simply end: a turn, a part of an answer, or a failure."""
+        turns = self._turns.get(step, ())
+        if calls := self._requests.calls(step, answer):
+            self._settle(step, outcome, None, now)
+            self._calls[step] = len(calls)
+            self._turns[step] = [*turns, answer.text]
+            return [*(Call(step, call) for call in calls), *self._take(self.conductor.step_out(step, now), now)]
+        verdict = judge(answer, len(turns) + 1, self._policy)
+        self._settle(step, outcome, verdict.failure, now)
+        if verdict.failure is not None:
+            return self._take(self.conductor.failed(step, verdict.failure, now), now)
+        if verdict.continues:
+            self._turns[step] = [*turns, answer.text]
+            self._requests.continue_turn(step, answer)
+            return self._take(self.conductor.continue_turn(step, now), now)
+        if verdict.capped:
+            self._keep(step, answer)
+            return self._take(self.conductor.capped(step, verdict.capped, now), now)
+        return self._succeeded(step, answer, now)
+
+    def _succeeded(self, step: int, answer: Answer | None, now: float) -> list[Action]:
+        if answer is not None:
+            self._keep(step, answer)
+        return self._take(self.conductor.succeeded(step, now), now)
+
+    def _keep(self, step: int, answer: Answer) -> None:
+        """Keep the text of an answer, all turns of it, for those whose prompts use it."""
+        text = answer.text
+        if self._turns:
+            text = "".join([*self._turns.get(step, ()), text])
+            self._forget_turns(step)
+        self._requests.answered(step, text)
+
+    def _forget_turns(self, step: int) -> None:
+        if self._turns.pop(step, None) is not None:
+            self._requests.continue_turn(step, None)
+
+    def _aborted(self, step: int, outcome: Outcome, why: str | None, now: float) -> list[Action]:
+        """Record that a request was cut: at a deadline that is a failure, else what was asked for."""
+        if self._under_way(step) and why in {LATE, OVER}:
+            failure = self._late(step, why)
+            self._settle(step, outcome, failure, now)
+            return self._take(self.conductor.failed(step, failure, now), now)
+        self._settle(step, outcome, None, now)
+        return self._take(self.conductor.cancelled(step, now), now)
+
+    def _under_way(self, step: int) -> Attempt | None:
+        """Return the attempt of a step that was sent and has not ended."""
+        attempts = self.record.results[step].attempts
+        return attempts[-1] if attempts and attempts[-1].ended is None else None
+
+    def _late(self, step: int, why: str | None) -> Failure:
+        deadline_s = self._timeouts_s[step] if why == LATE else self._policy.deadline_s or 0.0
+        return failure_of(Late(deadline_s, of_run=why == OVER), 1)
+
+    def _settle(self, step: int, outcome: Outcome, failure: Failure | None, now: float) -> None:
+        """Give back what was reserved for a request, and record how it ended."""
+        answer, usage = outcome.answer, outcome.usage
+        attempt = self._under_way(step)
+        if attempt is None:  # nothing was sent
+            self._granted.pop(step, None)
+            if self.admission is not None:
+                self.admission.turned_back()
+                self._give_back(step, NOTHING_USED, 0.0, None, now)
+            return
+        price = outcome.price or (
+            NOT_BILLED if usage is NOTHING_USED else self._price(self._requests.models[step], usage)
+        )
+        if self.admission is not None:
+            self.admission.ended(outcome.status, answered=failure is not None)
+            if failure is not None and failure.kind == "RateLimited":
+                self.admission.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
+            self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
+        why = failure.why if failure is not None else None if answer is not None else "stopped"
+        kind = failure.kind if failure is not None else None if answer is not None else CANCELLED
+        ended = (
+            now,
+            step,
+            attempt.number,
+            answer,
+            why,
+            kind,
+            outcome.partial,
+            usage,
+            price,
+            outcome.source,
+            outcome.status,
+        )
+        self.record.add(made(AttemptEnded, ended))
+
+    def _give_back(self, step: int, usage: Usage | None, cost_usd: float | None, bad: Blame, now: float) -> None:
+        known = usage or Usage()
+        self._requests.used(step, known)
+        if self.admission is not None:
+            self.admission.settle(step, known, cost_usd, bad, now)
+
+
+def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
+    """Return what an attempt says of the service and the network."""
+    if failure is not None and failure.fault:
+        return Fault(failure.why, reached=failure.reached)
+    return None if outcome.status is None else False  # what refuses a request with a reason is alive

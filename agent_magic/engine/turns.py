@@ -1,0 +1,65 @@
+"""What a complete response means that did not simply end: another turn, a part of an answer, or a failure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.engine.retry import Failure, failure_of
+from agent_magic.errors import Capped, Refused, UnexpectedToolUse
+from agent_magic.record.answer import PAUSED, TOOL_USE
+from agent_magic.record.results import CAPPED
+
+if TYPE_CHECKING:
+    from agent_magic.engine.policy import Policy
+    from agent_magic.record.answer import Answer
+
+
+class Verdict(NamedTuple):
+    """What follows from a response. With nothing set it is passed on as an answer.
+
+    Attributes:
+        failure: Why it is not passed on.
+        continues: Whether another request goes on from it.
+        capped: Why it does not go on although it could: the part there is is passed on.
+    """
+
+    failure: Failure | None = None
+    continues: bool = False
+    capped: str = ""
+
+
+PASSED_ON = Verdict()
+
+
+def judge(answer: Answer, turns: int, policy: Policy) -> Verdict:
+    """Return what follows from a response.
+
+    Args:
+        answer: The response.
+        turns: How many the conversation has had, this one included.
+        policy: How many it may have, and whether answers that were cut or refused are passed on.
+    """
+    if answer.stop_reason == PAUSED:
+        return _paused(answer, turns, policy)
+    if answer.stop_reason == TOOL_USE:
+        why = "The model asks for a tool call (tool_use), and this agent has no tools."
+        return Verdict(failure_of(UnexpectedToolUse(why), 1))
+    if answer.stop_reason == "refusal" and policy.on_refusal == "fail":
+        category = f" ({answer.refusal})" if answer.refusal else ""
+        return Verdict(failure_of(Refused(f"The model declined to answer{category}.", category=answer.refusal), 1))
+    if answer.stop_reason in CAPPED and policy.on_max_tokens == "fail":
+        return Verdict(failure_of(Capped("The answer was cut at max_tokens. Give it more with --max-tokens."), 1))
+    return PASSED_ON
+
+
+def _paused(answer: Answer, turns: int, policy: Policy) -> Verdict:
+    """Let a paused answer go on, as often as the policy allows."""
+    if answer.content is None:
+        why = "The answer was paused (pause_turn) with nothing in it to go on from; what came is kept."
+    elif turns >= policy.max_turns:
+        why = f"The answer was paused (pause_turn) {turns} times; what came is kept. Raise --max-turns."
+    else:
+        return Verdict(continues=True)
+    if policy.on_max_tokens == "fail":
+        return Verdict(failure_of(Capped(why), 1))
+    return Verdict(capped=f"Capped: {why}")

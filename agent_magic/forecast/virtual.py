@@ -1,0 +1,261 @@
+"""The engine on virtual time: what a run would take is turned by the code that runs it, from a heap in place of a loop.
+
+A `VirtualClock` holds what will happen, in order of time. A `VirtualDriver` does for one engine what the live driver
+does on an event loop: it hands out requests, and reports what comes of them. Who answers is a `Service`: a model of the
+provider in forecasts, a scripted server in tests. Runs that share a clock share its time, as those of a session do.
+
+Times are on the grid of `agent_magic.record.events`, as those of a live run are, so sums of them are exact.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from agent_magic.engine.actions import Abort, Count, Done, Send, WakeAt
+from agent_magic.engine.run import UNSENT
+from agent_magic.record.events import TICKS_PER_S, on_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent_magic.engine.actions import Action
+    from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine.run import Engine, Outcome
+    from agent_magic.record.request import Request
+
+NEVER: Final = math.inf
+EVENT, ALARM = 0, 1
+"""What happens at one time happens before an alarm of that time rings."""
+
+
+class Flight:
+    """A request under way.
+
+    Attributes:
+        step: Whose it is.
+        started_s: When it left.
+        first_s: When its reply begins; `None` where it begins and ends at once, or never.
+        until_s: When it ends; infinite where only a deadline ends it.
+        begun: Whether its reply has begun.
+    """
+
+    __slots__ = ("begun", "first_s", "started_s", "step", "until_s")
+
+    def __init__(self, step: int, started_s: float, first_s: float | None, until_s: float) -> None:
+        self.step, self.started_s, self.first_s, self.until_s = step, started_s, first_s, until_s
+        self.begun = False
+
+
+F = TypeVar("F", bound=Flight)
+
+
+class Service(Protocol[F]):
+    """Whoever answers on virtual time."""
+
+    @property
+    def abort_s(self) -> float:
+        """Return how long it takes until a request that was aborted is over."""
+        ...
+
+    def delay_s(self, step: int) -> float:
+        """Return how long the step's next request takes to be written."""
+        ...
+
+    def send(self, step: int, request: Request, now: float) -> F:
+        """Take a request, and say when its reply begins and ends."""
+        ...
+
+    def begin(self, flight: F, now: float) -> tuple[int, Readings, Callable[[float], int] | None]:
+        """Begin a reply: return its status, what it says of limits, and who says how much of it has arrived."""
+        ...
+
+    def end(self, flight: F, now: float) -> Outcome:
+        """End a request: return what came of it."""
+        ...
+
+    def abort(self, flight: F, now: float) -> Outcome:
+        """Cut a request: return what is left of it."""
+        ...
+
+    def count(self, request: Request) -> int | None:
+        """Count the input tokens of a request; `None` where it cannot be counted."""
+        ...
+
+
+class VirtualClock:
+    """Lets what will happen happen, in order of time.
+
+    Attributes:
+        now: The time.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._heap: list[tuple[float, int, int, Callable[..., None], tuple[object, ...]]] = []
+        self._serial = 0
+
+    def at(self, at_s: float, what: Callable[..., None], *args: object, rank: int = EVENT) -> None:
+        """Have something happen at a time."""
+        self._serial += 1
+        heapq.heappush(self._heap, (at_s, rank, self._serial, what, args))
+
+    def step(self) -> bool:
+        """Let the next thing happen; `False` where nothing is left."""
+        if not self._heap:
+            return False
+        self.now, _, _, what, args = heapq.heappop(self._heap)
+        what(*args)
+        return True
+
+
+class VirtualDriver(Generic[F]):
+    """Drives one engine on a virtual clock.
+
+    Args:
+        engine: Decides.
+        service: Answers.
+        clock: The time, which other runs may share.
+        starts_s: When the run begins by that clock.
+        began_s: When that is by the clock of what runs share beyond it, such as a pacer that has learned before.
+
+    Attributes:
+        over: Whether the run is over.
+        peak: The most requests that were under way at once.
+        flights: The requests under way, by step.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        service: Service[F],
+        clock: VirtualClock | None = None,
+        *,
+        starts_s: float = 0.0,
+        began_s: float | None = None,
+    ) -> None:
+        self.engine, self.service, self.clock = engine, service, clock or VirtualClock()
+        self._starts_s, self._began_s = starts_s, starts_s if began_s is None else began_s
+        self.over, self.peak = False, 0
+        self.flights: dict[int, F] = {}
+        self._leaving: dict[int, int] = {}  # steps whose request is being written, each with the serial of its launch
+        self._serial = 0
+        self._alarm_s = NEVER
+
+    @property
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return self.clock.now - self._starts_s
+
+    def run(self) -> None:
+        """Run to the end, alone on its clock.
+
+        Raises:
+            RuntimeError: Nothing will ever happen again, and the run is not over.
+        """
+        self.start()
+        step = self.clock.step
+        while not self.over or self.flights:
+            if not step():
+                raise RuntimeError("nothing will ever happen again, and the run is not over")
+
+    def start(self) -> None:
+        """Begin."""
+        self.do(self.engine.start(self.now, began_s=self._began_s, wake=self.room_changed))
+
+    def room_changed(self) -> bool:
+        """Ask again for a slot of the session."""
+        self.do(self.engine.room_changed(self.now))
+        return True
+
+    def do(self, actions: Sequence[Action]) -> None:
+        """Do what the engine said."""
+        for action in actions:
+            match action:
+                case Send(step):
+                    self._send(step)
+                case Abort(step):
+                    self._abort(step)
+                case WakeAt(at_s):
+                    self._set_alarm(at_s)
+                case Count(step, request):
+                    self.do(self.engine.counted(step, self.service.count(request), self.now))
+                case Done():
+                    self.over, self._alarm_s = True, NEVER
+                case _:
+                    raise TypeError(action)
+        self.engine.offer()
+
+    def _later(self, at_s: float, what: Callable[..., None], *args: object) -> None:
+        self.clock.at(self._starts_s + at_s, what, *args)
+
+    def _send(self, step: int) -> None:
+        self.peak = max(self.peak, self.engine.conductor.running)
+        self._serial += 1
+        self._leaving[step] = self._serial
+        self._later(self.now + on_grid(self.service.delay_s(step)), self.leave, step, self._serial)
+
+    def _abort(self, step: int) -> None:
+        if step in self.flights:
+            self._later(self.now + self.service.abort_s, self.aborted, self.flights[step])
+        else:
+            del self._leaving[step]
+            self._later(self.now, self.unsent, step)
+
+    def _set_alarm(self, at_s: float) -> None:
+        self._alarm_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # not too early: `now` is on the grid
+        self.clock.at(self._starts_s + self._alarm_s, self.wake, self._alarm_s, rank=ALARM)
+
+    def wake(self, alarm_s: float) -> None:
+        """Ring an alarm, unless another has taken its place."""
+        if alarm_s == self._alarm_s:
+            self._alarm_s = NEVER
+            self.do(self.engine.wake(self.now))
+
+    def leave(self, step: int, serial: int) -> None:
+        """Let a request leave, unless it was aborted before."""
+        if self._leaving.get(step) != serial:
+            return
+        del self._leaving[step]
+        now = self.now
+        flight = self.flights[step] = self.service.send(step, self.engine.send(step, now), now)
+        if flight.first_s is not None:
+            self._later(on_grid(flight.first_s), self.begin, flight)
+        if flight.until_s < NEVER:
+            self._later(on_grid(flight.until_s), self.end, flight)
+
+    def begin(self, flight: F) -> None:
+        """Let a reply begin."""
+        if self.flights.get(flight.step) is not flight:
+            return
+        now, flight.begun = self.now, True
+        self.engine.first_token(flight.step, now)
+        if self.engine.admission is not None:
+            self.do(self.engine.replied(flight.step, *self._begun(flight, now)))
+            self.do(self.engine.began(flight.step, now))
+
+    def _begun(self, flight: F, now: float) -> tuple[int, Readings, float, Callable[[float], int] | None]:
+        status, readings, arrived = self.service.begin(flight, now)
+        return status, readings, now, arrived
+
+    def end(self, flight: F) -> None:
+        """Let a request end."""
+        if self.flights.get(flight.step) is not flight:
+            return
+        now = self.now
+        outcome = self.service.end(flight, now)
+        if not flight.begun and outcome.status is not None:
+            self.do(self.engine.replied(flight.step, outcome.status, outcome.readings, now))
+        del self.flights[flight.step]
+        self.do(self.engine.ended(flight.step, outcome, now))
+
+    def aborted(self, flight: F) -> None:
+        """Let a request that was aborted be over."""
+        if self.flights.get(flight.step) is flight:
+            del self.flights[flight.step]
+            self.do(self.engine.ended(flight.step, self.service.abort(flight, self.now), self.now))
+
+    def unsent(self, step: int) -> None:
+        """Report a request that was aborted before it left."""
+        self.do(self.engine.ended(step, UNSENT, self.now))

@@ -1,0 +1,167 @@
+"""What a run will ask, as far as that can be known before it begins, and which of its answers are there already."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from agent_magic.engine.asking import ask
+from agent_magic.errors import CallError, NotConnected
+from agent_magic.live.answer_cache import AnswerCache
+from agent_magic.live.earlier import Earlier
+from agent_magic.providers.anthropic.client import as_provider
+from agent_magic.record.terms import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anthropic import AsyncAnthropic
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.providers.base import Provider
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.ledger.base import Ledger
+    from agent_magic.record.request import Request
+    from agent_magic.record.results import RunRecord
+
+ANY_TIMEOUT_S = 60.0
+"""No deadline is part of what is asked."""
+MOST_COUNTED = 50
+"""Larger plans are estimated: the count endpoint has a limit of its own."""
+COUNT_TIMEOUT_S = 10.0
+
+
+def foresee(
+    plan: Plan,
+    client: Provider | AsyncAnthropic | None = None,
+    ledger: Ledger | None = None,
+    pilot: RunRecord | None = None,
+) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
+    """Write every request of a plan, and look the answers up that are there already.
+
+    An agent can be looked up once the answers are there that its prompt holds. Nothing is sent.
+
+    Args:
+        plan: The plan.
+        client: Who would answer: answers are kept by whom they were bought from.
+        ledger: Answers bought before; `None` has none.
+        pilot: A run of some of the agents, whose answers are there too.
+
+    Returns:
+        Per agent, its request, answers that are not there left empty; and per agent, its answer or `None`.
+
+    Raises:
+        DeclarationError: A prompt cannot be filled in.
+    """
+    plan.check_prompts()
+    known = None
+    if ledger is not None or pilot is not None:
+        where = as_provider(client).endpoint
+        earlier = None if pilot is None else Earlier(pilot, where, plan=plan)
+        known = AnswerCache(plan, where, ledger, earlier, fresh=False)
+    requests: dict[int, Request] = {}
+    held: dict[int, Answer | None] = {}
+    for agent in plan.dag.order:
+        parents = {name: held[plan.index[name]] for name in plan.inputs[agent]}
+        answers = {name: answer.text if answer else "" for name, answer in parents.items()}
+        whole = None not in parents.values()
+        request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole)
+        held[agent] = known.find(agent, request) if known is not None and whole else None
+    every = range(len(plan))
+    return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
+
+
+def terms_ahead(client: Provider | AsyncAnthropic | None, pacer: Pacer | None, now: float) -> Terms:
+    """Return under which terms a run would begin now, as far as an estimate has to know.
+
+    Args:
+        client: Who would answer.
+        pacer: Who would keep the rate limits; `None` knows none yet.
+        now: The time, in seconds of the pacer's clock.
+    """
+    key = as_provider(client).credentials
+    untried = key is not None and not key.accepted
+    before, learned = ({}, {}) if pacer is None else (pacer.ceilings(), pacer.learned(now))
+    return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned)
+
+
+def unbought(
+    plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
+) -> list[int]:
+    """Return the agents that will be asked: those of which no answer is there, and those that use an answer of these.
+
+    Args:
+        plan: What runs.
+        endpoint: Where requests go.
+        ledger: Answers bought before; `None` has none.
+        earlier: Answers of an earlier run; `None` takes none over.
+        fresh: Ask again what the ledger has.
+        timeout_s: The deadline of agents that name none.
+
+    Raises:
+        DeclarationError: A prompt cannot be filled in.
+    """
+    known = AnswerCache(plan, endpoint, ledger, earlier, fresh=fresh)
+    left_out = () if earlier is None else earlier.left_out
+    texts: dict[str, str] = {}
+    found: list[int] = []
+    for agent in plan.dag.order:
+        name = plan.agents[agent].name
+        if name in left_out:
+            continue
+        answer = None
+        if all(one in texts for one in plan.inputs[agent]):
+            answer = known.find(agent, ask(plan, agent, texts, timeout_s, ahead=True))
+        if answer is None:
+            found.append(agent)
+        else:
+            texts[name] = answer.text
+    return found
+
+
+async def count(request: Request, client: Provider) -> tuple[int | None, str]:
+    """Ask for the input tokens of one request; `None` where the API does not say, and why."""
+    if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
+        request = request._replace(prompt="-")
+    try:
+        async with asyncio.timeout(COUNT_TIMEOUT_S):
+            found = await client.count_tokens(request)
+            return found, "" if found is not None else "the provider does not count tokens"
+    except (CallError, TimeoutError) as error:
+        return None, str(error) or f"no answer within {COUNT_TIMEOUT_S:g} s"
+
+
+async def count_ahead(
+    plan: Plan, client: Provider, ledger: Ledger | None = None, pilot: RunRecord | None = None
+) -> tuple[list[int | None], str]:
+    """Ask the API for the input tokens of all that a plan will ask, answers that are not there yet left empty.
+
+    Returns:
+        Per agent, its input tokens; `None` where its answer is there already, or the API does not say. And why it
+        does not, an empty string where it does.
+
+    Raises:
+        DeclarationError: A prompt cannot be filled in.
+    """
+    requests, held = foresee(plan, client, ledger, pilot)
+    sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
+    counts, trouble = await _count_all(sent, client)
+    left = iter(counts)
+    return [next(left) if answer is None else None for answer in held], trouble
+
+
+async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[list[int | None], str]:
+    """Ask the API for the tokens of each request; `None` where it does not say, and why."""
+    nothing: list[int | None] = [None] * len(requests)
+    if not requests:
+        return nothing, ""
+    if len(requests) > MOST_COUNTED:
+        return nothing, f"{len(requests):,} agents are more than the count endpoint should be asked for at once"
+    try:
+        async with client.open(), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(count(request, client)) for request in requests]
+        found = [task.result() for task in tasks]
+        return [tokens for tokens, _ in found], next((trouble for _, trouble in found if trouble), "")
+    except NotConnected:
+        return nothing, "no API key is set"
