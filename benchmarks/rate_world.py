@@ -20,8 +20,7 @@ from typing import Literal, Protocol
 from agent_magic.engine.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.providers.anthropic.limits import read_headers
-from agent_magic.simulator.bucket import Bucket
-from agent_magic.simulator.quota import Limit, Limits, Pool
+from agent_magic.simulator.rate_limits import Bucket, Limit, Limits, Pool
 
 EPOCH_S = 1_790_000_000.37
 MODEL = "claude-sonnet-5-5"

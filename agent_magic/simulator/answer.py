@@ -1,15 +1,26 @@
-"""Deciding what a request is answered with: the text, where it is cut, and why it ends."""
+"""What a request is answered with: the text or the tool calls, where they are cut, and the stop reason."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from random import Random
 
-from agent_magic.simulator import tokens, writer
-from agent_magic.simulator.ask import Ask
-from agent_magic.simulator.behaviour import Behaviour, without_markers
-from agent_magic.simulator.structured import Filler
-from agent_magic.simulator.topic import subject_of
+from agent_magic.simulator import tokens
+from agent_magic.simulator.directives import Overrides, without_directives
+from agent_magic.simulator.request import Request
+from agent_magic.simulator.structured import fill, schema_of
+from agent_magic.simulator.topic import Subject, subject_of
+from agent_magic.simulator.writer import more, write
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call: the kind of its block, its tool, and its input as JSON, which may be cut."""
+
+    kind: str
+    name: str
+    input_json: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,64 +28,69 @@ class Answer:
     """An answer.
 
     Attributes:
-        text: All of it; empty for a refusal or `max_tokens: 0`.
+        text: All of it; empty for a refusal, tool calls or `max_tokens: 0`.
         pieces: The text in the pieces it is streamed in.
+        calls: The tool calls that follow the text.
         stop_reason: Why it ends.
-        stop_sequence: The stop sequence that ended it, if one did.
+        stop_sequence: The stop sequence that ended it, or `None`.
         output_tokens: Its length.
     """
 
     text: str
     pieces: tuple[str, ...]
+    calls: tuple[Call, ...]
     stop_reason: str
     stop_sequence: str | None
     output_tokens: int
 
 
-def compose(ask: Ask, behaviour: Behaviour, rng: Random) -> Answer:
+def compose(request: Request, overrides: Overrides, rng: Random) -> Answer:
     """Answer a request.
 
     Args:
-        ask: The request.
-        behaviour: What was asked for instead of the usual answer.
+        request: The request.
+        overrides: What to do otherwise than usual.
         rng: Seeded with the content of the request, so that the same request gets the same answer.
     """
-    text = _text(ask, behaviour, rng)
-    text, sequence = _stopped(text, ask.stop_sequences)
-    reason = "end_turn" if sequence is None else "stop_sequence"
-    most = ask.max_tokens or 0
-    if ask.max_tokens is not None and tokens.count(text) > most:
-        text, sequence, reason = tokens.cut(text, most), None, "max_tokens"
-    return Answer(
-        text,
-        tuple(tokens.pieces(text, rng)),
-        behaviour.stop_reason or ("max_tokens" if most == 0 else reason),
-        sequence,
-        tokens.count(text),
-    )
+    text = _text(request, overrides, rng)
+    calls = [Call("tool_use", call["name"], json.dumps(call["input"])) for call in overrides.tool_use]
+    reason = "tool_use" if calls else "end_turn"
+    text, sequence = _stopped(text, request.stop_sequences)
+    if sequence is not None:
+        reason, calls = "stop_sequence", []
+    most = request.max_tokens
+    length = tokens.count(text) + sum(tokens.count(call.input_json) for call in calls)
+    if most is not None and (most == 0 or length > most):
+        text, calls = _cut(text, calls, most)
+        sequence, reason, length = None, "max_tokens", min(length, most)
+    reason = overrides.stop_reason or reason
+    if reason == "pause_turn":  # A search that the server has begun and not finished; it is not billed.
+        calls.append(Call("server_tool_use", "web_search", json.dumps({"query": " ".join(text.split()[:6])})))
+    return Answer(text, tuple(tokens.pieces(text, rng)), tuple(calls), reason, sequence, length)
 
 
-def _text(ask: Ask, behaviour: Behaviour, rng: Random) -> str:
-    """Return the answer before anything cuts it."""
-    if behaviour.text is not None:
-        return behaviour.text
-    if behaviour.stop_reason == "refusal":
+def _text(request: Request, overrides: Overrides, rng: Random) -> str:
+    """Return the text before anything cuts it."""
+    if overrides.text is not None:
+        return overrides.text
+    if overrides.stop_reason == "refusal" or overrides.tool_use:
         return ""
-    prompt = without_markers(ask.prompt)
-    if behaviour.echo:
-        text = ask.prompt
-    elif ask.schema is not None:
-        text = Filler(ask.schema, subject_of(prompt, ask.system), rng).text()
+    subject = subject_of(without_directives(request.prompt), request.system)
+    schema = schema_of(subject, request.system) if request.schema is None else request.schema
+    if overrides.echo:
+        text = request.prompt
+    elif schema is not None:
+        text = fill(schema, subject, rng)
     else:
-        text = writer.write(prompt, ask.system, rng)
-    return text if behaviour.tokens is None else _fitted(text, behaviour.tokens, prompt, ask.system, rng)
+        text = write(subject, request.system, rng)
+    return text if overrides.tokens is None else _fitted(text, overrides.tokens, subject, rng)
 
 
-def _fitted(text: str, wanted: int, prompt: str, system: str, rng: Random) -> str:
-    """Return a text of exactly so many tokens: cut, or written on."""
+def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
+    """Return a text of exactly so many tokens: cut, or continued."""
     parts, length = [text], tokens.count(text)
     while length < wanted:
-        parts.append(writer.more(prompt, system, rng))
+        parts.append(more(subject, rng))
         length += tokens.count(parts[-1])
     return tokens.cut("\n\n".join(parts), wanted)
 
@@ -86,3 +102,14 @@ def _stopped(text: str, sequences: tuple[str, ...]) -> tuple[str, str | None]:
         return text, None
     place, sequence = min(hits)
     return text[:place], sequence
+
+
+def _cut(text: str, calls: list[Call], most: int) -> tuple[str, list[Call]]:
+    """Keep so many tokens of text and calls; the last call kept may be cut in the middle of its JSON."""
+    text = tokens.cut(text, most)
+    left, kept = most - tokens.count(text), list[Call]()
+    for call in calls:
+        if left > 0:
+            kept.append(Call(call.kind, call.name, tokens.cut(call.input_json, left)))
+            left -= tokens.count(call.input_json)
+    return text, kept

@@ -1,8 +1,8 @@
-"""Prompt caching as the bill sees it: what of a prompt is read from the cache, what is written, what is neither.
+"""Prompt caching as it is billed: how much of a prompt is read from the cache, written to it, or neither.
 
-Simple on purpose. An entry stands at a block marked with `cache_control`. It is usable once the response of the request
-that wrote it has begun, its life counts from the start of that request, and each read starts its life again. Prefixes
-shorter than the model's minimum are not cached, silently. A mark looks back over 20 blocks for an entry.
+An entry stands at a block marked with `cache_control`. It is usable once the response of the request that wrote it has
+begun, its life counts from the start of that request, and each read starts its life again. Prefixes shorter than the
+model's minimum are not cached, silently. A mark looks back over 20 blocks for an entry.
 Source: the vendor's page on prompt caching.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_magic.simulator.ask import TTL_S, Ask
+from agent_magic.simulator.request import TTL_S, Request
 
 LOOKBACK = 20
 SWEEP_ABOVE = 4096
@@ -44,7 +44,7 @@ class InputUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Lookup:
     """One request's use of the cache: its bill, and the entries it writes once its response begins."""
 
     usage: InputUsage
@@ -52,41 +52,35 @@ class Visit:
 
 
 class PromptCache:
-    """The entries of one organisation, by a digest of model and prefix. It has no clock."""
+    """The entries of one organisation, by a digest of model and prefix. It has no clock: the time comes in."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._expires_at_s: dict[bytes, float] = {}
 
-    def visit(self, ask: Ask, now_s: float) -> Visit:
-        """Look a request up when it arrives, and renew the entry it reads.
-
-        Args:
-            ask: The request.
-            now_s: When it arrived.
-        """
-        total = ask.input_tokens
-        if not ask.breakpoints:
-            return Visit(InputUsage(total))
-        prefixes = list(ask.prefixes())
-        hit = self._longest_hit([each[2] for each in prefixes], _marks(ask), now_s)
+    def look_up(self, request: Request, now_s: float) -> Lookup:
+        """Look a request up when it arrives, and renew the entry it reads."""
+        prefixes = list(request.prefixes())
+        marks = [place for place, (segment, _, _) in enumerate(prefixes) if segment.ttl_s is not None]
+        hit = self._longest_hit([digest for _, _, digest in prefixes], marks, now_s)
         read = prefixes[hit][1] if hit is not None else 0
         done, written = read, dict.fromkeys(TTL_S.values(), 0)
         writes: list[tuple[bytes, float]] = []
-        for place in _marks(ask):
+        for place in marks:
             segment, tokens, digest = prefixes[place]
-            if tokens <= done or tokens < ask.model.cache_min or segment.ttl_s is None:
+            if tokens <= done or tokens < request.model.cache_min or segment.ttl_s is None:
                 continue
             written[segment.ttl_s] += tokens - done
             writes.append((digest, now_s + segment.ttl_s))
             done = tokens
         if hit is not None:
             self._renew(prefixes[hit][2], now_s + (prefixes[hit][0].ttl_s or TTL_S["5m"]))
-        return Visit(InputUsage(total - done, read, written[TTL_S["5m"]], written[TTL_S["1h"]]), tuple(writes))
+        uncached = request.input_tokens - done
+        return Lookup(InputUsage(uncached, read, written[TTL_S["5m"]], written[TTL_S["1h"]]), tuple(writes))
 
-    def begin(self, visit: Visit, now_s: float) -> None:
+    def begin(self, lookup: Lookup, now_s: float) -> None:
         """Make the entries of a request usable: its response begins now."""
-        for digest, expires_at_s in visit.writes:
+        for digest, expires_at_s in lookup.writes:
             self._renew(digest, expires_at_s)
         if len(self._expires_at_s) > SWEEP_ABOVE:
             self._expires_at_s = {key: at_s for key, at_s in self._expires_at_s.items() if at_s > now_s}
@@ -104,7 +98,3 @@ class PromptCache:
 
     def _renew(self, digest: bytes, expires_at_s: float) -> None:
         self._expires_at_s[digest] = max(expires_at_s, self._expires_at_s.get(digest, 0.0))
-
-
-def _marks(ask: Ask) -> list[int]:
-    return [place for place, segment in enumerate(ask.segments) if segment.ttl_s is not None]

@@ -1,4 +1,4 @@
-"""Starting the simulator as a child process that cannot outlive its parent. Standard library only."""
+"""Start the mock server as a child process that cannot outlive its parent. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,28 +10,18 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, TypedDict
+from typing import IO, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 STDERR_LINES = 12
 
 
 class SimulatorError(RuntimeError):
-    """The simulator could not be started.
-
-    Attributes:
-        stderr: The last lines it wrote.
-    """
-
-    def __init__(self, message: str, stderr: str = "") -> None:
-        """Put the last lines of the program under the message."""
-        super().__init__(f"{message}\n{stderr}".rstrip())
-        self.stderr = stderr
+    """The mock server did not start; the message has the last lines it wrote."""
 
 
 class Simulator:
-    """A running simulator; use as a context manager, or call `stop`.
+    """A running mock server: a context manager, or call `stop`.
 
     Attributes:
         url: The base URL for a client, with the secret path prefix.
@@ -39,7 +29,7 @@ class Simulator:
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, stderr: IO[str]) -> None:
-        """Take over a process that has said where it listens."""
+        """Own a process that listens at `url`."""
         self.url = url
         self.pid = process.pid
         self._process = process
@@ -53,9 +43,7 @@ class Simulator:
         """Return itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop."""
         self.stop()
 
@@ -74,11 +62,6 @@ class Simulator:
         self._stderr.close()
 
 
-class _Where(TypedDict):
-    url: str
-    pid: int
-
-
 def start(  # noqa: PLR0913 - the options of the program, each by its name
     *,
     seed: int = 0,
@@ -92,9 +75,9 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     port: int = 0,
     timeout_s: float = 20.0,
 ) -> Simulator:
-    """Start a simulator in a process of its own and wait until it listens.
+    """Start a mock server in a process of its own and wait until it listens.
 
-    It has a session of its own, so Ctrl-C in a terminal and an interrupted kernel do not reach it. It ends when this
+    It has a session of its own, so Ctrl-C in a terminal and an interrupt of a kernel do not reach it. It ends when this
     process ends, however that happens: its standard input closes, and it watches this process.
 
     Args:
@@ -105,7 +88,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         otpm: Output tokens per minute.
         burst_s: Seconds' worth of a given limit that may pass at once; `None` is 1 s.
         unlimited: No limits, no limit headers.
-        script: A file of scripted answers.
+        script: A file of scripted responses.
         port: The port; 0 takes any free one.
         timeout_s: Seconds to wait for it to listen.
 
@@ -127,45 +110,41 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
 
 
 def _start(options: list[str], timeout_s: float) -> Simulator:
+    # -P: a `json.py` in the working directory of a notebook must not be imported. The token is drawn by the child, so
+    # that it shows in no list of processes.
+    command = [sys.executable, "-P", "-m", "agent_magic.simulator", *options]
+    command += ["--token=auto", f"--parent-pid={os.getpid()}", "--until-stdin-closes"]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with contextlib.ExitStack() as undo:
         # A file, not a pipe: nobody reads a pipe later on, and a full one would stop the child.
         stderr = undo.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
         try:
-            process = subprocess.Popen(_command(options), stderr=stderr, **_surroundings())
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                encoding="utf-8",
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=sys.platform != "win32",
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
         except OSError as error:
-            raise SimulatorError(f"The simulator cannot be started: {error}") from error
+            raise SimulatorError(f"The simulator did not start: {error}") from error
         undo.callback(_end, process, 1.0)
-        where = _first_line(process, timeout_s)
-        if where is None:
-            raise SimulatorError(_why(process, timeout_s), _tail(stderr))
+        url = _first_line(process, timeout_s).get("url")
+        if url is None:
+            _end(process, 1.0)
+            why = f"within {timeout_s:g} s or ended early (status {process.returncode}):"
+            stderr.seek(0)
+            lines = stderr.read().splitlines()[-STDERR_LINES:]
+            raise SimulatorError("\n".join([f"The simulator did not start {why}", *lines]))
         undo.pop_all()
-        return Simulator(process, where["url"], stderr)
+        return Simulator(process, url, stderr)
 
 
-def _command(options: list[str]) -> list[str]:
-    # -P: a `json.py` in the working directory of a notebook must not be imported. The token is made by the child, so
-    # that it shows in no list of processes.
-    program = [sys.executable, "-P", "-m", "agent_magic.simulator"]
-    return [*program, *options, "--token=auto", f"--parent-pid={os.getpid()}", "--until-stdin-closes"]
-
-
-def _surroundings() -> dict[str, Any]:
-    """Return the arguments of `Popen` that do not depend on the options."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    found: dict[str, Any] = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "encoding": "utf-8",
-        "env": {**os.environ, "PYTHONPATH": path},
-    }
-    if sys.platform == "win32":
-        return {**found, "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return {**found, "start_new_session": True}
-
-
-def _first_line(process: subprocess.Popen[str], timeout_s: float) -> _Where | None:
-    """Read where the child listens, or return `None` if it ended or was late."""
+def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, str]:
+    """Return what the child says of itself; nothing if it ended or was late."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     late = threading.Timer(timeout_s, process.kill)
     late.start()
@@ -173,21 +152,11 @@ def _first_line(process: subprocess.Popen[str], timeout_s: float) -> _Where | No
         line = process.stdout.readline()
     finally:
         late.cancel()
-    return json.loads(line) if line.startswith("{") else None
-
-
-def _why(process: subprocess.Popen[str], timeout_s: float) -> str:
-    _end(process, 1.0)
-    return f"The simulator did not start within {timeout_s:g} s or ended early (status {process.returncode}):"
-
-
-def _tail(stderr: IO[str]) -> str:
-    stderr.seek(0)
-    return "\n".join(stderr.read().splitlines()[-STDERR_LINES:])
+    return json.loads(line) if line.startswith("{") else {}
 
 
 def _end(process: subprocess.Popen[str], timeout_s: float) -> None:
-    """End a process: its input closes and it is asked; then it is killed."""
+    """End a process: close its input and ask it to end, then kill it."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()

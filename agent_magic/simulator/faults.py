@@ -1,6 +1,6 @@
-"""Faults as changes of a response, one table for streams and one for plain bodies.
+"""Faults: changes of a response, one table for streams and one for plain bodies.
 
-A stream is disturbed after half of its text, unless the fault is about its beginning. A fault that only makes sense for
+A stream breaks after half of its deltas, unless the fault is about its beginning. A fault that only makes sense for
 streams does the nearest thing to a plain body: `error_event` is a 529, `clean_end` a message without `stop_reason`.
 """
 
@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from agent_magic.simulator.behaviour import Behaviour
-from agent_magic.simulator.problem import Problem
-from agent_magic.simulator.reply import Ending, Reply, whole
+from agent_magic.simulator.directives import Overrides
+from agent_magic.simulator.errors import ApiError
+from agent_magic.simulator.response import Ending, Frame, Response, Result, delta, encode, event, message, whole
 from agent_magic.simulator.tokens import BYTES_PER_TOKEN
-from agent_magic.simulator.wire import Frame, Result, delta, encode, event, message
 
 HTML_TYPE = "text/html; charset=utf-8"
 _TITLE = b"502 Bad Gateway"
@@ -24,26 +23,26 @@ BAD_BYTES = b"\xff\xfe\xc3("
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a fault is made from: the usual response, what it was made from, and what was asked for."""
+    """The usual response, what it was made from, and what was asked for instead."""
 
-    usual: Reply
+    usual: Response
     result: Result
-    behaviour: Behaviour
+    overrides: Overrides
 
 
-Fault: TypeAlias = Callable[[Case], Reply]
+Fault: TypeAlias = Callable[[Case], Response]
 
 
-def with_fault(case: Case) -> Reply:
-    """Return a response with the fault that was asked for, or as it is if none was.
+def with_fault(case: Case) -> Response:
+    """Return a response with the fault that was asked for, or unchanged if none was.
 
     Raises:
-        Problem: The fault is an error response.
+        ApiError: The fault is an error response.
     """
-    if case.behaviour.fault is None:
+    if case.overrides.fault is None:
         return case.usual
-    table = _STREAM if case.result.ask.stream else _BODY
-    return table[case.behaviour.fault](case)
+    table = _STREAM if case.result.request.stream else _BODY
+    return table[case.overrides.fault](case)
 
 
 def _silent(ending: Ending) -> Fault:
@@ -51,17 +50,17 @@ def _silent(ending: Ending) -> Fault:
     return lambda case: replace(case.usual, frames=case.usual.frames[:1], ending=ending)
 
 
-def _page(case: Case) -> Reply:
-    return whole(case.behaviour.status or 502, PAGE, at_s=case.behaviour.ttft_s or 0.0, content_type=HTML_TYPE)
+def _page(case: Case) -> Response:
+    return whole(case.overrides.status or 502, PAGE, at_s=case.overrides.ttft_s or 0.0, content_type=HTML_TYPE)
 
 
 # Streams.
 
 
-def _half(usual: Reply) -> tuple[Frame, ...]:
-    """Return the opening and the first half of the text, at least one piece of it."""
-    texts = [frame for frame in usual.frames if b"text_delta" in frame.data]
-    return (usual.frames[0], *texts[: max(1, len(texts) // 2)])
+def _half(usual: Response) -> tuple[Frame, ...]:
+    """Return the opening and the first half of the deltas, at least one."""
+    opening, *deltas, _ = usual.frames
+    return (opening, *deltas[: max(1, len(deltas) // 2)])
 
 
 def _half_then(ending: Ending) -> Fault:
@@ -69,35 +68,35 @@ def _half_then(ending: Ending) -> Fault:
 
 
 def _half_and(data: bytes) -> Fault:
-    def fault(case: Case) -> Reply:
+    def fault(case: Case) -> Response:
         half = _half(case.usual)
         return replace(case.usual, frames=(*half, replace(half[-1], data=data)))
 
     return fault
 
 
-def _error_event(case: Case) -> Reply:
-    error = {"type": case.behaviour.error or "overloaded_error", "message": case.behaviour.message or "Overloaded"}
-    return _half_and(event("error", {"type": "error", "error": error}))(case)
+def _error_event(case: Case) -> Response:
+    error = {"type": case.overrides.error or "overloaded_error", "message": case.overrides.message or "Overloaded"}
+    return _half_and(event("error", error=error))(case)
 
 
-def _empty_stream(case: Case) -> Reply:
+def _empty_stream(case: Case) -> Response:
     return replace(case.usual, frames=(replace(case.usual.frames[0], data=b""),))
 
 
-def _dripping_stream(case: Case) -> Reply:
-    """Send the answer one character at a time."""
+def _dripping_stream(case: Case) -> Response:
+    """Send the text one character at a time."""
     first, text = case.usual.frames[0], case.result.answer.text
     drops = [
-        Frame(first.at_s + place * case.behaviour.every_s, delta(character), -(-place // BYTES_PER_TOKEN))
+        Frame(first.at_s + place * case.overrides.every_s, delta(character), -(-place // BYTES_PER_TOKEN))
         for place, character in enumerate(text, 1)
     ]
-    late_s = first.at_s + (len(text) + 1) * case.behaviour.every_s
+    late_s = first.at_s + (len(text) + 1) * case.overrides.every_s
     rest = [replace(frame, at_s=late_s) for frame in case.usual.frames[1:] if b"text_delta" not in frame.data]
     return replace(case.usual, frames=(first, *drops, *rest))
 
 
-def _null_content_stream(case: Case) -> Reply:
+def _null_content_stream(case: Case) -> Response:
     first = case.usual.frames[0]
     changed = replace(first, data=first.data.replace(b'"content":[]', b'"content":null', 1))
     return replace(case.usual, frames=(changed, *case.usual.frames[1:]))
@@ -107,9 +106,9 @@ def _null_content_stream(case: Case) -> Reply:
 
 
 def _without(key: str, *, null: bool) -> Fault:
-    """Answer without one field of the message, or with `null` in its place."""
+    """Leave one field of the message out, or put `null` in its place."""
 
-    def fault(case: Case) -> Reply:
+    def fault(case: Case) -> Response:
         body = message(case.result)
         del body[key]
         return _with_body(case.usual, encode({**body, key: None} if null else body))
@@ -117,38 +116,38 @@ def _without(key: str, *, null: bool) -> Fault:
     return fault
 
 
-def _with_body(usual: Reply, body: bytes) -> Reply:
+def _with_body(usual: Response, body: bytes) -> Response:
     return replace(usual, frames=(replace(usual.frames[0], data=body),), length=len(body))
 
 
 def _half_body(ending: Ending) -> Fault:
     """Announce the whole body and send half of it."""
 
-    def fault(case: Case) -> Reply:
+    def fault(case: Case) -> Response:
         frame = case.usual.frames[0]
         return replace(case.usual, frames=(replace(frame, data=frame.data[: len(frame.data) // 2]),), ending=ending)
 
     return fault
 
 
-def _overloaded(case: Case) -> Reply:
-    raise Problem(529, case.behaviour.message or "Overloaded", kind=case.behaviour.error)
+def _overloaded(case: Case) -> Response:
+    raise ApiError(529, case.overrides.message or "Overloaded", kind=case.overrides.error)
 
 
-def _broken_body(case: Case) -> Reply:
+def _broken_body(case: Case) -> Response:
     body = case.usual.frames[0].data
     return _with_body(case.usual, body[: len(body) // 2])
 
 
-def _wrong_bytes_body(case: Case) -> Reply:
+def _wrong_bytes_body(case: Case) -> Response:
     return _with_body(case.usual, case.usual.frames[0].data.replace(b'"text":"', b'"text":"' + BAD_BYTES, 1))
 
 
-def _dripping_body(case: Case) -> Reply:
+def _dripping_body(case: Case) -> Response:
     """Send the body one byte at a time."""
     frame = case.usual.frames[0]
     drops = [
-        Frame(frame.at_s + place * case.behaviour.every_s, frame.data[place : place + 1], frame.tokens)
+        Frame(frame.at_s + place * case.overrides.every_s, frame.data[place : place + 1], frame.tokens)
         for place in range(len(frame.data))
     ]
     return replace(case.usual, frames=tuple(drops))

@@ -1,4 +1,4 @@
-"""The record of what was asked: one entry per request, for tests and benchmarks to read."""
+"""The journal: one entry per request, for tests and benchmarks to read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections import deque
 from dataclasses import asdict, dataclass
 
-from agent_magic.simulator.shapes import Json
+from agent_magic.simulator.json_types import Json
 
 KEPT = 100_000
 PREVIEW = 80
@@ -20,7 +20,7 @@ class Entry:
         number: Place in the order of arrival, from 1.
         route: The path, without the token.
         started_s: When it arrived.
-        overlap: Requests in flight when it arrived, itself included.
+        overlap: Requests in flight when it arrived, with itself.
         request_id: The `request-id` of the response.
         model: The model asked for.
         stream: Whether events were asked for.
@@ -58,23 +58,19 @@ class Entry:
     cache_read_tokens: int = 0
     output_tokens: int = 0
 
-    def told(self, prompt: str) -> None:
-        """Note what was asked."""
+    def asked(self, model: str, prompt: str, *, stream: bool) -> None:
+        """Record the request; of the prompt its beginning, and the first 16 hexadecimal digits of its SHA-256."""
+        self.model, self.stream = model, stream
         self.prompt = prompt[:PREVIEW]
-        self.prompt_hash = hash_of(prompt)
+        self.prompt_hash = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def billed(self, uncached: int, written: int, read: int) -> None:
-        """Note the input side of the bill."""
+        """Record the input side of the bill."""
         self.input_tokens, self.cache_write_tokens, self.cache_read_tokens = uncached, written, read
 
 
-def hash_of(text: str) -> str:
-    """Return the digest of a text that entries carry: SHA-256, the first 16 hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 class Journal:
-    """Keeps the entries of the last 100,000 requests. It has no clock: times come in."""
+    """Keeps the entries of the last 100,000 requests. It has no clock: the time comes in."""
 
     def __init__(self, now_s: float) -> None:
         """Begin at `now_s`."""
@@ -94,13 +90,13 @@ class Journal:
         return entry
 
     def close(self, entry: Entry, now_s: float) -> None:
-        """End an entry: one that has not finished was aborted."""
+        """End an entry; one that has not finished was aborted."""
         self.in_flight -= 1
         if entry.finished_s is None:
             entry.aborted_s = self.at(now_s)
 
     def at(self, now_s: float) -> float:
-        """Return a time as it stands in entries."""
+        """Return a time in seconds since the journal began."""
         return round(now_s - self._began_s, 6)
 
     def report(self) -> Json:

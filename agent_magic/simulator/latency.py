@@ -1,7 +1,7 @@
-"""How long an answer takes: time to the first token, and the pace after it, per model family.
+"""How long a response takes: the time to its first token and the pace after it, per model family.
 
-Both are lognormal around the family's median and drawn from the content of the request, so a run that is repeated takes
-the same time again.
+Both are lognormal around the median of the family. The draw depends on the content of the request, so a repeated run
+takes the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FAST_FACTOR = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The timing of one answer: seconds before the first token, seconds per token after it."""
+    """The timing of one response: seconds before the first token, seconds per token after it."""
 
     ttft_s: float
     per_token_s: float
@@ -48,7 +48,7 @@ class Latency:
     """A latency model.
 
     Attributes:
-        factor: Multiplies every duration; 0 answers at once.
+        factor: Multiplies every duration; 0 responds at once.
         ttft_s: Replaces the families' time to the first token.
         pace: Replaces the families' tokens per second.
         spread: Replaces the families' spread.
@@ -59,54 +59,48 @@ class Latency:
     pace: float | None = None
     spread: float | None = None
 
-    def speed(self, family: str) -> Speed:
-        """Return the medians of a family, with what was replaced."""
-        usual = FAMILIES[family]
-        return Speed(
-            usual.ttft_s if self.ttft_s is None else self.ttft_s,
-            usual.pace if self.pace is None else self.pace,
-            usual.spread if self.spread is None else self.spread,
-        )
-
     def draw(self, family: str, rng: Random, *, ttft_s: float | None = None, pace: float | None = None) -> Timing:
-        """Draw the timing of one answer.
+        """Draw the timing of one response.
 
         Args:
             family: The family of the model.
             rng: Two draws are taken from it, always.
-            ttft_s: An exact time to the first token for this answer; not multiplied, not spread.
-            pace: An exact pace for this answer, in tokens per second.
+            ttft_s: An exact time to the first token for this response; not multiplied, not spread.
+            pace: An exact pace for this response, in tokens per second.
         """
-        speed = self.speed(family)
-        slower, faster = (math.exp(speed.spread * rng.gauss(0.0, 1.0)) for _ in range(2))
+        usual = FAMILIES[family]
+        usual_ttft_s = usual.ttft_s if self.ttft_s is None else self.ttft_s
+        usual_pace = usual.pace if self.pace is None else self.pace
+        spread = usual.spread if self.spread is None else self.spread
+        slower, faster = (math.exp(spread * rng.gauss(0.0, 1.0)) for _ in range(2))
         return Timing(
-            self.factor * speed.ttft_s * slower if ttft_s is None else ttft_s,
-            self.factor / (speed.pace * faster) if pace is None else 1 / pace,
+            self.factor * usual_ttft_s * slower if ttft_s is None else ttft_s,
+            self.factor / (usual_pace * faster) if pace is None else 1 / pace,
         )
 
 
 REAL = Latency()
-_WORDS = {"none": Latency(factor=0.0), "fast": Latency(factor=FAST_FACTOR), "real": REAL}
-_HINT = "use none, fast, real, a factor such as x0.1, or ttft=0.3,pace=200,spread=0.4"
+_NAMED = {"none": Latency(factor=0.0), "fast": Latency(factor=FAST_FACTOR), "real": REAL}
+FORMS = "none, fast, real, a factor such as x0.1, or ttft=0.3,pace=200,spread=0.4"
 
 
 def parse(spec: str) -> Latency:
-    """Read a latency model from its command-line form.
+    """Parse the value of `--latency`.
 
     Raises:
-        ValueError: The text cannot be read; the message says what can.
+        ValueError: The text is not a latency; the message says what is.
     """
-    if spec in _WORDS:
-        return _WORDS[spec]
+    if spec in _NAMED:
+        return _NAMED[spec]
     try:
         if spec.startswith("x"):
             return Latency(factor=_number(spec[1:]))
         given = {key: _number(value) for key, _, value in (part.partition("=") for part in spec.split(","))}
-    except ValueError:
-        raise ValueError(f"latency {spec!r} cannot be read: {_HINT}") from None
-    if set(given) - {"ttft", "pace", "spread"} or given.get("pace") == 0:
-        raise ValueError(f"latency {spec!r} cannot be read: {_HINT}")
-    return Latency(1.0, given.get("ttft"), given.get("pace"), given.get("spread"))
+        if given.get("pace") != 0:
+            return Latency(1.0, given.pop("ttft", None), given.pop("pace", None), given.pop("spread", None), **given)
+    except (TypeError, ValueError):  # An unknown name, or no number.
+        pass
+    raise ValueError(f"latency {spec!r} is unknown: use {FORMS}")
 
 
 def _number(text: str) -> float:

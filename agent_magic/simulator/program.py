@@ -1,47 +1,51 @@
-"""The command line of the simulator."""
+"""The command line of the mock server, and the ways it ends: a signal, the end of standard input, a dead parent."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import re
 import secrets
+import signal
 import sys
+import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 from aiohttp import web
 
 from agent_magic.simulator import latency
-from agent_magic.simulator.behaviour import FAULTS, BehaviourError, Rule, read_script
-from agent_magic.simulator.quota import Allowance
+from agent_magic.simulator.directives import FAULTS, read_script
+from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.server import application
 from agent_magic.simulator.service import Service, Settings
-from agent_magic.simulator.watching import on_signals, on_stdin_end, parent_gone
 
 HOST = "127.0.0.1"
 BACKLOG = 2048
+POLL_S = 0.5
 EPILOG = f"""\
-markers in the last user message change its answer:
+directives in the prompt change its response:
   [[fault:NAME]]   {", ".join(FAULTS[:7])},
                    {", ".join(FAULTS[7:])}
   [[status:529]]   an error, also with retry_after=1 error_code=... message=... times=2
+  [[tool:NAME {{"a": 1}}]]   a call of this tool, where tools are offered
   [[ttft:2.0]] [[pace:50]] [[tokens:50]] [[stop:refusal]] [[echo]]
-a script line:     {{"match": "text or /regex/", "text": "...", "times": 2, "fault": "cut", ...}}
+a line of a script:  {{"match": "text or /regex/", "text": "...", "times": 2, "fault": "cut", ...}}
 """
 TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the simulator until it is told to end.
+    """Run the mock server until it is told to end.
 
     Args:
         argv: The arguments; `None` takes those of the process.
 
     Returns:
-        The exit status: 0 after an orderly end, 1 if the port cannot be had. Wrong arguments leave with 2.
+        The exit status: 0 after an orderly end, 1 if the port is taken. Wrong arguments exit with 2.
     """
     options = _parser().parse_args(argv)
     try:
@@ -57,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="agent-magic simulate",
-        description="A stand-in for the Messages API on this machine. Prints a line of JSON with its url, then serves.",
+        description="A mock server of the Messages API on 127.0.0.1. Prints a line of JSON with its url, then serves.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -65,14 +69,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--host", choices=[HOST], default=HOST, help="the only address it listens on")
     add("--port", type=int, default=0, help="port (default: any free one)")
     add("--seed", type=int, default=0, help="changes every text and duration (default 0)")
-    add("--latency", type=_latency, default="real", help="none, fast, real, x0.1 or ttft=0.3,pace=200,spread=0.4")
+    add("--latency", type=_option(latency.parse), default="real", help=latency.FORMS)
     add("--rpm", type=_positive, help="requests per minute and model class (default: the Start tier)")
     add("--itpm", type=_positive, help="uncached input tokens per minute")
     add("--otpm", type=_positive, help="output tokens per minute")
     add("--burst", type=_positive, default=1.0, help="seconds' worth of a given limit that may pass at once (1)")
     add("--unlimited", action="store_true", help="no limits and no limit headers")
-    add("--script", type=_script, default=(), help="file of scripted answers, one JSON object per line")
-    add("--token", type=_token, help="path prefix that requests must have; 'auto' makes a random one")
+    add("--script", type=_option(read_script), default=(), help="file of scripted responses, one JSON object per line")
+    add("--token", type=_token, help="path prefix that requests must have; 'auto' draws a random one")
     add("--parent-pid", type=int, help="end when this process is gone")
     add("--until-stdin-closes", action="store_true", help="end when standard input ends")
     return parser
@@ -85,18 +89,16 @@ def _positive(text: str) -> float:
     return number
 
 
-def _latency(text: str) -> latency.Latency:
-    try:
-        return latency.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _option(read: Callable[[str], object]) -> Callable[[str], object]:
+    """Return a reader whose errors `argparse` shows as they are."""
 
+    def typed(text: str) -> object:
+        try:
+            return read(text)
+        except (ValueError, OSError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-def _script(text: str) -> tuple[Rule, ...]:
-    try:
-        return tuple(read_script(Path(text)))
-    except (BehaviourError, OSError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return typed
 
 
 def _token(text: str) -> str:
@@ -129,15 +131,39 @@ async def _serve(options: argparse.Namespace) -> None:
 
 async def _until_the_end(options: argparse.Namespace) -> None:
     """Wait for a signal, the end of standard input, or the death of the parent."""
-    stop = asyncio.Event()
-    on_signals(stop.set)
+    stop, loop, parent = asyncio.Event(), asyncio.get_running_loop(), options.parent_pid
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
     if options.until_stdin_closes:
-        on_stdin_end(stop.set)
-    waiting: list[asyncio.Task[object]] = [asyncio.create_task(stop.wait())]
-    if options.parent_pid is not None:
-        waiting.append(asyncio.create_task(parent_gone(options.parent_pid)))
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
+        _at_stdin_end(lambda: loop.call_soon_threadsafe(stop.set))
+    while not stop.is_set() and (parent is None or _alive(parent)):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), None if parent is None else POLL_S)
+
+
+def _at_stdin_end(stop: Callable[[], object]) -> None:
+    """Call `stop` in a thread when standard input ends.
+
+    A thread reads, because pipes, terminals, files and Windows have no other way in common. It reads the descriptor
+    itself: a thread that sits in `sys.stdin` would hold its lock when the interpreter ends.
+    """
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # Closed or never opened: nobody holds the other end.
+            while os.read(0, 4096):
+                pass
+        with contextlib.suppress(RuntimeError):  # The loop is closed: what was to be stopped has stopped.
+            stop()
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+
+
+def _alive(pid: int) -> bool:
+    if sys.platform != "win32":  # Signal 0 would end the process there; standard input tells on Windows.
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+    return True

@@ -1,7 +1,10 @@
-"""The HTTP side: routes, the guard at the door, and the record of every request."""
+"""The HTTP side: routes, checks at the door, the journal, and responses sent on their schedule."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -9,30 +12,32 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from agent_magic.simulator.catalog import MODELS, describe, describe_all
+from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.journal import Entry
-from agent_magic.simulator.problem import Problem, invalid
-from agent_magic.simulator.reply import whole
-from agent_magic.simulator.sending import Watch, send
-from agent_magic.simulator.service import MESSAGES, Exchange, Service
-from agent_magic.simulator.shapes import Json
-from agent_magic.simulator.wire import encode
+from agent_magic.simulator.json_types import Json
+from agent_magic.simulator.models import MODELS, describe, describe_all
+from agent_magic.simulator.response import Ending, encode, whole
+from agent_magic.simulator.service import MESSAGES, SIMULATED, Exchange, Service
 
 MAX_BODY = 32 * 1024 * 1024
 LOCAL_NAMES = ("127.0.0.1", "localhost")
-Decide: TypeAlias = Callable[[bytes, Entry], Exchange]
+FLUSH_S = 0.03
+FLUSH_PER_STREAM_S = 0.000_2
 HTTP_MESSAGES = {
     404: "There is nothing at this path.",
     405: "This path does not take this method.",
     413: f"The request is larger than {MAX_BODY} bytes.",
 }
+Decide: TypeAlias = Callable[[bytes, Entry], Exchange]
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def application(service: Service, token: str = "") -> web.Application:
     """Return the web application.
 
     Args:
-        service: Decides the answers.
+        service: Decides the responses.
         token: A path prefix that every request must have; empty for none.
     """
     server = _Server(service)
@@ -54,56 +59,54 @@ class _Server:
         self._service = service
 
     @web.middleware
-    async def guard(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        """Refuse foreign hosts, and answer what no route takes with an error body like any other."""
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse foreign hosts; give what no route takes an error body like any other."""
         try:
             _check_host(request)
             return await handler(request)
         except web.HTTPException as found:
-            problem = Problem(found.status, HTTP_MESSAGES.get(found.status, found.reason))
-        except Problem as found:
-            problem = found
-        return await self._refuse(request, problem)
+            error = ApiError(found.status, HTTP_MESSAGES.get(found.status, found.reason))
+        except ApiError as found:
+            error = found
+        with self._recorded(request.path) as entry:
+            return await self._send(request, self._service.error(error, entry), entry)
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
-        """`POST /v1/messages`."""
-        return await self._answer(
-            request, MESSAGES, lambda body, entry: self._service.exchange(body, entry, time.monotonic())
-        )
+        """Handle `POST /v1/messages`."""
+        exchange = self._service.exchange
+        return await self._respond(request, MESSAGES, lambda body, entry: exchange(body, entry, time.monotonic()))
 
     async def count_tokens(self, request: web.Request) -> web.StreamResponse:
-        """`POST /v1/messages/count_tokens`."""
-        return await self._answer(request, f"{MESSAGES}/count_tokens", self._service.count_tokens)
+        """Handle `POST /v1/messages/count_tokens`."""
+        return await self._respond(request, f"{MESSAGES}/count_tokens", self._service.count_tokens)
 
     async def models(self, request: web.Request) -> web.StreamResponse:
-        """`GET /v1/models`."""
-        return await self._answer(request, "/v1/models", lambda body, entry: _found(describe_all()))
+        """Handle `GET /v1/models`."""
+        return await self._respond(request, "/v1/models", lambda body, entry: _found(describe_all()))
 
     async def model(self, request: web.Request) -> web.StreamResponse:
-        """`GET /v1/models/{id}`."""
+        """Handle `GET /v1/models/{id}`."""
 
         def decide(_body: bytes, _entry: Entry) -> Exchange:
             model = MODELS.get(request.match_info["id"])
             if model is None:
-                raise Problem(404, f"model: {request.match_info['id']}")
+                raise ApiError(404, f"model: {request.match_info['id']}")
             return _found(describe(model))
 
-        return await self._answer(request, "/v1/models/{id}", decide)
+        return await self._respond(request, "/v1/models/{id}", decide)
 
     async def log(self, _request: web.Request) -> web.StreamResponse:
-        """`GET /simulator/log`."""
+        """Handle `GET /simulator/log`."""
         return _control(self._service.journal.report())
 
     async def reset(self, _request: web.Request) -> web.StreamResponse:
-        """`POST /simulator/reset`."""
+        """Handle `POST /simulator/reset`."""
         self._service.reset(time.monotonic())
         return _control({"reset": True})
 
     @contextmanager
     def _recorded(self, route: str) -> Generator[Entry]:
-        """Keep the record of one request, however it ends."""
+        """Keep the journal's entry of one request, however it ends."""
         journal = self._service.journal
         entry = journal.open(route, time.monotonic())
         try:
@@ -111,43 +114,126 @@ class _Server:
         finally:
             journal.close(entry, time.monotonic())
 
-    async def _answer(self, request: web.Request, route: str, decide: Decide) -> web.StreamResponse:
-        """Record a request, decide its answer, send it."""
+    async def _respond(self, request: web.Request, route: str, decide: Decide) -> web.StreamResponse:
+        """Record a request, decide its response, send it."""
         with self._recorded(route) as entry:
             try:
                 body = await request.read()
                 _check_credentials(request)
                 exchange = decide(body, entry)
             except web.HTTPRequestEntityTooLarge:
-                exchange = self._service.error(Problem(413, HTTP_MESSAGES[413]), entry)
-            except Problem as problem:
-                exchange = self._service.error(problem, entry)
+                exchange = self._service.error(ApiError(413, HTTP_MESSAGES[413]), entry)
+            except ApiError as error:
+                exchange = self._service.error(error, entry)
             return await self._send(request, exchange, entry)
 
-    async def _refuse(self, request: web.Request, problem: Problem) -> web.StreamResponse:
-        with self._recorded(request.path) as entry:
-            return await self._send(request, self._service.error(problem, entry), entry)
-
     async def _send(self, request: web.Request, exchange: Exchange, entry: Entry) -> web.StreamResponse:
-        service, journal = self._service, self._service.journal
-        entry.status = exchange.reply.status
+        entry.status = exchange.response.status
+        headers = {**self._service.headers(entry, time.monotonic()), **dict(exchange.response.headers)}
+        return await _Sending(self._service, exchange, entry).send(request, headers)
 
-        def began() -> None:
-            now_s = time.monotonic()
-            entry.first_byte_s = journal.at(now_s)
-            if exchange.visit:
-                service.cache.begin(exchange.visit, now_s)
 
-        def sent(tokens: int) -> None:
-            if exchange.pool:
-                exchange.pool.output_tokens.take(tokens - entry.output_tokens, time.monotonic())
-            entry.output_tokens = tokens
+class _Sending:
+    """One response on its way out. The times of its frames count from now."""
 
-        def done() -> None:
-            entry.finished_s = journal.at(time.monotonic())
+    def __init__(self, service: Service, exchange: Exchange, entry: Entry) -> None:
+        self._cache, self._journal = service.cache, service.journal
+        self._exchange, self._entry = exchange, entry
+        self._start_s = time.monotonic()
 
-        headers = service.headers(entry, time.monotonic())
-        return await send(request, exchange.reply, headers, Watch(began, sent, done, lambda: journal.in_flight))
+    async def send(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
+        """Send it, down to the faults of the transport.
+
+        Raises:
+            asyncio.CancelledError: The client went away, or a fault closed the connection.
+        """
+        planned = self._exchange.response
+        response = web.StreamResponse(status=planned.status, headers=headers)
+        response.headers["content-type"] = planned.content_type
+        response.content_length = planned.length
+        if planned.ending is Ending.HANG:
+            await _forever()
+        await _sleep_until(self._start_s + planned.frames[0].at_s)
+        if planned.ending is Ending.RESET:
+            self._finished()
+            await _reset(request)
+        await response.prepare(request)
+        self._began()
+        rest = await self._write_frames(response)
+        if planned.ending is Ending.CLEAN:
+            self._finished()
+            await response.write_eof(rest)
+            return response
+        await response.write(rest)
+        if planned.ending is Ending.CUT:
+            self._finished()
+            _cut(request, chunked=planned.length is None)
+        await _forever()
+        return response
+
+    async def _write_frames(self, response: web.StreamResponse) -> bytes:
+        """Write all frames but those due at the end, and return these, to leave together with the ending.
+
+        Frames that are due together leave in one write, and a stream is written at most every 30 ms, less often when
+        many are open: 1000 streams are 5000 writes a second, not 50,000.
+        """
+        frames, place = self._exchange.response.frames, 0
+        while True:
+            due, first = time.monotonic() - self._start_s, place
+            while place < len(frames) and frames[place].at_s <= due:
+                place += 1
+            data = b"".join([frame.data for frame in frames[first:place]])
+            if place > first:
+                self._sent(frames[place - 1].tokens)
+            if place == len(frames):
+                return data
+            if data:
+                await response.write(data)
+            gap_s = max(FLUSH_S, self._journal.in_flight * FLUSH_PER_STREAM_S)
+            await _sleep_until(max(self._start_s + frames[place].at_s, time.monotonic() + gap_s))
+
+    def _began(self) -> None:
+        now_s = time.monotonic()
+        self._entry.first_byte_s = self._journal.at(now_s)
+        if self._exchange.lookup:
+            self._cache.begin(self._exchange.lookup, now_s)
+
+    def _sent(self, tokens: int) -> None:
+        """Record the output so far, and take it from its limit."""
+        if self._exchange.pool:
+            self._exchange.pool.output_tokens.take(tokens - self._entry.output_tokens, time.monotonic())
+        self._entry.output_tokens = tokens
+
+    def _finished(self) -> None:
+        self._entry.finished_s = self._journal.at(time.monotonic())
+
+
+async def _sleep_until(at_s: float) -> None:
+    if (wait_s := at_s - time.monotonic()) > 0:
+        await asyncio.sleep(wait_s)
+
+
+async def _forever() -> None:
+    """Wait until the connection is lost: that cancels the handler."""
+    await asyncio.get_running_loop().create_future()
+
+
+def _cut(request: web.Request, *, chunked: bool) -> None:
+    """Close the connection in the middle of the body, in a chunk that is announced longer than it is."""
+    if request.transport is None:
+        return
+    if chunked:
+        request.transport.write(b"400\r\nevent: content_block_delta\nda")
+    request.transport.close()
+
+
+async def _reset(request: web.Request) -> None:
+    """Reset the connection, so that the client sees no orderly end."""
+    if request.transport is not None:
+        plug = request.transport.get_extra_info("socket")
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        request.transport.abort()
+    await _forever()
 
 
 def _check_host(request: web.Request) -> None:
@@ -155,14 +241,14 @@ def _check_host(request: web.Request) -> None:
     host = request.headers.get("host", "").lower()
     name, _, port = host.partition(":")
     if name not in LOCAL_NAMES or not (port.isdigit() or host == name):
-        raise Problem(403, "The simulator answers to 127.0.0.1 and localhost only.")
+        raise ApiError(403, "The mock server responds to 127.0.0.1 and localhost only.")
 
 
 def _check_credentials(request: web.Request) -> None:
-    """Ask for credentials of either kind, any value, and for the version of the API."""
+    """Require credentials of either kind, any value, and the version of the API."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if not (request.headers.get("x-api-key") or (scheme.lower() == "bearer" and key.strip())):
-        raise Problem(401, "x-api-key header is required")
+        raise ApiError(401, "x-api-key header is required")
     if not request.headers.get("anthropic-version"):
         raise invalid("anthropic-version: header is required")
 
@@ -172,4 +258,4 @@ def _found(body: Json) -> Exchange:
 
 
 def _control(body: Json) -> web.Response:
-    return web.Response(body=encode(body), content_type="application/json", headers={"x-agent-magic-simulated": "1"})
+    return web.Response(body=encode(body), content_type="application/json", headers=SIMULATED)

@@ -1,33 +1,51 @@
-"""Finding out what a prompt is about: its topic, its key phrases, and the named inputs it hands over.
-
-Nothing is understood here. Words between function words are phrases; the phrase after the first `for`, `about`, `of` or
-the like is taken for the topic; `<name>...</name>` blocks are inputs.
-"""
+"""The topic of a prompt and its key phrases, found by function words alone: nothing is understood here."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
-from agent_magic.simulator.words import GENERIC, HOLLOW_BEFORE_OF, LEADS, STOPPERS, STOPWORDS
-
-MAX_TOPIC_WORDS = 10
-MAX_PHRASE_WORDS = 3
-MAX_TERMS = 10
 LOOK_AT = 6_000
-LONG_INSTRUCTION = 700
-LONGER_BY = 5
+HEAD, TAIL = 240, 160
 FALLBACK = "the question at hand"
-COMMON = STOPWORDS | GENERIC
-
+_STOPPERS = (
+    "and or but so because which that who whose what when where why how if then than while using as with without by is "
+    "are was were be been being will would can could should may might must has have had do does did please given"
+)
+_FUNCTION_WORDS = (
+    "a an the this that these those it its they them their there here he she we our us you your i me my in into onto "
+    "of for from to at about over under between through during before after above below up down out off again only own "
+    "same too very just also not no nor any some all each every both few more most other another such well better best "
+    "good first second third last next one two three four five six seven eight nine ten many much via within across "
+    "against around like now still yet even rather let's don't know"
+)
+# Words of instructions, personas and headings.
+_INSTRUCTIONS = (
+    "article essay story blog poem letter answer reply respond response write draft explain describe discuss compare "
+    "evaluate assess analyse analyze analysis analyst research researcher investigate review reviewer critique critic "
+    "summarise summarize summary synthesise synthesize synthesis combine merge plan planner propose recommend question "
+    "recommendation list give provide produce create make find identify consider think pick choose decide tell show "
+    "name outline expert specialist assistant helpful senior careful act role task questions topic text word words "
+    "sentence sentences paragraph paragraphs bullet bullets point points short brief briefly concise clear clearly "
+    "simple detailed exactly format markdown json style input inputs output result results use need want keep focus "
+    "include sum work help thing things way ways important main key example examples option options finding findings "
+    "risk risks reason reasons report agent agents classify label step steps"
+)
+_LABELLED = re.compile(r"^\W*(?:topic|subject|question|theme)\W*:\W*([^\n,;.?]{3,120})", re.IGNORECASE | re.MULTILINE)
+_PERSONA = re.compile(
+    r"^\W*(?:you(?:'re| are| know| have| work)|act as|as an?)\b[^.!?\n]*", re.IGNORECASE | re.MULTILINE
+)
+_LEADS = "about|on|for|regarding|concerning|of|between"
+_LEAD = re.compile(
+    rf"\b(?:{_LEADS})((?: (?!(?:{_LEADS}|{_STOPPERS.replace(' ', '|')})\b)[\w'’+#/-]+){{1,10}})",
+    re.IGNORECASE,
+)
+_WORD_OR_BREAK = re.compile(r"[^\W_](?:[\w'’+#-]|[./](?=\w))*|[^\w\s]|\n")
 _BLOCK = re.compile(r"<([A-Za-z][\w-]{0,40})[^<>]{0,80}>(.*?)</\1>", re.DOTALL)
-_LABELLED = re.compile(r"^\W*(?:topic|subject|question|theme)\W*:\W*([^\n]{3,120})", re.IGNORECASE | re.MULTILINE)
-_CLAUSE_END = re.compile(r"[,;:!?\n()\"“”|]|\.(?:\s|$)|\s[-–—]\s")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
-_WORD = re.compile(r"[^\W_](?:[\w'’+#-]|[./](?=\w))*")
-_PERSONA = re.compile(r"^\W*(?:you(?:'re| are| know| have| work)|act as|as an?)\b", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*(.{3,40}?)\*\*")
+_STOP_WORDS = frozenset(f"{_STOPPERS} {_FUNCTION_WORDS} {_LEADS.replace('|', ' ')}".split())
+_COMMON = _STOP_WORDS | frozenset(_INSTRUCTIONS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,108 +54,65 @@ class Subject:
 
     Attributes:
         topic: A phrase that can follow `for`, as in `a public web API`.
-        terms: Key phrases, the most telling first, lower case kept as written.
-        sources: Names of the inputs that stand in tags.
+        terms: Key phrases, and the names of inputs that stand in `<name>...</name>`.
         instruction: The prompt without those inputs.
     """
 
     topic: str
     terms: tuple[str, ...]
-    sources: tuple[str, ...]
     instruction: str
 
+    @property
+    def request(self) -> str:
+        """The parts of the instruction that say what is wanted; what lies between may be quoted material."""
+        text = self.instruction
+        return text if len(text) < HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
 
-def subject_of(prompt: str, system: str, own_words: frozenset[str] = frozenset()) -> Subject:
+
+def subject_of(prompt: str, system: str) -> Subject:
     """Find out what a request is about.
 
-    Args:
-        prompt: The last user message, without markers.
-        system: The system prompt.
-        own_words: Words that are no topic where a prompt quotes earlier answers.
+    The topic is what a line `Topic: ...` names, else the phrase after the first `for`, `about`, `of` or the like, else
+    the first key phrase. What stands in tags, or after the first paragraph of a long prompt, is the answer of another
+    agent: its topic and its points in bold count.
     """
-    blocks = _BLOCK.findall(prompt)
-    sources = tuple(dict.fromkeys(name.replace("_", " ").replace("-", " ") for name, _ in blocks))
     instruction = _BLOCK.sub("\n", prompt).strip()
-    told, handed = instruction[:LOOK_AT], "\n".join(text[: LOOK_AT // len(blocks)] for _, text in blocks)
-    quoting = own_words if len(told) > LONG_INSTRUCTION else frozenset[str]()
-    phrases = [*_ranked(told, quoting), *_ranked(handed, own_words)] or _ranked(system[:LOOK_AT])
-    topic = _topic(prompt[:LOOK_AT]) or _lead_phrase(told[:LONG_INSTRUCTION]) or next(iter(phrases), None)
-    chosen = topic or _lead_phrase(system[:LOOK_AT]) or FALLBACK
-    terms = [each for each in dict.fromkeys(phrases) if _tells_more(each, chosen)]
-    return Subject(chosen, tuple(_apart(terms))[:MAX_TERMS], sources, instruction)
+    blocks = {name.replace("_", " ").replace("-", " "): text[:LOOK_AT] for name, text in _BLOCK.findall(prompt)}
+    told, rest = instruction, ""
+    if len(instruction) > HEAD + TAIL:
+        told, _, rest = instruction.partition("\n\n")
+    told, quoted = told[:LOOK_AT], "\n".join((*blocks.values(), rest[:LOOK_AT]))
+    label = _LABELLED.search(prompt[:LOOK_AT])
+    topic = label[1].strip() if label else None
+    for text in (_PERSONA.sub("", told), quoted):
+        topic = topic or _lead(text) or next(iter(_phrases(text)), None)
+    topic = topic or _lead(told) or _lead(system) or FALLBACK
+    terms = dict.fromkeys((*_phrases(told), *(blocks if len(blocks) > 1 else ()), *map(_inside, _BOLD.findall(quoted))))
+    return Subject(topic, tuple(term for term in terms if term.lower() not in topic.lower()), instruction)
 
 
-def _tells_more(phrase: str, topic: str) -> bool:
-    """Whether a phrase is worth naming beside the topic: it stands outside it, or is a clearly shorter part of it."""
-    return phrase.lower() not in topic.lower() or (" " in phrase and len(phrase) + LONGER_BY < len(topic))
-
-
-def _topic(prompt: str) -> str | None:
-    """Return what a line such as `Topic: ...` names."""
-    match = _LABELLED.search(prompt)
-    if match is None:
-        return None
-    words = _CLAUSE_END.split(match[1], maxsplit=1)[0].split()[:MAX_TOPIC_WORDS]
-    return " ".join(words) or None
-
-
-def _lead_phrase(text: str) -> str | None:
-    """Return the phrase after the first leading preposition; sentences that only describe a persona come last."""
-    sentences = [each for each in _SENTENCE_END.split(text) if each.strip()]
-    for sentence in sorted(sentences, key=lambda each: bool(_PERSONA.match(each))):
-        for clause in _CLAUSE_END.split(sentence):
-            if phrase := _after_lead(_WORD.findall(clause)):
-                return phrase
+def _lead(text: str) -> str | None:
+    """Return the first phrase after a leading preposition that says something."""
+    for found in _LEAD.finditer(text):
+        words = found[1].split()
+        while words and words[-1].lower() in _STOP_WORDS:
+            words.pop()
+        if any(word.lower() not in _COMMON for word in words):
+            return " ".join(words)
     return None
 
 
-def _after_lead(words: list[str]) -> str | None:
-    for place, word in enumerate(words[:-1]):
-        hollow = place > 0 and words[place - 1].lower() in HOLLOW_BEFORE_OF
-        if word.lower() in LEADS and not hollow and (phrase := _phrase_from(words[place + 1 :])):
-            return phrase
-    return None
+def _phrases(text: str) -> list[str]:
+    """Return the runs of up to three words that are no common words, once each."""
+    words = _WORD_OR_BREAK.findall(text)
+    runs = (list(run) for telling, run in groupby(words, _is_telling) if telling)
+    return list(dict.fromkeys(" ".join(run) for run in runs if len(run) <= 3 and len("".join(run)) > 2))
 
 
-def _phrase_from(words: list[str]) -> str | None:
-    taken: list[str] = []
-    for word in words[:MAX_TOPIC_WORDS]:
-        if word.lower() in STOPPERS:
-            break
-        taken.append(word)
-    while taken and taken[-1].lower() in STOPWORDS:
-        taken.pop()
-    told = [word for word in taken if word.lower() not in COMMON]
-    return " ".join(taken) if told else None
+def _inside(phrase: str) -> str:
+    """Return a phrase as it stands inside a sentence; a name keeps its capital."""
+    return phrase[:1].lower() + phrase[1:] if " " in phrase and phrase[1:].islower() else phrase
 
 
-def _ranked(text: str, ignored: frozenset[str] = frozenset()) -> list[str]:
-    """Return the phrases of a text: frequent ones first, then in order of appearance."""
-    found = list(_phrases(text, ignored))
-    tally = Counter(each.lower() for each in found)
-    unique = {each.lower(): each for each in reversed(found)}
-    order = {each.lower(): place for place, each in reversed(list(enumerate(found)))}
-    return [unique[key] for key in sorted(unique, key=lambda key: (-min(3, tally[key]), order[key]))]
-
-
-def _phrases(text: str, ignored: frozenset[str]) -> Iterator[str]:
-    for clause in _CLAUSE_END.split(text):
-        run: list[str] = []
-        for word in [*_WORD.findall(clause), ""]:
-            low = word.lower()
-            if word and low not in COMMON and low not in ignored and not low[0].isdigit():
-                run.append(word)
-                continue
-            if 0 < len(run) <= MAX_PHRASE_WORDS and len("".join(run)) > MAX_PHRASE_WORDS:
-                yield " ".join(run)
-            run = []
-
-
-def _apart(terms: Iterable[str]) -> Iterator[str]:
-    """Leave out a term that only repeats words of earlier ones."""
-    seen: set[str] = set()
-    for term in terms:
-        words = {word.lower().rstrip("s") for word in term.split()}
-        if words - seen:
-            seen |= words
-            yield term
+def _is_telling(word: str) -> bool:
+    return word[0].isalpha() and word.lower() not in _COMMON

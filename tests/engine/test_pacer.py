@@ -13,7 +13,7 @@ from agent_magic.engine.pacing.limits import NO_READINGS, Limits, Reading, Readi
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.engine.pacing.pool import SPREAD_S
 from agent_magic.engine.pacing.window import FIRST_GROWTH, FIRST_WINDOW
-from agent_magic.simulator.bucket import Bucket
+from agent_magic.simulator.rate_limits import Bucket
 
 MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
 

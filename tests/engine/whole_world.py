@@ -18,13 +18,13 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pool import Pool as Slots
 from agent_magic.forecast.virtual import VirtualClock
 from agent_magic.providers.anthropic.limits import read_headers
-from agent_magic.simulator.quota import Limit, Limits, Pool
+from agent_magic.simulator.rate_limits import Limit, Limits, Pool
 from tests.engine.whole import Whole
 from tests.engine.whole_shared import Shared
 
 if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Readings
-    from agent_magic.simulator.quota import Denial
+    from agent_magic.simulator.rate_limits import Denial
     from tests.engine.whole_scene import Asked, Scene
 
 EPOCH_S = 1_790_000_000.37

@@ -20,10 +20,10 @@ from agent_magic.providers.anthropic.limits import empty_limit, read_headers
 from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.simulator.catalog import MODELS
+from agent_magic.simulator.errors import ApiError
 from agent_magic.simulator.latency import parse
-from agent_magic.simulator.problem import Problem
-from agent_magic.simulator.quota import Allowance
+from agent_magic.simulator.models import MODELS
+from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import MESSAGES, Service, Settings
 from tests.live.virtual import run_virtually
 
@@ -71,15 +71,15 @@ class StandIn(Provider):
         entry = service.journal.open(MESSAGES, now)
         try:
             made = service.exchange(json.dumps({**body(request), "stream": True}).encode(), entry, now)
-        except Problem as problem:
+        except ApiError as problem:
             headers = self._headers(entry, now)
             await asyncio.sleep(max(problem.after_s, REFUSAL_S))
             self._fail(problem, {**headers, "date": self._date()}, stream)
-        headers, frames, visit = self._headers(entry, now), made.reply.frames, made.visit
+        headers, frames, lookup = self._headers(entry, now), made.response.frames, made.lookup
         await asyncio.sleep(frames[0].at_s)
-        service.cache.begin(visit, self._now())
+        service.cache.begin(lookup, self._now())
         stream.replied(200, read_headers({**headers, "date": self._date()}), simulated=True)
-        billed, sent = visit.usage, 0
+        billed, sent = lookup.usage, 0
         given = Usage(
             billed.uncached,
             cache_read_tokens=billed.read,

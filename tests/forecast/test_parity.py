@@ -24,7 +24,7 @@ from tests.forecast.standin import StandIn, run_on
 CLOSE, CLOSE_REFUSED, CLOSE_LEARNED, CLOSE_FAILING = 0.001, 0.01, 0.02, 0.05
 CONTEXT = "The service keeps accounts, moves money between them and reports on both. " * 200
 BASE = Policy(4, seed=1)
-SIMULATOR = {"latency": "x0.4", "seed": 3}
+SIMULATOR = {"latency": "x0.4", "seed": 6}
 FAILS_ONCE = "[[status:529 times=1]]"
 
 

@@ -5,34 +5,33 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent_magic.simulator.ask import Ask
 from agent_magic.simulator.caching import InputUsage, PromptCache
-from agent_magic.simulator.validation import read_ask
+from agent_magic.simulator.request import Request, parse
 
 MARK = {"type": "ephemeral"}
 LONG = "shared context " * 400  # 1500 tokens
 
 
-def cached(question: str, *, text: str = LONG, model: str = "claude-haiku-5-5", mark: dict[str, Any] = MARK) -> Ask:
+def cached(question: str, *, text: str = LONG, model: str = "claude-haiku-5-5", mark: dict[str, Any] = MARK) -> Request:
     """A request with a marked system prompt and a question of its own."""
     system = [{"type": "text", "text": text, "cache_control": mark}]
     body = {"model": model, "max_tokens": 10, "system": system, "messages": [{"role": "user", "content": question}]}
-    return read_ask(json.dumps(body).encode())
+    return parse(json.dumps(body).encode())
 
 
-def visit(cache: PromptCache, ask: Ask, now_s: float) -> InputUsage:
+def use(cache: PromptCache, request: Request, now_s: float) -> InputUsage:
     """A request whose response begins at once."""
-    found = cache.visit(ask, now_s)
+    found = cache.look_up(request, now_s)
     cache.begin(found, now_s)
     return found.usage
 
 
 def test_first_writes_second_reads() -> None:
     """The marked prefix is written once and read afterwards; the question is never cached."""
-    cache, ask = PromptCache(), cached("What is this?")
-    first, second = visit(cache, ask, 0.0), visit(cache, cached("And what is that?"), 1.0)
-    prefix = ask.segments[0].tokens
-    assert InputUsage(ask.input_tokens - prefix, written_5m=prefix) == first
+    cache, request = PromptCache(), cached("What is this?")
+    first, second = use(cache, request, 0.0), use(cache, cached("And what is that?"), 1.0)
+    prefix = request.segments[0].tokens
+    assert InputUsage(request.input_tokens - prefix, written_5m=prefix) == first
     assert (prefix, 0) == (second.read, second.written)
     assert cached("And what is that?").input_tokens == second.uncached + second.read
 
@@ -40,44 +39,44 @@ def test_first_writes_second_reads() -> None:
 def test_an_entry_is_usable_once_the_response_begins() -> None:
     """Requests that arrive before the leader's response begins all write."""
     cache = PromptCache()
-    leader = cache.visit(cached("a"), 0.0)
-    assert cache.visit(cached("b"), 0.1).usage.read == 0
+    leader = cache.look_up(cached("a"), 0.0)
+    assert cache.look_up(cached("b"), 0.1).usage.read == 0
     cache.begin(leader, 0.5)
-    assert cache.visit(cached("c"), 0.6).usage.read > 0
+    assert cache.look_up(cached("c"), 0.6).usage.read > 0
 
 
 def test_life_counts_from_the_start_and_each_read_renews_it() -> None:
     """Five minutes from the start of the request that wrote or last read it."""
     cache = PromptCache()
-    cache.begin(cache.visit(cached("a"), 0.0), 200.0)
-    assert visit(cache, cached("b"), 299.0).read > 0
-    assert visit(cache, cached("c"), 598.0).read > 0
-    assert visit(cache, cached("d"), 898.0).read == 0
+    cache.begin(cache.look_up(cached("a"), 0.0), 200.0)
+    assert use(cache, cached("b"), 299.0).read > 0
+    assert use(cache, cached("c"), 598.0).read > 0
+    assert use(cache, cached("d"), 898.0).read == 0
 
 
 def test_an_hour_is_an_hour() -> None:
     """A mark with `ttl` of an hour is billed as such and lives as long."""
     cache = PromptCache()
-    ask = cached("a", mark={"type": "ephemeral", "ttl": "1h"})
-    usage = visit(cache, ask, 0.0)
-    assert (0, ask.segments[0].tokens) == (usage.written_5m, usage.written_1h)
-    assert visit(cache, ask, 3599.0).read > 0
+    request = cached("a", mark={"type": "ephemeral", "ttl": "1h"})
+    usage = use(cache, request, 0.0)
+    assert (0, request.segments[0].tokens) == (usage.written_5m, usage.written_1h)
+    assert use(cache, request, 3599.0).read > 0
 
 
 def test_short_prefixes_and_other_models_are_not_cached() -> None:
     """Below the model's minimum nothing is written; another model has another cache."""
     cache = PromptCache()
-    assert visit(cache, cached("a", text="short"), 0.0).written == 0
-    assert visit(cache, cached("a", model="claude-haiku-4-5"), 0.0).written == 0
-    assert visit(cache, cached("a"), 0.0).written > 0
-    assert visit(cache, cached("a", model="claude-opus-5-5"), 1.0).read == 0
+    assert use(cache, cached("a", text="short"), 0.0).written == 0
+    assert use(cache, cached("a", model="claude-haiku-4-5"), 0.0).written == 0
+    assert use(cache, cached("a"), 0.0).written > 0
+    assert use(cache, cached("a", model="claude-opus-5-5"), 1.0).read == 0
 
 
 def test_a_changed_prefix_is_another_prefix() -> None:
     """One changed character at the beginning, and nothing is read."""
     cache = PromptCache()
-    visit(cache, cached("a"), 0.0)
-    assert visit(cache, cached("a", text="x" + LONG), 1.0).read == 0
+    use(cache, cached("a"), 0.0)
+    assert use(cache, cached("a", text="x" + LONG), 1.0).read == 0
 
 
 def test_four_agents_over_http(talk) -> None:

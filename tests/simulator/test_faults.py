@@ -1,4 +1,4 @@
-"""Each fault makes the real SDK fail in its known way, and scripts and markers ask for them."""
+"""Each fault makes the real SDK fail in its known way, and scripts and directives ask for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from anthropic import APIConnectionError, APIStatusError, APITimeoutError, InternalServerError, OverloadedError
 
-from agent_magic.simulator.behaviour import FAULTS, BehaviourError, read_script
+from agent_magic.simulator.directives import FAULTS, DirectiveError, read_script
 
 JSON = json.JSONDecodeError
 PLAIN = {
@@ -111,8 +111,8 @@ def test_refusal(talk) -> None:
     assert "refusal" == found.stop_details.type
 
 
-def test_status_marker_holds_so_many_times(talk) -> None:
-    """A marker with `times` holds for so many requests with this message, then the answer comes."""
+def test_status_directive_holds_so_many_times(talk) -> None:
+    """A directive with `times` holds for so many requests with this message, then the answer comes."""
     prompt = "trees [[status:429 retry_after=3 times=2 error_code=ramp_limit_exceeded]]"
     for _ in range(2):
         with pytest.raises(anthropic.RateLimitError) as caught:
@@ -123,7 +123,7 @@ def test_status_marker_holds_so_many_times(talk) -> None:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(402, "billing_error"), (500, "api_error"), (529, "overloaded_error")])
-def test_status_marker_has_the_documented_type(talk, status, kind) -> None:
+def test_status_directive_has_the_documented_type(talk, status, kind) -> None:
     """An asked-for status carries its documented error type and no `retry-after` of its own."""
     with pytest.raises(APIStatusError) as caught:
         talk.create(f"[[status:{status}]]")
@@ -131,7 +131,7 @@ def test_status_marker_has_the_documented_type(talk, status, kind) -> None:
     assert "retry-after" not in caught.value.response.headers
 
 
-def test_length_and_echo_markers(talk) -> None:
+def test_length_and_echo_directives(talk) -> None:
     """The length of an answer is exact, longer or shorter than usual; an echo is verbatim."""
     for tokens in (1, 50, 3000):
         found = talk.create(f"trees [[tokens:{tokens}]]", max_tokens=5000)
@@ -148,7 +148,7 @@ def test_time_to_first_token_is_exact(talk) -> None:
         assert entry["first_byte_s"] - entry["started_s"] >= 0.2
 
 
-def test_markers_of_earlier_messages_are_ignored(talk) -> None:
+def test_directives_of_earlier_messages_are_ignored(talk) -> None:
     """Only the last user message is looked at: not the system prompt, not what was said before."""
     messages = [
         {"role": "user", "content": "[[status:529]]"},
@@ -158,15 +158,18 @@ def test_markers_of_earlier_messages_are_ignored(talk) -> None:
     assert "end_turn" == talk.create("", messages=messages, system="[[status:500]]").stop_reason
 
 
-@pytest.mark.parametrize("marker", ["[[fault:nonsense]]", "[[status:7]]", "[[tokens]]", "[[status:429 sometimes=2]]"])
-def test_a_wrong_marker_is_a_400_that_says_so(talk, marker) -> None:
-    """A typing error in a marker is not silently an ordinary answer."""
+@pytest.mark.parametrize(
+    "directive",
+    ["[[fault:nonsense]]", "[[status:7]]", "[[tokens]]", "[[status:429 sometimes=2]]", "[[tool:look {'a': 1}]]"],
+)
+def test_a_wrong_directive_is_a_400_that_says_so(talk, directive) -> None:
+    """A typing error in a directive is not silently an ordinary answer."""
     with pytest.raises(anthropic.BadRequestError, match="simulator: "):
-        talk.create(marker)
+        talk.create(directive)
 
 
 def test_script(started, tmp_path) -> None:
-    """The first line that matches and is not used up wins; a marker goes over it."""
+    """The first line that matches and is not used up wins; a directive overrides it."""
     lines = [
         {"match": "apples", "status": 529, "times": 1},
         {"match": "apples", "text": "Apples, then."},
@@ -189,6 +192,7 @@ def test_script(started, tmp_path) -> None:
         ('{"fault": "nonsense"}', "fault='nonsense' must be one of hang"),
         ('{"txt": "a"}', "unknown key 'txt'"),
         ('{"match": "/(/"}', "line 1"),
+        ('{"tool_use": [{"name": "look"}]}', "tool_use=[{'name': 'look'}] must be a list of"),
         ("[]", "must be a JSON object"),
         ("{", "line 1"),
     ],
@@ -197,6 +201,6 @@ def test_a_wrong_script_is_refused(tmp_path, line, message) -> None:
     """A line that cannot be read is named, with what would be right."""
     path = tmp_path / "script.jsonl"
     path.write_text(line)
-    with pytest.raises(BehaviourError) as caught:
-        read_script(path)
+    with pytest.raises(DirectiveError) as caught:
+        read_script(str(path))
     assert message in str(caught.value)

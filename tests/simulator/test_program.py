@@ -141,7 +141,7 @@ def test_an_interrupt_of_the_terminal_does_not_reach_it() -> None:
 
 def test_a_start_that_fails_says_why(tmp_path) -> None:
     """The error has the last lines of the program."""
-    with pytest.raises(SimulatorError, match="latency 'soon' cannot be read: use none, fast, real"):
+    with pytest.raises(SimulatorError, match="latency 'soon' is unknown: use none, fast, real"):
         start(latency="soon")
     with pytest.raises(SimulatorError, match="No such file"):
         start(script=tmp_path / "missing.jsonl")

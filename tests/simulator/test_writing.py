@@ -1,18 +1,25 @@
-"""Tokens, timing and prose: pure parts."""
+"""Tokens, timing and simulated texts: pure parts."""
 
 from __future__ import annotations
 
+import base64
 import json
+from datetime import date
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.simulator import latency, tokens
-from agent_magic.simulator.structured import Filler
+from agent_magic.simulator import latency, tokens, writer
+from agent_magic.simulator.structured import fill, schema_of
 from agent_magic.simulator.topic import subject_of
-from agent_magic.simulator.writer import role_of, write
+
+
+def write(prompt: str, system: str, rng: Random) -> str:
+    """The answer to a prompt."""
+    return writer.write(subject_of(prompt, system), system, rng)
 
 
 @settings(deadline=None)
@@ -28,6 +35,24 @@ def test_tokens_add_up(text, limit, seed) -> None:
 def test_token_length() -> None:
     """A token is four bytes, the last one may be shorter."""
     assert [0, 1, 1, 2, 1] == [tokens.count(text) for text in ("", "a", "abcd", "abcde", "é")]
+
+
+@pytest.mark.parametrize(
+    ("size", "current", "earlier"),
+    [((640, 480), 414, 414), ((1280, 960), 1610, 1564), ((1920, 1440), 3588, 1564), ((9000, 2), 92, 56)],
+)
+def test_tokens_of_pictures(size, current, earlier) -> None:
+    """A picture costs a token per patch of 28 pixels, scaled down to what its model sees; the size is in its header."""
+    head = tokens.PNG_HEADER + b"\0\0\0\rIHDR" + size[0].to_bytes(4) + size[1].to_bytes(4)
+    of_picture = tokens.of_picture
+    assert size == tokens.png_size(base64.b64encode(head + b"rest").decode())
+    assert (current, earlier) == (of_picture(size, 2576, 4784), of_picture(size, 1568, 1568))
+
+
+@pytest.mark.parametrize("data", ["", "GIF89a", "iVBORw0KGgo=", "not base64!", "é" * 40])
+def test_what_is_no_png_has_no_size(data) -> None:
+    """Bytes without a PNG header have no size."""
+    assert tokens.png_size(data) is None
 
 
 @pytest.mark.parametrize(
@@ -53,26 +78,27 @@ def test_topic(prompt, topic) -> None:
 
 
 def test_named_inputs_are_found() -> None:
-    """Blocks in tags are inputs with names; the instruction is what is left."""
+    """Blocks in tags are inputs whose names are key phrases; the instruction is what is left."""
     subject = subject_of("Compare.\n<python>Flask web apps</python>\n<rust_side>Axum</rust_side>", "")
-    assert (("python", "rust side"), "Compare.") == (subject.sources, subject.instruction)
+    assert ({"python", "rust side"}, "Compare.") == (set(subject.terms), subject.instruction)
 
 
 @pytest.mark.parametrize(
-    ("prompt", "system", "role"),
+    ("prompt", "system", "section"),
     [
-        ("Go.", "You are a careful researcher.", "researcher"),
-        ("Go.", "You are a critic who compares.", "critic"),
-        ("Plan the move.", "", "planner"),
-        ("Compare tea and coffee.", "", "analyst"),
-        ("Compare.\n<a>x</a><b>y</b>", "", "synthesiser"),
-        ("Draft an article on tea.", "", "writer"),
-        ("Which tea?", "", "adviser"),
+        ("Go.", "You are a careful researcher.", "Findings"),
+        ("Go.", "You are a critic who combines.", "Verdict"),
+        ("Plan the move.", "", "Risks"),
+        ("Combine.\n<a>x</a><b>y</b>", "", "Where the views differ"),
+        ("Draft an article on tea.", "", "In practice"),
+        ("Which tea?", "", "What speaks for it"),
     ],
 )
-def test_role(prompt, system, role) -> None:
-    """The system prompt names the role, else the instruction."""
-    assert role == role_of(subject_of(prompt, system), system)
+def test_sections_follow_the_role(prompt, system, section) -> None:
+    """The role that the system prompt names, else the instruction, decides the sections of an answer."""
+    text = write(prompt, system, Random(1))
+    assert f"## {section}\n\n" in text
+    assert 3 <= text.count("## ")
 
 
 @pytest.mark.parametrize(
@@ -96,13 +122,81 @@ def test_a_chain_of_answers_keeps_its_topic() -> None:
     assert "web API" in second
 
 
-@pytest.mark.parametrize(
-    ("prompt", "words"),
-    [("Is tea good? Answer yes or no.", 1), ("Name it in one word: tea", 1), ("One sentence on tea.", 60)],
-)
-def test_short_answers_are_short(prompt, words) -> None:
+@pytest.mark.parametrize("prompt", ["One sentence on tea.", "Name the tea in one word."])
+def test_short_answers_are_short(prompt) -> None:
     """A prompt that asks for a word or a sentence gets that."""
-    assert len(write(prompt, "", Random(1)).split()) <= words
+    assert len(write(prompt, "", Random(1)).split()) <= (1 if "word" in prompt else 60)
+
+
+LABELS = {"positive", "negative", "mixed"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "offered"),
+    [
+        ("Is tea good? Answer yes or no.", {"yes", "no"}),
+        ("Answer Yes/No: is tea good?", {"Yes", "No"}),
+        ("Sentiment in one word, positive, negative or mixed.\n\nCold and late, or so it seemed.", LABELS),
+        ("Is this review positive, negative or mixed? One word.\nCold and late, or so it seemed.", LABELS),
+        ("Classify the review as positive, negative or mixed: it was late, because or so I think.", LABELS),
+        ("Reply with one word (positive, negative, mixed).", LABELS),
+        ("Answer with exactly one of 'positive', 'negative' or 'mixed'. Text: 'x'", LABELS),
+        ("Which label fits: positive/negative/mixed? Answer with a single word.", LABELS),
+        ("Return one of: bug, feature request, question.\nIt crashes.", {"bug", "feature request", "question"}),
+        ("Rate it from 1 to 3. Answer with only a number.", {"1", "2", "3"}),
+    ],
+)
+def test_one_of_the_offered_words_is_picked(prompt, offered) -> None:
+    """A prompt that offers words to choose from gets each of them by seed, as it is written, without a full stop."""
+    assert offered == {write(prompt, "", Random(str(seed))) for seed in range(60)}
+
+
+def test_a_word_that_is_not_offered_varies() -> None:
+    """One word without a list is another one by seed; a question for the sentiment gets sentiments."""
+    words = {write("One word for the sentiment: it was cold.", "", Random(str(seed))) for seed in range(60)}
+    assert {"positive", "negative", "neutral", "mixed"} == words
+    assert 1 < len({write("Name a gift in one word: books, flowers.", "", Random(str(seed))) for seed in range(60)})
+
+
+def test_an_explained_choice_is_prose() -> None:
+    """Who asks for reasons gets more than a word."""
+    for prompt in ("Choose one of tea or coffee and explain why.", "You are one of three critics. Review the tea."):
+        assert len(write(prompt, "", Random(1)).split()) > 50
+
+
+def json_for(prompt: str, system: str = "", seed: int = 1) -> Any:
+    """The answer to a prompt that asks for JSON."""
+    subject = subject_of(prompt, system)
+    schema = schema_of(subject, system)
+    assert schema
+    return json.loads(fill(schema, subject, Random(str(seed))))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        'Label it. Answer as JSON: {"sentiment": "positive|negative", "score": 1-5, "reasons": ["..."]}\nIt was cold.',
+        "Reply with valid JSON only, with keys sentiment (positive or negative), score (1 to 5) and reasons.",
+        "Return a JSON object with the fields `sentiment` (positive or negative), `score` (1-5), `reasons`.",
+    ],
+)
+def test_json_has_the_keys_that_the_prompt_names(prompt) -> None:
+    """A prompt that asks for JSON gets a document of the keys, the values and the ranges it names."""
+    for seed in range(20):
+        found = json_for(prompt, seed=seed)
+        assert ["sentiment", "score", "reasons"] == list(found)
+        assert found["sentiment"] in ("positive", "negative")
+        assert 1 <= found["score"] <= 5
+        assert all(isinstance(each, str) for each in found["reasons"])
+
+
+def test_json_without_keys_is_an_object_and_a_list_is_a_list() -> None:
+    """JSON is an object even where no key is named, and a list of objects where that is asked for."""
+    assert json_for("Summarise the tea. Output JSON.")
+    (first, *_) = json_for("Give me a JSON array of objects with keys title and is_open.")
+    assert (str, bool) == (type(first["title"]), type(first["is_open"]))
+    assert schema_of(subject_of("Explain how parsers of JSON work.", ""), "") is None
+    assert json_for("Go.", "You answer only in JSON, with keys a and b.").keys() == {"a", "b"}
 
 
 def test_schema_is_followed() -> None:
@@ -114,12 +208,14 @@ def test_schema_is_followed() -> None:
             "count": {"type": "integer", "minimum": 3, "maximum": 4},
             "maybe": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
             "node": {"$ref": "#/$defs/node"},
+            "day": {"type": "string", "format": "date"},
             "pair": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
         },
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "const": {"const": 7}}}},
     }
-    found = json.loads(Filler(schema, subject_of("trees", ""), Random(1)).text())
-    assert {"kind", "count", "maybe", "node", "pair"} == set(found)
+    found = json.loads(fill(schema, subject_of("trees", ""), Random(1)))
+    assert {"kind", "count", "maybe", "node", "day", "pair"} == set(found)
+    assert date.fromisoformat(found["day"])
     assert found["kind"] in ("a", "b")
     assert 3 <= found["count"] <= 4
     assert isinstance(found["maybe"], bool)
@@ -175,6 +271,6 @@ def test_wrong_latency(spec) -> None:
 )
 def test_no_schema_holds_the_server_up(schema) -> None:
     """Whatever a schema asks for, a document of it is there at once: all requests share one loop."""
-    text = Filler(schema, subject_of("trees", ""), Random(1)).text()
+    text = fill(schema, subject_of("trees", ""), Random(1))
     assert len(text) < 1_000_000
     json.loads(text)

@@ -1,4 +1,4 @@
-"""Narrowing of decoded JSON to typed shapes."""
+"""Decoded JSON: its type, and functions that narrow a value to one kind of it or return `None`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,32 @@ Json: TypeAlias = dict[str, Any]
 
 
 def as_object(value: object) -> Json | None:
-    """Return a JSON object, or `None` if the value is something else."""
+    """Return a JSON object, else `None`."""
     return cast("Json", value) if isinstance(value, dict) else None
 
 
 def as_list(value: object) -> list[Any] | None:
-    """Return a JSON array, or `None` if the value is something else."""
+    """Return a JSON array, else `None`."""
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
+def as_text(value: object) -> str | None:
+    """Return a JSON string, else `None`."""
+    return value if isinstance(value, str) else None
+
+
+def as_flag(value: object) -> bool | None:
+    """Return a JSON boolean, else `None`."""
+    return value if isinstance(value, bool) else None
+
+
 def as_int(value: object) -> int | None:
-    """Return a JSON integer, or `None` if the value is something else; `true` is not an integer."""
+    """Return a JSON integer, else `None`; `true` is no integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def as_number(value: object) -> float | None:
-    """Return a JSON number as a float, or `None` if the value is something else, or larger than any."""
+    """Return a finite JSON number as a float, else `None`."""
     if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > sys.float_info.max:
         return None
     return None if math.isnan(value) else float(value)

@@ -1,10 +1,10 @@
-"""Rate limits per pool of models: admission, and the headers that announce them.
+"""Rate limits per pool of models: token buckets, admission, and the headers that announce them.
 
-Three buckets per pool: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it is
-produced, `max_tokens` is not reserved, and a request is let in while any output is left. A rejected request takes
-nothing. The published Start tier is announced and enforced unless something else is asked for; its buckets hold the
-whole minute. A limit given by hand holds a second's worth, at least one request, to be strict with a client: the
-announced `remaining` is what may pass at once, not the rest of a minute.
+A pool has three buckets: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it
+is produced, `max_tokens` is not reserved, and a request is admitted while any output is left. A rejected request takes
+nothing. By default the published Start tier holds, and its buckets hold a whole minute. A limit given by hand holds one
+second's worth, at least one request, to be strict with a client: the announced `remaining` is what may pass at once,
+not the rest of a minute. Nothing here has a clock: the time comes in.
 Source: the vendor's page on rate limits.
 """
 
@@ -14,9 +14,48 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from agent_magic.simulator.bucket import Bucket
-
 PREFIX = "anthropic-ratelimit"
+
+
+class Bucket:
+    """A token bucket: holds up to `capacity`, refills at `per_minute / 60` a second, and may go into debt.
+
+    An amount larger than the capacity passes when the bucket is full, and the rest is owed: a single large request is
+    slow, never impossible. Over any stretch of time `t` the amount passed is at most
+    `capacity + per_minute / 60 * t`, plus the debt of the one request that overdrew.
+
+    Attributes:
+        per_minute: The announced limit.
+        capacity: What may pass at once after a pause; at least one.
+    """
+
+    __slots__ = ("_at_s", "_level", "capacity", "per_minute")
+
+    def __init__(self, per_minute: float, capacity: float, now_s: float = 0.0) -> None:
+        """Start full at `now_s`."""
+        self.per_minute = per_minute
+        self.capacity = max(1.0, capacity)
+        self._level = self.capacity
+        self._at_s = now_s
+
+    def level(self, now_s: float) -> float:
+        """Return what is there now; negative while something is owed."""
+        passed_s = max(0.0, now_s - self._at_s)
+        return min(self.capacity, self._level + passed_s * self.per_minute / 60)
+
+    def take(self, amount: float, now_s: float) -> None:
+        """Take an amount, into debt if there is less."""
+        self._level = self.level(now_s) - amount
+        self._at_s = max(self._at_s, now_s)
+
+    def wait_s(self, amount: float, now_s: float) -> float:
+        """Return the seconds until an amount may pass, 0 if it may now; more than the capacity counts as full."""
+        missing = min(amount, self.capacity) - self.level(now_s)
+        return max(0.0, missing * 60 / self.per_minute)
+
+    def full_in_s(self, now_s: float) -> float:
+        """Return the seconds until the bucket is full."""
+        return (self.capacity - self.level(now_s)) * 60 / self.per_minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +83,9 @@ START_TIER = Limits(Limit(1_000), Limit(2_000_000), Limit(400_000))
 START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
 
 
-def start_tier(pool: str) -> Limits:
-    """Return the published Start tier of a pool."""
-    return START_TIER_FABLE if pool.startswith(("fable", "mythos")) else START_TIER
-
-
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the user asked to limit; `None` keeps the Start tier's number.
+    """The limits asked for; `None` keeps the Start tier's number.
 
     Attributes:
         rpm: Requests per minute.
@@ -69,17 +103,17 @@ class Allowance:
 
     def limits(self, pool: str) -> Limits:
         """Return the limits of a pool."""
-        tier = start_tier(pool)
+        tier = START_TIER_FABLE if pool.startswith(("fable", "mythos")) else START_TIER
 
-        def given(number: float | None, usual: Limit) -> Limit:
-            return usual if number is None else Limit(number, self.burst_s)
+        def limit(given: float | None, usual: Limit) -> Limit:
+            return usual if given is None else Limit(given, self.burst_s)
 
         return Limits(
-            given(self.rpm, tier.requests), given(self.itpm, tier.input_tokens), given(self.otpm, tier.output_tokens)
+            limit(self.rpm, tier.requests), limit(self.itpm, tier.input_tokens), limit(self.otpm, tier.output_tokens)
         )
 
 
-USUAL_ALLOWANCE = Allowance()
+START_TIER_ALLOWANCE = Allowance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +141,7 @@ class Pool:
         self.output_tokens = limits.output_tokens.bucket(now_s)
 
     def admit(self, input_tokens: int, now_s: float) -> Denial | None:
-        """Let a request in and take its share, or say what it must wait for."""
+        """Admit a request and take its share, or name the limit that it must wait for longest."""
         waits = (
             (self.requests.wait_s(1, now_s), "requests", self.requests),
             (self.input_tokens.wait_s(input_tokens, now_s), "input tokens", self.input_tokens),

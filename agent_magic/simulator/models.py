@@ -1,10 +1,11 @@
-"""The models the simulator knows, with the few traits that change how a request is answered."""
+"""The models of the mock server, with the traits that change its responses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from agent_magic.simulator.shapes import Json
+from agent_magic.simulator.json_types import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Model:
         sampling: Whether `temperature`, `top_p` and `top_k` are accepted.
         prefill: Whether the last message may be an assistant turn.
         forced_tools: Whether `tool_choice` may force a tool.
+        picture: The longest side in pixels, and the most tokens, to which a picture is scaled down.
     """
 
     id: str
@@ -34,6 +36,7 @@ class Model:
     sampling: bool = False
     prefill: bool = False
     forced_tools: bool = True
+    picture: tuple[int, int] = (2576, 4784)
 
 
 _CURRENT = (
@@ -53,20 +56,17 @@ _CURRENT = (
 )
 
 
-def _earlier(model_id: str, name: str, family: str, pool: str, cache_min: int, *, dated: str) -> tuple[Model, ...]:
-    """Describe a 4.5 model, once under its short id and once under its dated id."""
-    return tuple(
-        Model(each, name, family, pool, cache_min, 200_000, 64_000, sampling=True, prefill=True)
-        for each in (model_id, f"{model_id}-{dated}")
-    )
-
-
+_OLDER = partial(Model, sampling=True, picture=(1568, 1568))
+_OLDEST = partial(_OLDER, context=200_000, max_output=64_000, prefill=True)
 _EARLIER = (
-    Model("claude-opus-4-6", "Claude Opus 4.6", "opus", "opus-4", 4096, sampling=True),
-    Model("claude-sonnet-4-6", "Claude Sonnet 4.6", "sonnet", "sonnet-4", 1024, sampling=True),
-    *_earlier("claude-haiku-4-5", "Claude Haiku 4.5", "haiku", "haiku-4-5", 4096, dated="20251001"),
-    *_earlier("claude-opus-4-5", "Claude Opus 4.5", "opus", "opus-4", 4096, dated="20251101"),
-    *_earlier("claude-sonnet-4-5", "Claude Sonnet 4.5", "sonnet", "sonnet-4", 1024, dated="20250929"),
+    _OLDER("claude-opus-4-6", "Claude Opus 4.6", "opus", "opus-4", 4096),
+    _OLDER("claude-sonnet-4-6", "Claude Sonnet 4.6", "sonnet", "sonnet-4", 1024),
+    *(_OLDEST(f"claude-haiku-4-5{date}", "Claude Haiku 4.5", "haiku", "haiku-4-5", 4096) for date in ("", "-20251001")),
+    *(_OLDEST(f"claude-opus-4-5{date}", "Claude Opus 4.5", "opus", "opus-4", 4096) for date in ("", "-20251101")),
+    *(
+        _OLDEST(f"claude-sonnet-4-5{date}", "Claude Sonnet 4.5", "sonnet", "sonnet-4", 1024)
+        for date in ("", "-20250929")
+    ),
 )
 
 MODELS: dict[str, Model] = {model.id: model for model in (*_CURRENT, *_EARLIER)}

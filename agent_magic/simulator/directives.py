@@ -1,0 +1,219 @@
+"""What a test asks for instead of the usual response.
+
+There are two ways in: directives in the prompt, such as `[[fault:cut]]`, and the lines of a script file. Directives
+override the script. One table says which keys there are and which values each has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_magic.simulator.json_types import Json, as_flag, as_int, as_list, as_number, as_object, as_text
+
+FAULTS = tuple(
+    "hang stall reset cut clean_end empty drip error_event broken_json html wrong_bytes null_content no_usage".split()
+)
+STOP_REASONS = tuple(
+    "end_turn max_tokens stop_sequence tool_use pause_turn refusal model_context_window_exceeded".split()
+)
+_DIRECTIVE = re.compile(r"\[\[(fault|status|ttft|pace|tokens|stop|echo)(?::([^\]]*))?\]\]")
+_TOOL = re.compile(r"\[\[tool:\s*([\w.-]+)\s*(\{.*?\})?\s*\]\]", re.DOTALL)
+_KEY_OF_DIRECTIVE = {"ttft": "ttft_s", "stop": "stop_reason"}
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What to do otherwise than usual for one request; every `None` means as usual.
+
+    Attributes:
+        text: The text of the response.
+        echo: Respond with the prompt, verbatim.
+        tokens: Exact length of the text in tokens.
+        tool_use: Tool calls to respond with, each with `name` and `input`.
+        stop_reason: The stop reason.
+        ttft_s: Exact seconds to the first byte.
+        pace: Exact tokens per second.
+        fault: One of `FAULTS`.
+        every_s: For `drip`: seconds between two bytes.
+        status: An HTTP status from 400 on is an error response; 200 goes with `fault: html`.
+        error: The `error.type`; without it the one documented for the status.
+        error_code: The `error.details.error_code`.
+        message: The `error.message`.
+        retry_after: The `retry-after` header, in whole seconds; without it none is sent.
+    """
+
+    text: str | None = None
+    echo: bool = False
+    tokens: int | None = None
+    tool_use: tuple[Json, ...] = ()
+    stop_reason: str | None = None
+    ttft_s: float | None = None
+    pace: float | None = None
+    fault: str | None = None
+    every_s: float = 1.0
+    status: int | None = None
+    error: str | None = None
+    error_code: str | None = None
+    message: str | None = None
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A directive or a line of the script.
+
+    Attributes:
+        pattern: The prompts that a line is for; what a directive matched.
+        values: The overrides it sets.
+        times: How often it holds; `None` is always.
+    """
+
+    pattern: re.Pattern[str]
+    values: Mapping[str, Any]
+    times: int | None = None
+
+
+class DirectiveError(ValueError):
+    """A directive or a script line is wrong; the message says what would be right."""
+
+
+def _natural(value: object) -> int | None:
+    number = as_int(value)
+    return number if number is not None and number >= 0 else None
+
+
+def _status(value: object) -> int | None:
+    number = as_int(value)
+    return number if number is not None and 200 <= number <= 599 else None
+
+
+def _seconds(value: object) -> float | None:
+    number = as_number(value)
+    return number if number is not None and 0 <= number < 1e6 else None
+
+
+def _positive(value: object) -> float | None:
+    return _seconds(value) or None
+
+
+def _calls(value: object) -> tuple[Json, ...] | None:
+    calls = [as_object(each) or {} for each in as_list(value) or ()]
+    right = all(isinstance(call.get("name"), str) and isinstance(call.get("input"), dict) for call in calls)
+    return tuple(calls) if calls and right else None
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[object], str | None]:
+    return lambda value: value if isinstance(value, str) and value in names else None
+
+
+_KEYS: dict[str, tuple[Callable[[object], Any], str]] = {
+    "text": (as_text, "a string"),
+    "echo": (as_flag, "true or false"),
+    "tokens": (_natural, "an integer >= 0"),
+    "tool_use": (_calls, 'a list of {"name": ..., "input": {...}}'),
+    "stop_reason": (_one_of(STOP_REASONS), "one of " + ", ".join(STOP_REASONS)),
+    "ttft_s": (_seconds, "seconds >= 0"),
+    "pace": (_positive, "tokens per second > 0"),
+    "fault": (_one_of(FAULTS), "one of " + ", ".join(FAULTS)),
+    "every_s": (_positive, "seconds > 0"),
+    "status": (_status, "an HTTP status from 200 to 599"),
+    "error": (as_text, "an error type such as overloaded_error"),
+    "error_code": (as_text, "an error code such as ramp_limit_exceeded"),
+    "message": (as_text, "a string"),
+    "retry_after": (_natural, "whole seconds >= 0"),
+    "times": (_natural, "an integer >= 0"),
+}
+
+
+def _checked(values: Mapping[str, object]) -> dict[str, Any]:
+    """Check every value against the table of keys."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in _KEYS:
+            raise DirectiveError(f"unknown key {key!r}; the keys are {', '.join(_KEYS)}")
+        narrow, wanted = _KEYS[key]
+        found[key] = narrow(value)
+        if found[key] is None:
+            raise DirectiveError(f"{key}={value!r} must be {wanted}")
+    return found
+
+
+def find_directives(prompt: str) -> list[Rule]:
+    """Return the directives of a prompt, in order; all tool calls are one, the last.
+
+    Raises:
+        DirectiveError: A directive has a wrong value.
+    """
+    found = [_directive(match) for match in _DIRECTIVE.finditer(prompt)]
+    if calls := list(_TOOL.finditer(prompt)):
+        try:
+            tool_use = [{"name": call[1], "input": json.loads(call[2] or "{}")} for call in calls]
+        except ValueError as error:
+            raise DirectiveError(f"the input of [[tool:NAME {{...}}]] is not valid JSON: {error}") from None
+        found.append(Rule(_TOOL, _checked({"tool_use": tool_use})))
+    return found
+
+
+def without_directives(prompt: str) -> str:
+    """Return a prompt as if it had no directives."""
+    return _TOOL.sub("", _DIRECTIVE.sub("", prompt))
+
+
+def _directive(match: re.Match[str]) -> Rule:
+    name, options = match[1], (match[2] or "").split()
+    main = _KEY_OF_DIRECTIVE.get(name, name)
+    given: dict[str, object] = {"echo": True} if name == "echo" else {}
+    for place, option in enumerate(options):
+        key, equals, value = option.partition("=")
+        if not equals and place == 0 and name != "echo":
+            key, value = main, option
+        given[key] = _plain(value)
+    if main not in given:
+        raise DirectiveError(f"{match[0]} has no value; write [[{name}:VALUE]]")
+    return _rule(match[0], given)
+
+
+def _plain(text: str) -> object:
+    """Return a number where a text is one, else the text."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _rule(match: str, given: Mapping[str, object]) -> Rule:
+    values = _checked(given)
+    times = values.pop("times", None)
+    regular = len(match) > 1 and match.startswith("/") and match.endswith("/")
+    return Rule(re.compile(match[1:-1] if regular else re.escape(match)), values, times)
+
+
+def read_script(path: str) -> tuple[Rule, ...]:
+    """Read a script file: one JSON object per line; empty lines and lines that start with `#` are skipped.
+
+    Raises:
+        DirectiveError: A line is wrong; the message names it.
+        OSError: The file cannot be opened.
+    """
+    rules: list[Rule] = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            given = as_object(json.loads(line))
+            if given is None:
+                raise DirectiveError("a line must be a JSON object")
+            match = given.pop("match", "")
+            if not isinstance(match, str):
+                raise DirectiveError(f"match={match!r} must be a substring or /a regular expression/")
+            rules.append(_rule(match, given))
+        except (ValueError, re.error) as error:
+            raise DirectiveError(f"{path}, line {number}: {error}") from None
+    return tuple(rules)

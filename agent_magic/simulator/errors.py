@@ -1,0 +1,61 @@
+"""The one exception of the server: a request that gets an error response."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+from agent_magic.simulator.json_types import Json
+
+KIND_OF_STATUS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """A request that gets an error response.
+
+    Attributes:
+        status: The HTTP status.
+        message: The `error.message` of the body.
+        kind: The `error.type` of the body; `None` is the documented one of the status.
+        code: The `error.details.error_code`, or `None`.
+        retry_after_s: The `retry-after` header in whole seconds, or `None` for no header.
+        after_s: Seconds to wait before responding.
+    """
+
+    status: int
+    message: str
+    _: KW_ONLY
+    kind: str | None = None
+    code: str | None = None
+    retry_after_s: int | None = None
+    after_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Fill in the documented error type."""
+        other = "invalid_request_error" if self.status < 500 else "api_error"
+        self.kind = self.kind or KIND_OF_STATUS.get(self.status, other)
+
+    def body(self, request_id: str) -> Json:
+        """Return the documented error body."""
+        error: Json = {"type": self.kind, "message": self.message}
+        if self.code:
+            error["details"] = {"error_code": self.code}
+        return {"type": "error", "error": error, "request_id": request_id}
+
+
+def invalid(message: str, *, code: str | None = None) -> ApiError:
+    """Return the error for a malformed request."""
+    return ApiError(400, message, code=code)
