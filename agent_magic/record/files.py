@@ -101,7 +101,7 @@ def inside(name: str | Path, folder: Path) -> Path:
         CassetteError: The path leads out of the folder.
     """
     root = folder.resolve()
-    path = real_path(root / Path(name).expanduser(), CassetteError)
+    path = real_path(name if str(name).startswith("~") else root / name, CassetteError)
     if path == root or not path.is_relative_to(root):
         raise CassetteError(
             f"{str(name)!r} leads out of the project, which is the folder of the notebook. Name a file in it, or add "
