@@ -155,7 +155,7 @@ def test_a_context_with_braces_of_its_own_stays_a_value(tmp_path, capsys):
 def test_a_script_holds_every_prompt(tmp_path):
     """Quotes, backslashes and control characters survive as Python."""
     from agent_magic.declare.plan_json import plan_to_dict
-    from agent_magic.notebook.exporting import to_script
+    from agent_magic.notebook.files.scripts import to_script
 
     plan = Plan(ODD)
     space = {"__name__": "not main"}
@@ -216,7 +216,7 @@ def test_every_option_of_a_run_comes_along(tmp_path, capsys):
     assert policy in capsys.readouterr().out
     path.write_text(json.dumps(notebook("%%agent a\nx", "%agents run --budget much")))
     assert 2 == main(["export", str(path)])
-    assert "--budget 'much'" in capsys.readouterr().err
+    assert "--budget must be a number, got 'much'" in capsys.readouterr().err
 
 
 def test_what_is_no_whole_notebook_is_not_executed(tmp_path, capsys):

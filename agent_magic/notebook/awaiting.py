@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.live.interrupt import interruptible, stopped
-from agent_magic.notebook.cell_hook import CellHook
+from agent_magic.notebook.cell_hooks import CellHook
 
 __all__ = ["ASYNC_SUFFIX", "AwaitRewriter", "awaited", "cell_is_running"]
 

@@ -19,7 +19,7 @@ from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.roles import ROLES
 from agent_magic.engine.policy import POLICY_WORDS
-from agent_magic.notebook.arguments import parser_of
+from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Offer(NamedTuple):
     words: tuple[str, ...]
 
 
-def offer(line: str, known: Known, *, cell: str | None, parsers: Mapping[str, ArgumentParser]) -> Offer | None:
+def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
     """Find the words for the place of the cursor.
 
     Args:
@@ -99,14 +99,13 @@ def offer(line: str, known: Known, *, cell: str | None, parsers: Mapping[str, Ar
         known: What there is to offer.
         cell: The first line of the cell, the cursor being on a later one; `None` where it is on the first, or where
             nobody knows.
-        parsers: Read the lines of `%%agent` and `%%context`, by `agent` and `context`.
 
     Returns:
         The words, those that fit only: none where nothing does. `None` where the place is not ours.
     """
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):
-        found = _arguments(match["rest"], parsers[match["magic"]], known, match["magic"])
+        found = _arguments(match["rest"], PARSERS[match["magic"]], known, match["magic"])
     elif (match := _OPEN.search(line)) and (cell is None or _CELL.match(cell)):
         found = match["word"] or "", _in_prompt(cell or "", known)
     elif match := _LINE.search(line):
@@ -191,9 +190,7 @@ def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]
 def _ask(magics: AgentMagics, line: str, first: str | None) -> Offer | None:
     if "agent" not in line and "context" not in line and "{{" not in line:
         return None
-    held: Any = magics  # IPython's decorator puts the parsers there
-    parsers: dict[str, ArgumentParser] = {"agent": held.agent.parser, "context": held.context.parser}
-    return offer(line, known_to(magics, first or line), cell=first, parsers=parsers)
+    return offer(line, known_to(magics, first or line), cell=first)
 
 
 def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:
@@ -202,7 +199,7 @@ def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:
         return command, VERBS
     if command not in VERBS:
         return None
-    return _arguments(options, parser_of(command), known, command)
+    return _arguments(options, VERBS.parser(command), known, command)
 
 
 def _arguments(rest: str, parser: ArgumentParser, known: Known, command: str) -> tuple[str, Iterable[str]] | None:

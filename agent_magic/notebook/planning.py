@@ -1,41 +1,52 @@
-"""`%agents plan`: the graph, the prompts and what they may cost and take, without spending."""
+"""Before a run: show the plan, estimate it, try it with a pilot, ask before a large one."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
+from IPython.core.error import UsageError
+
 from agent_magic.declare.written import python_notes
-from agent_magic.live.ahead import count_ahead, terms_ahead
-from agent_magic.notebook.front_end import display_bundle
+from agent_magic.errors import NotConnected
+from agent_magic.forecast.confirm import confirmation, outlay
+from agent_magic.live.ahead import count_ahead, terms_ahead, unbought
+from agent_magic.live.earlier import Earlier
+from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel
+from agent_magic.notebook.running import execute
+from agent_magic.record.prices import Prices
 from agent_magic.show.cards import plan_picture
-from agent_magic.show.estimates import estimate_text, price_line
+from agent_magic.show.estimates import estimate_text, outlay_line, price_line
 from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
     from agent_magic.api import Ledger, Plan, Run
     from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.confirm import Outlay
     from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.notebook.command import CommandContext
     from agent_magic.notebook.session import Session
 
 MOST_PROMPTS = 3
-"""More prompts of one group than this are not printed: they differ in their items."""
+"""The prompts of one group that are printed: the others differ in their items."""
 MOST_CHARS = 2_000
-"""More of a prompt than this is not printed."""
+"""The characters of one prompt that are printed."""
 
 
 async def show_plan(
     plan: Plan, session: Session, policy: Policy, *, fresh: bool, graphic: bool, pilot: Run | None = None
-) -> None:
-    """Show a plan. Nothing is sent but the prompts, to the free count endpoint.
+) -> Estimate:
+    """Show a plan and return its estimate. Nothing is sent but the prompts, to the free count endpoint.
 
     Args:
         plan: The plan.
-        session: Who counts tokens, what was bought, and what earlier answers took. Without a key tokens are estimated,
-            and said to be.
+        session: Who counts tokens, what was bought, and how earlier answers went. Without a key tokens are estimated.
         policy: How it would run.
-        fresh: Whether what was bought before would be bought again.
-        graphic: Whether the front end can show a picture.
+        fresh: Estimate as if the ledger were empty.
+        graphic: Show a picture.
         pilot: A run of a few of its agents, by which the rest is estimated.
     """
     found, trouble = await _estimate(plan, session, policy, None if fresh else session.ledger, pilot)
@@ -44,15 +55,15 @@ async def show_plan(
         display_bundle(plan_picture(plan, estimates, theme=session.theme))
     else:
         print(plan_text(plan))  # noqa: T201 - the answer
-    if trouble:
-        print(f"note: tokens could not be counted: {trouble}")  # noqa: T201 - the user has to know
-    for note in _python_notes(plan):
-        print(f"note: {note}")  # noqa: T201 - as above
+    notes = [f"tokens could not be counted: {trouble}"] if trouble else []
+    for note in [*notes, *_python_notes(plan)]:
+        print(f"note: {note}")  # noqa: T201 - the user has to know
     print(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
+    return found
 
 
 async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:
-    """Print in a line what so many runs of a plan may cost, everything bought anew."""
+    """Print one line: what so many runs of a plan may cost if nothing is reused."""
     found, _ = await _estimate(plan, session, policy, None)
     print(price_line(found.expected, times))  # noqa: T201 - the answer
 
@@ -60,7 +71,7 @@ async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 
 async def _estimate(
     plan: Plan, session: Session, policy: Policy, ledger: Ledger | None, pilot: Run | None = None
 ) -> tuple[Estimate, str]:
-    """Estimate a plan, its prompts counted where the endpoint says, and why it does not."""
+    """Estimate a plan with counted prompts, and say why they could not be counted."""
     counted, trouble = await count_ahead(plan, session.client, ledger, None if pilot is None else pilot.record)
     return plan.estimate(
         policy,
@@ -75,8 +86,83 @@ async def _estimate(
     ), trouble
 
 
+async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | None:
+    """Run the agents that represent the most others, its price printed first. The next run reuses their answers.
+
+    Returns:
+        The run; `None` where every answer is there already.
+
+    Raises:
+        DeclarationError: The number is not valid.
+        UsageError: The user was asked, and said no; nothing was sent.
+    """
+    session, policy = ctx.session, ctx.policy(given)
+    names = plan.pilot_agents(given.pilot, client=session.client, ledger=None if given.fresh else session.ledger)
+    if not names:
+        print("note: every answer is in the ledger: there is nothing to try.")  # noqa: T201 - why nothing runs
+        return None
+    few = plan.select(names)
+    print(f"pilot: {', '.join(names)}")  # noqa: T201 - what is about to be bought
+    await show_price(few, session, policy)
+    await confirm(ctx, given, few, None)
+    session.pilot = await execute(session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell))
+    return session.pilot
+
+
+async def confirm(
+    ctx: CommandContext, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
+) -> None:
+    """Ask before a large run; `%config AgentMagics` says what is large. Print a note where nobody can answer.
+
+    Nothing is asked on the mock server or a recording, which cost nothing.
+
+    Raises:
+        UsageError: The answer was no; nothing was sent.
+    """
+    session = ctx.session
+    if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
+        return
+    plan.check_prompts()
+    policy = ctx.policy(given)
+    what = _outlay(session, plan, policy, resume, again, fresh=given.fresh)
+    limits = {"above_agents": ctx.confirm_agents, "above_usd": ctx.confirm_usd}
+    decided = confirmation(what, **limits, yes=given.yes, can_ask=can_ask(ctx.shell))
+    if decided == "go" or not await _has_key(session):
+        return
+    line = outlay_line(what, policy.budget_usd)
+    if decided == "note":
+        cap = "" if policy.budget_usd is not None else "; --budget USD sets a cap"
+        print(f"note: {line}{cap}")  # noqa: T201 - whoever reads the log has to know
+    elif not agrees(f"{line}: run? [y/N] "):
+        raise UsageError(f"Nothing was sent: {line}. --yes runs without asking, --budget USD sets a cap.")
+
+
+def _outlay(
+    session: Session, plan: Plan, policy: Policy, resume: Run | None, again: Sequence[str] | None, *, fresh: bool
+) -> Outlay:
+    """Estimate those agents of a plan whose answers must be bought."""
+    where = session.client.endpoint
+    earlier = None if resume is None else Earlier(resume.record, where, plan=plan, again=again)
+    if session.deck is not None:  # the recording answers what it has, the rest is bought
+        asked = session.deck.find(plan, timeout_s=policy.timeout_s).missing
+    else:
+        asked = unbought(plan, where, session.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
+    prices = Prices(session.prices, tell=lambda _: None)  # the line says how many have none
+    found = plan.estimate(policy, client=session.client, history=session.history, prices=prices)
+    return outlay(found.expected[agent] for agent in asked)
+
+
+async def _has_key(session: Session) -> bool:
+    """Say whether anything can be sent at all. If not, the run says so, or plays a recording."""
+    try:
+        async with session.client.open():
+            return True
+    except NotConnected:
+        return False
+
+
 def _prompts_text(plan: Plan) -> str:
-    """Write every context and prompt as it will go out, answers as `<name's answer>`."""
+    """Return every context and prompt as it will go out, answers as `<name's answer>`."""
     parts: list[str] = []
     sharing: dict[str, list[int]] = {}
     for number, agent in enumerate(plan.agents):
@@ -96,7 +182,7 @@ def _prompts_text(plan: Plan) -> str:
 
 
 def _python_notes(plan: Plan) -> list[str]:
-    """Say once each which values go out as Python writes them."""
+    """Return a note for each value that goes out as Python writes it."""
     notes: list[str] = []
     for agent, answers in zip(plan.agents, plan.inputs, strict=True):
         values = {**plan.values, **(agent.part.values if agent.part is not None else {})}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agent_magic.declare.agent import OPTIONS
 from agent_magic.declare.dag import build_dag, find_cycle
 from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
 
@@ -24,12 +23,10 @@ class Declared:
     Attributes:
         agent: The agent.
         cell: The cell.
-        stale: Whether its last result no longer fits: it was declared again since, or an ancestor was.
     """
 
     agent: Agent
     cell: Cell
-    stale: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True)
@@ -74,11 +71,6 @@ class Registry:
         named = {name for one in self._declared.values() for name in one.agent.reads} - taken
         return (*own, *(one for one in self._common.contexts if one.name in named))
 
-    @property
-    def stale(self) -> tuple[str, ...]:
-        """The agents whose last result no longer fits."""
-        return tuple(name for name, one in self._declared.items() if one.stale)
-
     def declare(
         self, agent: Agent, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
@@ -113,7 +105,7 @@ class Registry:
         elif old is not None and changed and cell.id is not None and old.cell.id not in {None, cell.id}:
             notes.append("replaces the one another cell had declared")
         if changed:
-            notes += self.mark_stale(agent.name, ran)
+            notes += self.stale_note(agent.name, ran)
         return notes
 
     def declare_context(self, context: Context, cell: Cell, *, ran: Collection[str]) -> list[str]:
@@ -149,7 +141,7 @@ class Registry:
         elif old is not None and old.context != context and cell.id is not None and old.cell.id not in {None, cell.id}:
             notes.append("replaces the one another cell had declared")
         self._contexts[name] = DeclaredContext(context, cell)
-        return notes + (self.mark_stale(name, ran) if old is not None and old.context != context else [])
+        return notes + (self.stale_note(name, ran) if old is not None and old.context != context else [])
 
     def has_context(self, name: str) -> bool:
         """Tell whether it has a context of its own of that name."""
@@ -177,17 +169,6 @@ class Registry:
         """Forget all agents and contexts."""
         self._declared.clear()
         self._contexts.clear()
-
-    def settle(self, ran: Iterable[Agent]) -> None:
-        """Take in that these agents have a result that fits, unless they were declared anew meanwhile."""
-        for agent in ran:
-            part = agent.part
-            one = self._declared.get(agent.name if part is None else part.group)
-            if one is None:
-                continue
-            declared = one.agent if part is None else replace(one.agent, name=agent.name, each=None, part=part)
-            if declared.with_defaults(**{key: getattr(agent, key) for key in OPTIONS}) == agent:
-                one.stale = False
 
     def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
         """Return the agents and contexts that these cells declared."""
@@ -249,7 +230,7 @@ class Registry:
         table: dict[str, Declared] = {}
         for name, one in self._declared.items():
             if name == place:
-                table[agent.name] = Declared(agent, cell, stale=one.stale)
+                table[agent.name] = Declared(agent, cell)
             elif name != renamed:
                 table[name] = one
         table.setdefault(agent.name, Declared(agent, cell))
@@ -266,12 +247,9 @@ class Registry:
             del table[name]
         return [f"in place of the {kind} {', '.join(mine)}"] if mine else []
 
-    def mark_stale(self, name: str, ran: Collection[str]) -> list[str]:
-        """Mark those of these agents stale that are `name`, use it, or wait for one that does; return a note of it."""
-        outdated = [other for other in (name, *self.descendants(name)) if other in ran and other in self._declared]
-        for other in outdated:
-            self._declared[other].stale = True
-        others = [other for other in outdated if other != name]
+    def stale_note(self, name: str, ran: Collection[str]) -> list[str]:
+        """Return a note of the agents in `ran` whose answers are stale now that `name` has changed."""
+        others = [other for other in self.descendants(name) if other in ran]
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
 
 

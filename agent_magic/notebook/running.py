@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, cast
 
 from agent_magic.api import Run, start
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
+from agent_magic.forecast.remaining import remaining
+from agent_magic.live.controls import Controls
 from agent_magic.live.playing import Player, lay
+from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
-from agent_magic.notebook.watching import Watch
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.prices import Prices
+from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
-from agent_magic.show.live import LiveView
+from agent_magic.show.live import VERBS, LiveView, make_live_view
+from agent_magic.show.live.status import Around
 from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
 from agent_magic.show.text import one_line
@@ -26,12 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from agent_magic.api import Plan
+    from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.live.driver import Driver
+    from agent_magic.notebook.command import CommandContext
     from agent_magic.notebook.session import Session
-    from agent_magic.notebook.verb import Desk
     from agent_magic.providers.recorded import Match
     from agent_magic.record.cassette.reading import Cassette
+    from agent_magic.record.history import History
 
 MOST_FILES = 20
 TICK_S = 0.1
@@ -54,10 +60,10 @@ async def execute(
         session: Who answers, and what was bought before.
         plan: What to run.
         policy: How.
-        fresh: Buy again what the ledger has.
-        graphic: Whether the front end can show a picture.
-        resume: The run to go on with; see `Plan.run`.
-        again: Which agents of it run again; `None` is all that did not succeed.
+        fresh: Reuse no answer.
+        graphic: Show a picture.
+        resume: An earlier run whose answers are reused; see `Plan.run`.
+        again: The agents of it that run again; `None` is all that did not succeed.
 
     Raises:
         AgentMagicError: Nothing was sent.
@@ -91,7 +97,7 @@ async def execute(
         found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
         if found is None:
             raise
-    _note(f"there is no key, so answers come from {found.name}, recorded {found.recorded_words}")
+    _note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
     session.insert(Deck(found))
     return await execute(session, plan, policy, fresh=fresh, graphic=graphic)
 
@@ -105,7 +111,7 @@ async def _play(
     *,
     graphic: bool,
 ) -> Run:
-    """Replay what is recorded, at once or in its time, and buy the rest where that is wanted."""
+    """Replay what is recorded, at once or in its time, and buy the rest if that is wanted."""
     playing = lay(deck, plan, policy, live)
     if isinstance(playing, RunRecord):
         return _show(session, playing, graphic=graphic)
@@ -119,9 +125,9 @@ async def _play(
 
 
 def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
-    """Return the first cassette of a folder that holds a recording of all of this plan.
+    """Return the first cassette of a folder that records all of this plan; `None` if there is none.
 
-    What a reader of a shared notebook has is the file beside it; what its agents ask says whether it is theirs.
+    Readers of a shared notebook have its cassette beside it. The requests tell whether it is the right one.
     """
     for path in sorted(folder.glob(f"*{ENDING}"))[:MOST_FILES]:
         with contextlib.suppress(CassetteError, ReplayMiss):
@@ -132,7 +138,7 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
 
 
 async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
-    """Let it run, shown, and settle it however it ends."""
+    """Drive a run, shown, and settle it however it ends."""
     run = Run(driver.record, driver, history=session.history, prices=driver.prices)
     run.forecasts = session.forecasts
     session.running.append(driver)
@@ -145,26 +151,25 @@ async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
 
 
 async def run_and_tell(
-    desk: Desk, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
+    ctx: CommandContext, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
 ) -> Run:
-    """Run a plan in a cell as its options say, and say what the picture does not."""
-    policy = desk.policy(given)
-    graphic = is_kernel(desk.shell)
-    run = await execute(desk.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
-    desk.session.just_shown = run
-    if unwatched := is_unwatched(desk.shell):
-        print(one_line(run.totals))  # noqa: T201 - a log gets the first picture as a line, not the last one
+    """Run a plan in a cell as its options say, and print what the picture does not show."""
+    policy = ctx.policy(given)
+    graphic = is_kernel(ctx.shell)
+    run = await execute(ctx.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
+    ctx.session.just_shown = run
+    if unwatched := is_unwatched(ctx.shell):
+        print(one_line(run.totals))  # noqa: T201 - a log keeps the first picture as a line, not the last one
     notes = [
-        run.totals.why if graphic and not unwatched else "",  # a line says it itself
+        run.totals.why if graphic and not unwatched else "",  # the line has it already
         capped_note(run.record, policy),
         budget_note(run.record, policy),
         served_note(run.record),
         filled_note(run.record),
     ]
     notes += context_notes(run.record, run.prices)
-    for note in (*notes, *desk.session.keeping.take_notes()):
-        if note:
-            _note(note)
+    for note in filter(None, [*notes, *ctx.session.keeping.take_notes()]):
+        _note(note)
     return run
 
 
@@ -184,10 +189,10 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
 
 @contextlib.asynccontextmanager
 async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[None]:
-    watch = Watch(driver, session.history)
-    view = watch.view() if graphic else terminal_view(driver.record)
+    status = LiveStatus(driver, session.history)
+    view = status.view() if graphic else terminal_view(driver.record)
     view.show()
-    ticking = asyncio.create_task(_tick(driver, view, watch))
+    ticking = asyncio.create_task(_tick(driver, view, status))
     try:
         yield
     finally:
@@ -197,14 +202,74 @@ async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool) -
             session.take_view(view)
 
 
-async def _tick(driver: Driver, view: LiveView | LineView | TableView, watch: Watch) -> None:
+async def _tick(driver: Driver, view: LiveView | LineView | TableView, status: LiveStatus) -> None:
     while True:
         await asyncio.sleep(TICK_S)
         now_s = driver.now()
         if isinstance(view, LiveView):
-            view.tick(now_s, watch.said(), watch.around(now_s))
+            view.tick(now_s, status.said(), status.around(now_s))
         else:
-            view.tick(now_s, watch.said())
+            view.tick(now_s, status.said())
+
+
+MOST_SAID = 200
+"""Larger plans are drawn as groups, which have no room for what one agent says."""
+HEALTH_EVERY_S = 0.5
+LEFT_EVERY_S = 1.0
+"""How often the time that is left is estimated, for up to a thousand agents; for more as much later."""
+
+
+class LiveStatus:
+    """What the live view shows that the record of a run does not have, and what its buttons do.
+
+    Args:
+        driver: What runs.
+        history: How earlier answers went.
+    """
+
+    def __init__(self, driver: Driver, history: History) -> None:
+        self._driver, self._history, self._policy = driver, history, driver.policy
+        self._health: Health | None = None
+        self._left_s: tuple[float, float] | None = None
+        self._left_at_s = self._health_at_s = float("-inf")
+        self._left_every_s = LEFT_EVERY_S * max(1.0, len(driver.plan) / 1000)
+
+    def said(self) -> dict[int, str]:
+        """Return the end of each arriving answer, and what each queued agent waits for; of small plans only."""
+        driver = self._driver
+        if len(driver.plan) > MOST_SAID:
+            return {}
+        said = {agent: stream.tail() for agent, stream in driver.streams.items()}
+        for agent, result in enumerate(driver.record.results):
+            if result.status == "queued":
+                said[agent] = wording(driver.held_by(agent)).label
+        return said
+
+    def around(self, now_s: float) -> Around:
+        """Return the caps, the health and the time that is left."""
+        policy = self._policy
+        if now_s - self._left_at_s >= self._left_every_s:
+            self._left_at_s = now_s
+            self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency)
+        if now_s - self._health_at_s >= HEALTH_EVERY_S:
+            self._health_at_s = now_s
+            self._health = self._driver.health()
+        return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s)
+
+    def arriving(self, agent: int) -> str:
+        """Return the text that has arrived of an answer under way."""
+        stream = self._driver.streams.get(agent)
+        return stream.text if stream is not None else ""
+
+    def view(self) -> LiveView:
+        """Make the live view, with its buttons. A click can come on any thread."""
+        controls = Controls(self._driver)
+
+        def press(verb: str, agent: str | None) -> None:
+            do = getattr(controls, verb)
+            do() if agent is None else do([agent])
+
+        return make_live_view(self._driver.record, press, self.arriving, summarize=summarize, verbs=VERBS)
 
 
 def _note(text: str) -> None:

@@ -15,6 +15,8 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pool import Pool
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
 from agent_magic.forecast.calibration import Forecasts
+from agent_magic.live.ahead import unbought
+from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
 from agent_magic.providers.anthropic.client import Claude
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
 
 WARMED = (functools.partial(importlib.import_module, "anthropic"), layout.warm)
 """Importing the SDK takes one to three seconds, loading Graphviz half of one or more."""
-NO_KEY = "the-stand-in-needs-no-key"
-"""Sent to the stand-in API: a common word would be hidden in every message, as a key is."""
+NO_KEY = "the-mock-server-needs-no-key"
+"""Sent to the mock server. A common word would be hidden in every message, as a key is."""
 DEFAULT_PLAN = "agents"
 MOST_RUNS = 100
+MOST_LOOKED_AT = 10
+"""Runs that are looked at for an agent's newest answer."""
 MOST_VIEWS = 8
 """Views that are kept for pages that are loaded again."""
 PINNED = "AGENT_MAGIC_CASSETTE"
@@ -63,7 +67,7 @@ class Session:
         forecasts: What was forecast, and the runs that came after.
         last: The last run, one that was cut too; `None` before the first.
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan takes over.
-        just_shown: The run that this cell has shown already, so that it need not be shown as its value too.
+        just_shown: What the cell has shown already, so that it need not be shown as its value too.
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.
@@ -87,7 +91,7 @@ class Session:
         self.pilot: Run | None = None
         self.running: list[Driver] = []
         self.background: asyncio.Task[Run] | None = None
-        self.just_shown: Run | None = None
+        self.just_shown: object = None
         self.theme: Theme = "auto"
         self.dark = False
         self._views: list[LiveView] = []
@@ -129,7 +133,7 @@ class Session:
         if plan == DEFAULT_PLAN and known.get(context.name, context) != context:
             for name, registry in self._registries.items():
                 if name != plan and not registry.has_context(context.name):
-                    notes += registry.mark_stale(context.name, ran)
+                    notes += registry.stale_note(context.name, ran)
         return notes
 
     def sharing(self, name: str, plan: str) -> list[str]:
@@ -207,7 +211,7 @@ class Session:
         try:
             simulator = child.start(**options)
         except (child.SimulatorError, OSError) as error:
-            raise AgentMagicError(f"The stand-in API did not start: {error}") from None
+            raise AgentMagicError(f"The mock server did not start: {error}") from None
         self.disconnect()
         self._simulator = simulator
         atexit.register(self._simulator.stop)
@@ -263,7 +267,7 @@ class Session:
     def connection(self) -> str:
         """Who answers, in words."""
         if self.simulates:
-            return "the stand-in API (answers are made up and labelled simulated)"
+            return "the mock server (responses are simulated and labelled so)"
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
         return self.client.endpoint
@@ -275,7 +279,9 @@ class Session:
             AgentMagicError: There is none.
         """
         if self.last is None and self.running:
-            raise AgentMagicError("The first run goes on. %agents wait waits for its end, %agents tells how far it is.")
+            raise AgentMagicError(
+                "The first run is under way. %agents wait waits for its end, %agents shows how far it is."
+            )
         if self.last is None:
             raise AgentMagicError("Nothing has run yet. %agents run runs what is declared.")
         return self.last
@@ -300,12 +306,19 @@ class Session:
         self.history.learn(run.record)
         self.forecasts.ran(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
-        plan, good = run.plan, [one.status == "succeeded" for one in run.record.results]
-        whole = {name for name, group in plan.groups.items() if all(good[one] for one in group.values())}
-        done = [
-            one for one, ok in zip(plan.agents, good, strict=True) if ok and (not one.part or one.part.group in whole)
-        ]
-        self.registry(plan.name).settle(done)
+
+    def stale(self, plan: Plan) -> list[str]:
+        """Return the agents and groups of a plan whose newest answer no longer fits: they would be asked again."""
+        asked: dict[str, bool] = {}
+        for run in self.runs[: -1 - MOST_LOOKED_AT : -1]:
+            done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()
+            if run.plan.name != plan.name or not done & plan.index.keys():
+                continue
+            origin = run.record.origin
+            earlier = Earlier(run.record, origin, plan=plan)
+            again = {plan.names[one] for one in unbought(plan, origin, None, earlier, fresh=False, timeout_s=1.0)}
+            asked.update({name: name in again for name in done & plan.index.keys()})
+        return list(dict.fromkeys(_shown_name(agent) for agent in plan.agents if asked.get(agent.name)))
 
     def take_view(self, view: LiveView) -> None:
         """Keep the view of a run that is over for pages that are loaded again, and its colours. Old ones are closed."""
@@ -333,6 +346,10 @@ class Session:
         self.keeping.close()
         for view in self._views:
             view.close()
+
+
+def _shown_name(agent: Agent) -> str:
+    return agent.name if agent.part is None else agent.part.group
 
 
 def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Agent, ...]:

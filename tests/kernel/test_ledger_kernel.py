@@ -51,7 +51,7 @@ def test_a_restarted_kernel_buys_nothing_again(env, tmp_path):
         )
         ok(kernel.do("old = %agents open 1"))
         assert "True" in ok(kernel.do("print(set(old.agents['source']) == {'simulated'} and len(old.attempts) == 3)"))
-        assert "3 answers of 2 runs are whole" in ok(kernel.do("%agents ledger verify"))
+        assert "3 answers of 2 runs are intact" in ok(kernel.do("%agents ledger verify"))
         assert "3 answers (3 simulated) of 2 runs" in ok(kernel.do("%agents ledger"))
         assert "came from the ledger" not in ok(kernel.do("run = %agents run --fresh"))
 
@@ -103,5 +103,5 @@ def test_no_file_where_none_is_wanted(env, tmp_path, choice):
         again = ok(kernel.do("run = %agents run"))
         assert (choice == ":memory:") == ("came from the ledger" in again)
         if choice == "off":
-            assert "There is no ledger: it is off" in kernel.do("%agents runs").text
+            assert "The ledger is off" in kernel.do("%agents runs").text
     assert [] == list(tmp_path.iterdir())

@@ -18,7 +18,7 @@ def test_a_reader_without_a_key_gets_the_recording_beside(tmp_path):
         assert "recorded in" in kernel.do("%agents record mine.cassette.jsonl").text
         kernel.do("open('broken.cassette.jsonl', 'w').write('no')\n%agents connect api")
         reply = kernel.do("run = %agents run")
-        assert "there is no key, so answers come from mine.cassette.jsonl" in reply.text
+        assert "no API key: answers come from mine.cassette.jsonl" in reply.text
         assert "(True, 'replay')" in kernel.do("run['a'].text == first['a'].text, run['a'].source").text
         kernel.do("%agents connect api")
         kernel.do("%%agent a\nsay another thing")

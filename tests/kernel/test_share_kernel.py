@@ -172,7 +172,7 @@ def test_sharing_looks_at_the_saved_notebook(kernel):
     assert "answers    made up by the stand-in API" in reply.text
     stamp = kernel.do("run.agents.attrs['provenance']['cassette'], run.agents.attrs['provenance']['sha256'][:4]").text
     assert "mine.cassette.jsonl" in stamp
-    assert "does not hold this cell yet" in reply.text
+    assert "does not have this cell yet" in reply.text
 
 
 def test_recordings_stay_in_the_project(kernel):

@@ -33,13 +33,11 @@ KNOWN = Known(
     contexts=("handbook",),
     unwritten=("rules",),
 )
-MAGICS: Any = AgentMagics
-PARSERS = {"agent": MAGICS.agent.parser, "context": MAGICS.context.parser}
 
 
 def words(line: str, cell: str | None = None) -> tuple[str, ...]:
     """Return what is offered at the end of a line."""
-    found = offer(line, KNOWN, cell=cell, parsers=PARSERS)
+    found = offer(line, KNOWN, cell=cell)
     return found.words if found else ()
 
 
@@ -134,7 +132,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_no_line_breaks_it(line: str, cell: str | None):
     """Whatever is typed, Tab answers with words that begin as it does."""
     for start in ("", "%agents ", "%agents run ", "%%agent x "):
-        found = offer(start + line, KNOWN, cell=cell, parsers=PARSERS)
+        found = offer(start + line, KNOWN, cell=cell)
         assert found is None or all(word.startswith(found.fragment) for word in found.words)
 
 
@@ -232,6 +230,6 @@ def test_config_has_help_for_every_default(shell: Any, capsys):
     load(shell)
     shell.run_line_magic("config", "AgentMagics")
     shown = capsys.readouterr().out
-    for name, trait in AgentMagics.class_own_traits(config=True).items():
+    for name, trait in AgentMagics.class_traits(config=True).items():
         assert f"AgentMagics.{name}=" in shown
         assert trait.help.endswith(".")

@@ -9,11 +9,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, Rejected
 from agent_magic.measure.each import COLUMNS
-from agent_magic.notebook.cells import find_agents, plan_data, to_notebook
-from agent_magic.notebook.exporting import to_script
-from agent_magic.notebook.listing import agent_error, declared_text
+from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
+from agent_magic.notebook.files.scripts import to_script
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import _prompts_text
+from agent_magic.notebook.verbs.declared import declared_text
+from agent_magic.notebook.verbs.results import error_text
 from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["good", "bad"]}, index=["x", "y"])
@@ -71,18 +72,17 @@ def test_a_name_selects_its_group_and_what_it_needs(magics):
 
 
 def test_a_change_makes_its_group_and_what_follows_stale(magics):
-    """A run in which one of the group failed leaves the mark on."""
+    """A run in which one of the group failed leaves it stale."""
     run = run_of(plan_of(magics))
     magics.session.settle(run)
-    registry = magics.session.registry()
     magics.agent("label --each rows", "Really rate {{ item.text }}\n")
-    assert ("label", "check", "report") == registry.stale
+    assert ["label", "check", "report"] == magics.session.stale(plan_of(magics))
     failed = Reply(1.0, error=Rejected("broken", status=400))
     run = run_of(plan_of(magics), lambda prompt, *_: failed if "ate bad" in prompt else Reply(1.0))
     magics.session.settle(run)
-    assert ("label", "check", "report") == registry.stale
+    assert ["label", "check", "report"] == magics.session.stale(plan_of(magics))
     magics.session.settle(run_of(plan_of(magics)))
-    assert () == registry.stale
+    assert [] == magics.session.stale(plan_of(magics))
 
 
 def test_answers_join_what_was_asked(magics):
@@ -95,7 +95,7 @@ def test_answers_join_what_was_asked(magics):
     assert frame.loc["x", "answer"]
     assert frame["answer"].isna().tolist() == [False, True]
     assert frame.attrs["plan"] == "agents"
-    assert "label: 1 of 2 failed" in agent_error(run, "label")
+    assert "label: 1 of 2 failed" in error_text(run, "label")
     with pytest.raises(AgentMagicError, match="Did you mean 'label'"):
         run.each("labell")
 

@@ -13,10 +13,10 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Claude, Plan, Run
 from agent_magic.errors import LedgerError
+from agent_magic.notebook.files.sharing import worth_sharing
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.session import Session
-from agent_magic.notebook.sharing import worth_sharing
-from agent_magic.notebook.verbs.past import VERBS
+from agent_magic.notebook.verbs.ledger import VERBS
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash, write_cassette
@@ -63,13 +63,13 @@ def test_care(session, capsys, tmp_path):
     assert "1 answer (0 simulated) of 2 runs" in said
     assert "spent, $" in said
     do(session, "ledger", what="verify")
-    assert "1 answer of 2 runs are whole. The file is sound." in capsys.readouterr().out
+    assert "1 answer of 2 runs are intact. No problem found." in capsys.readouterr().out
     do(session, "ledger", what="export", file=str(tmp_path / "x.jsonl"))
     assert "1 answer written" in capsys.readouterr().out
     do(session, "ledger", what="salvage")
-    assert "0 answers taken over" in capsys.readouterr().out
+    assert "0 answers recovered" in capsys.readouterr().out
     do(session, "ledger", what="prune", days=0.0)
-    assert "1 answer forgotten" in capsys.readouterr().out
+    assert "1 answer deleted" in capsys.readouterr().out
     assert 0 == len(session.ledger)
 
 
@@ -78,7 +78,7 @@ def test_care(session, capsys, tmp_path):
     [
         ({"what": "prnue"}, "Did you mean 'prune'"),
         ({"what": "prune"}, "--days N, --simulated"),
-        ({"what": "export"}, "name of a file"),
+        ({"what": "export"}, "needs a file"),
         ({"what": "export", "file": "/nowhere/at/all"}, "Choose another place"),
     ],
     ids=str,
@@ -94,7 +94,7 @@ def test_a_session_without_a_ledger(session):
     session.keeping.choice = "off"
     assert session.ledger is None
     assert 0 == len(session.history)
-    with pytest.raises(UsageError, match="it is off"):
+    with pytest.raises(UsageError, match="is off"):
         do(session, "runs")
 
 
@@ -142,7 +142,7 @@ def test_what_was_saved_is_said():
 def test_an_empty_ledger_says_so(session, capsys):
     """`runs` says that there is none yet, `open` what makes one."""
     assert 0 == len(do(session, "runs"))
-    assert "no run is in the ledger yet" in capsys.readouterr().out
+    assert "the ledger has no run yet" in capsys.readouterr().out
     with pytest.raises(LedgerError, match=r"no run in the ledger yet.*%agents run"):
         do(session, "open")
 

@@ -14,11 +14,11 @@ def test_limits_are_shown_and_set(capsys: pytest.CaptureFixture[str]):
 
     magics = AgentMagics(InteractiveShell.instance())
     magics.agents("limits")
-    assert "No limits are known yet" in capsys.readouterr().out
+    assert "No rate limits are known yet" in capsys.readouterr().out
     magics.agents("limits claude-opus-4-8 --rpm 50 --itpm 30000")
     magics.agents("limits --otpm 8000")
     shown = capsys.readouterr().out
-    assert "claude-opus-4: requests 50/min (given); input 30,000/min (given); output unknown" in shown
+    assert "claude-opus-4: requests 50/min (given) · input 30,000/min (given) · output unknown" in shown
     assert {"claude-opus-4", "claude-haiku-5-5"} == set(magics.session.pacer.given)
     assert Limits(50, 30_000) == magics.session.pacer.given["claude-opus-4"]
     magics.agents("limits claude-opus-4-8 --rpm 80")

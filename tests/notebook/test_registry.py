@@ -56,7 +56,7 @@ def test_a_cell_run_ten_times_declares_one_agent():
     registry = registry_of(a="1", b="{{ a }}")
     for _ in range(10):
         assert [] == declare(registry, "a", "1", "cell a", ran=["a", "b"])
-    assert (["a", "b"], ()) == (names(registry), registry.stale)
+    assert ["a", "b"] == names(registry)
 
 
 def test_a_rename_in_a_cell_drops_the_old_name():
@@ -105,48 +105,20 @@ def test_a_change_makes_descendants_with_results_stale():
     """The agent and what follows from it; nobody without a result, nobody beside it."""
     registry = registry_of(a="1", b="{{ a }}", c="{{ b }}", d="x", e="{{ a }}")
     assert ["now stale: b, c"] == declare(registry, "a", "new", "cell a", ran=["a", "b", "c", "d"])
-    assert ("a", "b", "c") == registry.stale
 
 
 @pytest.mark.parametrize("change", [{"model": "m"}, {"max_tokens": 5}, {"after": "d"}, {"system": "s"}], ids=str)
 def test_a_change_of_an_option_is_a_change(change):
     """Not only the prompt counts."""
     registry = registry_of(a="1", b="{{ a }}", d="x")
-    declare(registry, "a", "1", "cell a", ran=["a", "b"], **change)
-    assert ("a", "b") == registry.stale
+    assert ["now stale: b"] == declare(registry, "a", "1", "cell a", ran=["a", "b"], **change)
 
 
 def test_order_only_edges_make_stale_too():
     """What waits without using the text is stale all the same."""
     registry = registry_of(a="1")
     declare(registry, "b", "x", after="a")
-    declare(registry, "a", "2", "cell a", ran=["a", "b"])
-    assert ("a", "b") == registry.stale
-
-
-def test_a_run_takes_the_mark_off():
-    """Agents that have a result that fits are stale no more."""
-    registry = registry_of(a="1", b="{{ a }}")
-    declare(registry, "a", "2", "cell a", ran=["a", "b"])
-    registry.settle([Agent("a", "2", model="default"), Agent("gone", "x")])
-    assert ("b",) == registry.stale
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"prompt": "3"}, id="prompt"),
-        pytest.param({"model": "m"}, id="model"),
-        pytest.param({"system": "s"}, id="system"),
-    ],
-)
-def test_a_run_of_what_was_declared_before_takes_no_mark_off(change):
-    """Declared again while the run went on: its result does not fit what stands in the cell now."""
-    registry = registry_of(a="2")
-    ran = registry.agents[0]
-    declare(registry, "a", cell="cell a", ran=["a"], **{"prompt": "2", **change})
-    registry.settle([ran])
-    assert ("a",) == registry.stale
+    assert ["now stale: b"] == declare(registry, "a", "2", "cell a", ran=["a", "b"])
 
 
 def test_many_stale_agents_are_told_in_short():
@@ -255,7 +227,6 @@ def test_whatever_order_cells_run_in(todo):
         last = {key: value for key, value in last.items() if value[0] != name}
         last[cell] = (name, prompt)
         assert {value[0]: value[1] for value in last.values()} == {one.name: one.prompt for one in registry.agents}
-        assert set(registry.stale) <= set(names(registry))
         for number, value in last.items():
             assert (value[0],) == registry.of_cells([f"cell {number}"])
 
@@ -276,9 +247,7 @@ def test_a_context_that_changed_makes_who_used_it_stale():
     ran = ["a", "b", "c", "d", "rules"]
     assert [] == declare_context(registry, "rules", cell="one", ran=ran)
     assert [] == declare_context(registry, "rules", cell="one", ran=ran)
-    assert () == registry.stale
     assert ["now stale: a, b, c"] == declare_context(registry, "rules", "new", "one", ran=ran)
-    assert ("a", "b", "c") == registry.stale
     assert ["a"] == [agent.name for agent in registry.sharing("rules")]
 
 

@@ -20,12 +20,14 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
-from agent_magic.notebook.arguments import read_command, split_command, waits
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
-from agent_magic.notebook.listing import agent_error, agent_text, declared_text
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.notebook.verbs.declared import declared_text
+from agent_magic.notebook.verbs.results import answer_text, error_text
 from tests.live.virtual import Reply, Scripted, drive
+
+MODEL = "claude-haiku-5-5"
 
 
 @pytest.fixture
@@ -85,19 +87,86 @@ def run_of(plan, script=lambda *_: Reply(), policy=None):
 
 
 def test_settling_a_run(session):
-    """The last run is kept, one that failed too, and only what succeeded is stale no more."""
-    declare(session, a="x", b="y")
-    for one in ("a", "b"):
-        session.registry()._declared[one].stale = True
-
-    def script(prompt, _):
-        return Reply(error=Unreachable("x") if prompt == "y" else None)
-
-    run = run_of(session.plan({}, defaults={"model": "claude-haiku-5-5"}), script, Policy(max_attempts=1))
+    """The last run is kept, one that failed too."""
+    declare(session, a="x")
+    run = run_of(session.plan({}, defaults={}), lambda *_: Reply(error=Unreachable("x")), Policy(max_attempts=1))
     session.settle(run)
     assert run is session.last
     assert [] == session.running
-    assert ("b",) == session.registry().stale
+
+
+def ran(session, namespace=None, agents=()):
+    """Run what is declared, and settle it. Every prompt gets an answer of its own."""
+    plan = session.plan(namespace or {}, defaults={"model": MODEL}, agents=agents)
+    session.settle(run_of(plan, lambda prompt, _: Reply(text=f"<{prompt}>")))
+
+
+def stale(session, namespace=None, **defaults):
+    """Name what is stale."""
+    return session.stale(session.plan(namespace or {}, defaults={"model": MODEL, **defaults}))
+
+
+def test_nothing_is_stale_after_a_run(session):
+    """Nor before one."""
+    declare(session, a="x", b="{{ a }}")
+    assert [] == stale(session)
+    ran(session)
+    assert [] == stale(session)
+
+
+def test_a_changed_variable_makes_stale(session):
+    """The agents whose prompts use it, and those that use their answers; the rest is as it was."""
+    declare(session, a="{{ city }}", b="{{ a }}", c="x")
+    ran(session, {"city": "Lyon"})
+    assert ["a", "b"] == stale(session, {"city": "Paris"})
+    assert [] == stale(session, {"city": "Lyon"})
+
+
+@pytest.mark.parametrize(
+    "change", [{"prompt": "y"}, {"model": "claude-opus-5-5"}, {"max_tokens": 5}, {"system": "s"}], ids=str
+)
+def test_a_changed_agent_is_stale(session, change):
+    """By its prompt and by every option that goes out, until it has run again."""
+    declare(session, a="x", b="{{ a }}")
+    ran(session)
+    changed = Agent("a", **{"prompt": "x", **change})
+    session.registry().declare(changed, Cell(), ran=(), variables=(), cycles=True)
+    assert ["a", "b"] == stale(session)
+    ran(session)
+    assert [] == stale(session)
+
+
+def test_a_changed_default_makes_stale(session):
+    """Agents that name no model have another one now."""
+    declare(session, a="x")
+    ran(session)
+    assert ["a"] == stale(session, model="claude-opus-5-5")
+
+
+def test_what_ran_again_alone_leaves_its_children_stale(session):
+    """Their answers were made from another one."""
+    declare(session, a="x", b="{{ a }}")
+    ran(session)
+    declare(session, a="y")
+    ran(session, agents=["a"])
+    assert ["b"] == stale(session)
+
+
+def test_a_group_is_stale_by_its_name(session):
+    """Where one of its items has changed."""
+    session.registry().declare(Agent("label", "{{ item }}", each="rows"), Cell(), ran=(), variables=(), cycles=True)
+    ran(session, {"rows": ["u", "v"]})
+    assert [] == stale(session, {"rows": ["u", "v"]})
+    assert ["label"] == stale(session, {"rows": ["u", "w"]})
+
+
+def test_what_failed_is_not_stale(session):
+    """It has no answer that could be."""
+    declare(session, a="x")
+    failed = run_of(session.plan({}, defaults={}), lambda *_: Reply(error=Unreachable("x")), Policy(max_attempts=1))
+    session.settle(failed)
+    declare(session, a="y")
+    assert [] == stale(session)
 
 
 def test_the_stand_in(session):
@@ -105,7 +174,7 @@ def test_the_stand_in(session):
     url = session.connect_simulator(latency="none")
     assert url == session.client._address
     assert "simulator, seed 0" == session.client.endpoint  # its address is another after each start
-    assert "made up" in session.connection
+    assert "mock server" in session.connection
     simulator = session._simulator
     plan = Plan((Agent("a", "x"),))
     run = asyncio.run(plan.run(client=session.client))
@@ -154,6 +223,12 @@ def test_closing_stops_what_runs():
 
 # Command lines.
 
+
+def read_command(command, rest):
+    """Read the options of a command."""
+    return VERBS.parser(command).read(rest)
+
+
 SPLIT = {
     "": ("list", ""),
     "   ": ("list", ""),
@@ -167,15 +242,15 @@ SPLIT = {
 @pytest.mark.parametrize(("line", "parts"), SPLIT.items())
 def test_a_line_is_split(line, parts):
     """The first word is the command; without one it is `list`."""
-    assert parts == split_command(line)
+    assert parts == VERBS.split(line)
 
 
 def test_an_unknown_command_is_a_usage_error():
     """It names the nearest one."""
     with pytest.raises(UsageError, match="Did you mean 'run'"):
-        split_command("rnu --fresh")
+        VERBS.split("rnu --fresh")
     with pytest.raises(UsageError, match="One of list, "):
-        split_command("xyzzy")
+        VERBS.split("xyzzy")
 
 
 def test_the_options_of_a_run():
@@ -202,7 +277,7 @@ WRONG_LINES = {
     "no number": ("run", "--concurrency x", "%agents run: .*invalid int value: 'x'"),
     "no value": ("run", "--timeout", "expected one argument"),
     "no name": ("show", "", "NAME"),
-    "too much": ("last", "a", "unknown option 'a'"),
+    "too much": ("last", "a", "unexpected 'a'"),
 }
 
 
@@ -227,7 +302,7 @@ def test_every_command_has_help(command):
 )
 def test_what_waits(line, awaited):
     """Only commands that wait for something are awaited, and those whose name is not known yet."""
-    assert awaited == waits("agents", line)
+    assert awaited == VERBS.waits("agents", line)
 
 
 @pytest.mark.parametrize("command", VERBS)
@@ -244,7 +319,7 @@ def test_a_first_run_that_goes_on_is_no_run_that_never_was(session):
     with pytest.raises(AgentMagicError, match="Nothing has run yet"):
         session.last_run()
     session.running.append(object())
-    with pytest.raises(AgentMagicError, match="The first run goes on"):
+    with pytest.raises(AgentMagicError, match="The first run is under way"):
         session.last_run()
 
 
@@ -258,11 +333,10 @@ def test_an_empty_list_says_what_to_do(session):
 def test_a_list_shows_layers_and_what_is_missing(session):
     """Agents by layer, undefined names under them, stale ones last; nothing raises."""
     declare(session, a="{{ topic }}", b="{{ a }}{{ later }}")
-    session.registry()._declared["b"].stale = True
-    text = declared_text(session, "agents", {"topic": 1})
+    text = declared_text(session, "agents", {"topic": 1}, ["b"])
     assert "2 agents in 2 layers" in text
     assert "b: not defined yet: later" in text
-    assert "stale since the last run: b" in text
+    assert "stale since their last run: b" in text
     assert "a: not defined" not in text
 
 
@@ -286,11 +360,11 @@ def test_the_text_of_an_agent():
         lambda prompt, _: Reply(error=Unreachable("gone") if prompt == "x" else None, status=None),
         Policy(max_attempts=1),
     )
-    assert "answer" == agent_text(run, "c")
-    assert "b has no text: skipped ('a' did not succeed)." == agent_text(run, "b")
-    assert "a has no text: failed (Unreachable: gone)." == agent_text(run, "a")
+    assert "answer" == answer_text(run, "c")
+    assert "b has no text: skipped ('a' did not succeed)." == answer_text(run, "b")
+    assert "a has no text: failed (Unreachable: gone)." == answer_text(run, "a")
     with pytest.raises(UnknownAgent):
-        agent_text(run, "d")
+        answer_text(run, "d")
 
 
 def test_the_error_of_an_agent():
@@ -299,14 +373,14 @@ def test_the_error_of_an_agent():
     def script(*_):
         return Reply(2.0, Unreachable("gone"), first_s=1.0, text="half of it")
 
-    text = agent_error(run_of(Plan((Agent("a", "x"),)), script, Policy(max_attempts=2, seed=1)), "a")
+    text = error_text(run_of(Plan((Agent("a", "x"),)), script, Policy(max_attempts=2, seed=1)), "a")
     lines = text.splitlines()
     assert "a: failed: Unreachable: gone" == lines[0]
     assert "2 attempts" in lines[1]
     assert "  attempt 1 (HTTP 200) after 2.0 s: Unreachable: gone" == lines[2]
     assert "    5 characters had arrived: 'half '" == lines[3]
     assert len(lines) == 6
-    assert "a: succeeded." == agent_error(run_of(Plan((Agent("a", "x"),))), "a")
+    assert "a: succeeded." == error_text(run_of(Plan((Agent("a", "x"),))), "a")
 
 
 # What the front end tells.
@@ -399,7 +473,6 @@ def test_a_context_of_no_plan_is_common_to_all(session):
     agents = [Agent(name, "x") for name in ("a", "s", "t")]
     session.last = Run(drive(Plan(agents), lambda *_: Reply(1.0))[0])
     notes = session.declare_context(Context("rules", "new"), "agents", Cell())
-    assert (("a",), ("s",), ()) == tuple(session.registry(plan).stale for plan in ("agents", "second", "third"))
     assert ["now stale: a", "now stale: s"] == notes
 
 

@@ -1,39 +1,30 @@
-"""The subcommands of `%agents`, a module for each group."""
+"""The commands of `%agents`, a module per group. To add one, write its `Verb` into a group; the table finds it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import Namespace
 
-from agent_magic.notebook.verbs import (
-    cassettes,
-    connection,
-    declared,
-    limits,
-    past,
-    prices,
-    results,
-    runs,
-    steering,
-    trials,
-)
-from agent_magic.notebook.verbs.helping import help_verb
-
-if TYPE_CHECKING:
-    from agent_magic.notebook.verb import Verb
+from agent_magic.notebook.command import CommandContext, Commands, Parser, Verb
+from agent_magic.notebook.verbs import cassettes, declared, ledger, provider, results, runs, steering, trials
 
 __all__ = ["VERBS"]
 
-VERBS: dict[str, Verb] = {
-    **declared.VERBS,
-    **runs.VERBS,
-    **past.VERBS,
-    **results.VERBS,
-    **trials.VERBS,
-    **cassettes.VERBS,
-    **steering.VERBS,
-    **connection.VERBS,
-    **limits.VERBS,
-    **prices.VERBS,
-}
-"""Every subcommand by its name."""
-VERBS["help"] = help_verb(VERBS)
+GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, provider)
+VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
+"""Every command by its name."""
+
+
+def _help_options(parser: Parser) -> None:
+    parser.add_argument("command", nargs="?", metavar="COMMAND", help="One of the commands.")
+
+
+def _help(_: CommandContext, given: Namespace) -> None:
+    print(VERBS.help(given.command))  # noqa: T201 - the answer
+
+
+VERBS["help"] = Verb(
+    "List the commands, or explain one with its options and examples.",
+    _help_options,
+    _help,
+    examples=("%agents help", "%agents help run", "%agents run --help    # the same"),
+)

@@ -1,41 +1,132 @@
-"""What is declared: listed, forgotten."""
+"""What is declared: listed, dropped, cleared."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from agent_magic.notebook.listing import declared_text, running_text
+from agent_magic.api import Plan
+from agent_magic.declare.each import Part
+from agent_magic.errors import AgentMagicError
+from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.verb import Desk, Verb, add_names, add_plan
-from agent_magic.show.units import plural
+from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.show.states import state_of
+from agent_magic.show.text import counts_line, plan_text
+from agent_magic.show.units import count, plural, seconds
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.context import Context
+    from agent_magic.notebook.session import Session
+
+FIRST_STEPS = """No agents are declared in {plan!r}. Next:
+  %agents connect simulator    # the mock server; leave it out when ANTHROPIC_API_KEY is set
+  a cell that starts with %%agent NAME, its prompt below    # %%agent? shows examples
+  run = %agents run"""
 
 
-def _list(desk: Desk, given: Namespace) -> None:
-    text = declared_text(desk.session, given.plan or DEFAULT_PLAN, desk.shell.user_ns)
-    print("\n".join(filter(None, [text, running_text(desk.session)])))  # noqa: T201 - the answer
+def _list(ctx: CommandContext, given: Namespace) -> Plan | None:
+    name = given.plan or DEFAULT_PLAN
+    try:
+        plan = ctx.freeze(Namespace(names=[], plan=name, on_cycle=None, on_missing=None))
+        stale = ctx.session.stale(plan)
+    except AgentMagicError:  # something is missing yet: the list says what
+        plan, stale = None, []
+    text = declared_text(ctx.session, name, ctx.shell.user_ns, stale)
+    print("\n".join(filter(None, [text, running_text(ctx.session)])))  # noqa: T201 - the answer
+    ctx.session.just_shown = plan
+    return plan
 
 
-def _drop(desk: Desk, given: Namespace) -> None:
+def _drop(ctx: CommandContext, given: Namespace) -> None:
     if not given.names:
-        raise UsageError("%agents drop needs the names of agents or contexts. %agents clear forgets all.")
-    desk.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
-    print(f"Forgotten: {', '.join(given.names)}.")  # noqa: T201 - the answer
+        raise UsageError("%agents drop needs the names of agents or contexts. %agents clear drops all.")
+    ctx.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
+    print(f"Dropped {', '.join(given.names)}.")  # noqa: T201 - the answer
 
 
-def _clear(desk: Desk, given: Namespace) -> None:
-    registry = desk.session.registry(given.plan or DEFAULT_PLAN)
+def _clear(ctx: CommandContext, given: Namespace) -> None:
+    registry = ctx.session.registry(given.plan or DEFAULT_PLAN)
     contexts = f" and {plural(len(registry.contexts), 'context')}" if registry.contexts else ""
-    print(f"Forgotten: {plural(len(registry), 'agent')}{contexts} of {registry.name!r}.")  # noqa: T201 - the answer
+    print(f"Dropped {plural(len(registry), 'agent')}{contexts} of {registry.name!r}.")  # noqa: T201 - the answer
     registry.clear()
 
 
+def declared_text(session: Session, plan: str, namespace: Mapping[str, Any], stale: Sequence[str] = ()) -> str:
+    """Return the declared agents by layer, with what is undefined and which answers are `stale`."""
+    registry = session.registry(plan)
+    if not len(registry):
+        others = f"\nOther plans: {', '.join(session.plans)}." if session.plans else ""
+        return FIRST_STEPS.format(plan=plan) + others
+    values = dict(registry.values(namespace))
+    undefined = {agent.name: registry.undefined(agent, namespace) for agent in registry.agents}
+    values.update({name: "" for names in undefined.values() for name in names})
+    values.update({one.name: "" for one in registry.contexts})
+    lines: list[str] = []
+    try:
+        lines.append(plan_text(Plan(_complete(registry.agents), values, name=plan)))
+    except AgentMagicError as error:
+        lines += [f"{plan}: {', '.join(agent.name for agent in registry.agents)}", f"  {error}"]
+    lines += [f"  {agent.name}: one for each of {agent.each}" for agent in registry.agents if agent.each]
+    lines += [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
+    lines += [f"  {name}: not defined yet: {', '.join(names)}" for name, names in undefined.items() if names]
+    if stale:
+        lines.append(f"  stale since their last run: {', '.join(stale)}")
+    return "\n".join(lines)
+
+
+def _complete(agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    """Return the agents without parents that are not declared, and each group as one agent."""
+    known = {agent.name for agent in agents}
+    return tuple(
+        replace(
+            agent,
+            after=tuple(one for one in agent.after if one in known),
+            each=None,
+            part=Part(agent.name, agent.each, 0, 0, "") if agent.each else None,
+        )
+        for agent in agents
+    )
+
+
+def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[str, Any]) -> str:
+    missing = [name for name in context.uses if name not in namespace]
+    if missing:
+        size = f"not defined yet: {', '.join(missing)}"
+    else:
+        size = f"about {count(len(context.written(namespace)) // CHARS_PER_TOKEN)} tokens"
+    return f"  context {context.name}: {size}, shared by {', '.join(agents) or 'nobody yet'}"
+
+
+def running_text(session: Session) -> str:
+    """Return how far each run under way is, and its health; an empty string where nothing runs."""
+    lines: list[str] = []
+    for driver in session.running:
+        states, now_s, health = "".join(map(state_of, driver.record.results)), driver.now(), driver.health()
+        reason = f" · {health.reason}" if health.reason else ""
+        paused = " · paused" if driver.paused else ""
+        lines.append(f"{driver.plan.name}, running for {seconds(now_s)}: {counts_line(states)}{paused}{reason}")
+    return "\n".join([*lines, "%agents stop ends it."]) if lines else ""
+
+
 VERBS = {
-    "list": Verb("List the declared agents by layer, and what runs.", add_plan, _list),
-    "drop": Verb("Forget agents or contexts.", add_names, _drop),
-    "clear": Verb("Forget all agents and contexts of a plan.", add_plan, _clear),
+    "list": Verb(
+        "List the declared agents by layer, and what runs. Returns the plan.",
+        add_plan,
+        _list,
+        examples=("%agents", "%agents --plan review", "plan = %agents    # the plan, for the Python API"),
+    ),
+    "drop": Verb("Drop agents or contexts.", add_names, _drop, examples=("%agents drop draft critic",)),
+    "clear": Verb(
+        "Drop all agents and contexts of a plan.",
+        add_plan,
+        _clear,
+        examples=("%agents clear", "%agents clear --plan review"),
+    ),
 }

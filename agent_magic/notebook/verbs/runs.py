@@ -1,4 +1,4 @@
-"""Plan, run, wait, stop."""
+"""Plan, run, start, wait."""
 
 from __future__ import annotations
 
@@ -7,125 +7,110 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.notebook.confirming import confirm
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import is_kernel
-from agent_magic.notebook.piloting import run_pilot
-from agent_magic.notebook.planning import show_plan
+from agent_magic.notebook.planning import confirm, run_pilot, show_plan
 from agent_magic.notebook.running import execute, run_and_tell
-from agent_magic.notebook.verb import Desk, Parser, Verb, add_nothing, add_plan
+from agent_magic.notebook.settings import add_policy
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from agent_magic.api import Run
+    from agent_magic.forecast.estimate.value import Estimate
+
+POLL_S = 0.01
+"""How often `start` looks whether the run has begun: a first run may have to import the SDK."""
 
 
-LOOK_S = 0.01
-"""How often to look whether a run in the background has begun: the first one imports the SDK."""
-
-
-def _plan_options(parser: Parser) -> None:
+def add_plan_options(parser: Parser) -> None:
+    """Add the agents of a run, and how their plan is frozen."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="Only these agents and what they wait for.")
     add_plan(parser)
-    parser.add_argument("--on-cycle", metavar="WORD", help="error or sequential.")
-    parser.add_argument("--on-missing", metavar="WORD", help="error or drop.")
-
-
-def add_policy(parser: Parser) -> None:
-    """Add the agents, and how to run them: all but the concurrency, and whether to buy anew."""
-    _plan_options(parser)
-    parser.add_argument("--schedule", metavar="WORD", help="ready, layers or sequential.")
-    parser.add_argument("--max-attempts", type=int, metavar="N", help="The most requests for one agent.")
-    parser.add_argument("--max-turns", type=int, metavar="N", help="The most requests for an answer the API pauses.")
-    parser.add_argument("--timeout", type=float, metavar="S", help="Deadline in seconds of agents that name none.")
-    parser.add_argument("--cache", metavar="WORD", help="auto, on or off: caching of contexts that agents share.")
-    parser.add_argument("--cache-ttl", metavar="WORD", help="auto, 5m or 1h: how long cached contexts live.")
-    parser.add_argument("--deadline", type=float, metavar="S", help="Seconds after which nothing of the run goes on.")
-    parser.add_argument("--budget", type=float, metavar="USD", help="The most dollars; the cap cannot be crossed.")
-    parser.add_argument("--budget-tokens", type=int, metavar="N", help="The most tokens, input and output together.")
-    parser.add_argument("--on-max-tokens", metavar="WORD", help="fail, warn or allow answers cut at max_tokens.")
-    parser.add_argument("--on-refusal", metavar="WORD", help="fail, warn or allow answers in which the model declined.")
-    parser.add_argument("--timeout-counts", metavar="WORD", help="work, or total: waiting for a slot or a limit too.")
-    parser.add_argument("--max-usd-per-min", type=float, metavar="USD", help="The most dollars within any minute.")
+    parser.add_argument("--on-cycle", metavar="WORD", help="Agents that wait for each other: error or sequential.")
+    parser.add_argument("--on-missing", metavar="WORD", help="Undeclared parents: error or drop.")
 
 
 def add_run_options(parser: Parser) -> None:
     """Add the options of a run."""
+    add_plan_options(parser)
     add_policy(parser)
-    parser.add_argument("--concurrency", type=int, metavar="N", help="The most requests under way at once.")
-    parser.add_argument("--fresh", action="store_true", help="Buy again what was bought before.")
+    parser.add_argument("--fresh", action="store_true", help="Reuse no earlier answer.")
     parser.add_argument("--yes", action="store_true", help="Run without asking, however large it is.")
 
 
-def _add_plan_options(parser: Parser) -> None:
+def _add_estimate_options(parser: Parser) -> None:
     add_run_options(parser)
-    parser.add_argument(
-        "--pilot", type=int, metavar="N", help="Really run N agents first; the rest is estimated by them."
-    )
+    parser.add_argument("--pilot", type=int, metavar="N", help="Run N agents first, and estimate the rest by them.")
 
 
-async def _plan(desk: Desk, given: Namespace) -> None:
-    plan = desk.freeze(given)
-    pilot = None if given.pilot is None else await run_pilot(desk, given, plan)
-    graphic = is_kernel(desk.shell)
-    await show_plan(plan, desk.session, desk.policy(given), fresh=given.fresh, graphic=graphic, pilot=pilot)
+async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
+    plan = ctx.freeze(given)
+    pilot = None if given.pilot is None else await run_pilot(ctx, given, plan)
+    graphic = is_kernel(ctx.shell)
+    found = await show_plan(plan, ctx.session, ctx.policy(given), fresh=given.fresh, graphic=graphic, pilot=pilot)
+    ctx.session.just_shown = found
+    return found
 
 
-async def _run(desk: Desk, given: Namespace) -> Run:
-    plan = desk.freeze(given)
-    resume = None if given.fresh else desk.session.unfinished(plan)
-    await confirm(desk, given, plan, resume)
-    return await run_and_tell(desk, given, plan, resume)
+async def _run(ctx: CommandContext, given: Namespace) -> Run:
+    plan = ctx.freeze(given)
+    resume = None if given.fresh else ctx.session.unfinished(plan)
+    await confirm(ctx, given, plan, resume)
+    return await run_and_tell(ctx, given, plan, resume)
 
 
-async def _start(desk: Desk, given: Namespace) -> None:
-    session = desk.session
-    if not is_kernel(desk.shell):
-        raise UsageError("%agents start needs a notebook: here the loop only runs while a cell does. Use %agents run.")
+async def _start(ctx: CommandContext, given: Namespace) -> None:
+    session = ctx.session
+    if not is_kernel(ctx.shell):
+        raise UsageError(
+            "%agents start needs a notebook: in a terminal the loop runs only while a cell does. Use %agents run."
+        )
     if session.background is not None and not session.background.done():
-        raise UsageError("A run is under way in the background. %agents wait for it, or %agents stop it.")
-    plan = desk.freeze(given)
+        raise UsageError("A background run is under way. %agents wait waits for it, %agents stop ends it.")
+    plan = ctx.freeze(given)
     resume = None if given.fresh else session.unfinished(plan)
-    await confirm(desk, given, plan, resume)
-    work = execute(session, plan, desk.policy(given), fresh=given.fresh, graphic=True, resume=resume)
+    await confirm(ctx, given, plan, resume)
+    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, graphic=True, resume=resume)
     before, task = list(session.running), asyncio.get_running_loop().create_task(work)
     session.background = task
     task.add_done_callback(_report)
     try:
         # The next cell may steer it.
-        while not task.done() and session.running == before:  # noqa: ASYNC110 - a replay is over without having begun
-            await asyncio.sleep(LOOK_S)
+        while not task.done() and session.running == before:  # noqa: ASYNC110 - a replay ends without having begun
+            await asyncio.sleep(POLL_S)
     except asyncio.CancelledError:
         task.cancel()
         raise
 
 
-async def _wait(desk: Desk, _: Namespace) -> Run:
-    task = desk.session.background
+async def _wait(ctx: CommandContext, _: Namespace) -> Run:
+    task = ctx.session.background
     if task is None:
         raise UsageError("Nothing runs in the background. %agents start starts a run there.")
     try:
-        return await task  # no shield: Stop in this cell reaches the run, and nothing goes on spending
+        return await task  # no shield: Stop in this cell stops the run too
     finally:
-        desk.session.background = None
+        ctx.session.background = None
 
 
 def _report(task: asyncio.Task[Run]) -> None:
-    """Show the error of a run in the background, which nobody may ever wait for."""
+    """Print the error of a background run: maybe nobody ever waits for it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         print(f"The run in the background failed: {error}")  # noqa: T201 - it belongs under its cell
 
 
 VERBS = {
     "plan": Verb(
-        "Show the graph, the prompts and what they may cost and take. Nothing is spent but for a pilot.",
-        _add_plan_options,
+        "Show the graph, the prompts and what they may cost and take. Spends nothing, except with --pilot.",
+        _add_estimate_options,
         _plan,
         waits=True,
         examples=(
             "%agents plan",
             "%agents plan compare --budget 0.50    # compare and what it waits for",
-            "%agents plan --pilot 3    # three agents are bought, the rest is estimated by them",
+            "%agents plan --pilot 3    # run three agents, estimate the rest by them",
+            "estimate = %agents plan",
         ),
     ),
     "run": Verb(
@@ -136,7 +121,7 @@ VERBS = {
         examples=(
             "run = %agents run",
             "run = %agents run compare --concurrency 2 --budget 0.50    # compare and what it waits for",
-            "run = %agents run --schedule layers --fresh    # what barriers cost; bought anew",
+            "run = %agents run --schedule layers --fresh    # measure what layer barriers cost",
         ),
     ),
     "start": Verb(
@@ -146,5 +131,11 @@ VERBS = {
         waits=True,
         examples=("%agents start --concurrency 4", "run = %agents wait", "%agents stop"),
     ),
-    "wait": Verb("Wait for the run in the background. Returns the run.", add_nothing, _wait, waits=True),
+    "wait": Verb(
+        "Wait for the run in the background. Returns the run.",
+        add_nothing,
+        _wait,
+        waits=True,
+        examples=("run = %agents wait",),
+    ),
 }

@@ -1,4 +1,4 @@
-"""Steer what runs: stop, pause, leave out, run again."""
+"""Steer a run: stop, skip, pause, resume, retry."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Controls
 from agent_magic.errors import UnknownAgent
-from agent_magic.notebook.confirming import confirm
+from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
+from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.running import run_and_tell
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.verb import Desk, Verb, add_names, add_nothing
 from agent_magic.notebook.verbs.runs import add_run_options
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from agent_magic.api import Run
 
 
-def _running(desk: Desk, names: list[str]) -> list[tuple[Controls, list[str]]]:
-    """Return what runs, each with those of the names that it has.
+def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list[str]]]:
+    """Return the runs under way, each with those of the names that are its own.
 
     Raises:
         UsageError: Nothing runs.
-        UnknownAgent: No run has an agent of such a name.
+        UnknownAgent: No run has an agent of that name.
     """
-    running = list(desk.session.running)
+    running = list(ctx.session.running)
     if not running:
         raise UsageError("Nothing runs. %agents start runs in the background.")
     known = [name for driver in running for name in (*driver.plan.names, *driver.plan.groups)]
@@ -41,65 +41,81 @@ def _running(desk: Desk, names: list[str]) -> list[tuple[Controls, list[str]]]:
     return [(Controls(driver), its) for driver, its in of_each if its or not names]
 
 
-def _stop(desk: Desk, given: Namespace) -> None:
-    for controls, names in _running(desk, given.names):
+def _stop(ctx: CommandContext, given: Namespace) -> None:
+    for controls, names in _running(ctx, given.names):
         controls.stop(names or None)
 
 
-def _skip(desk: Desk, given: Namespace) -> None:
+def _skip(ctx: CommandContext, given: Namespace) -> None:
     if not given.names:
-        raise UsageError("%agents skip needs the names of agents. %agents stop ends the run.")
-    for controls, names in _running(desk, given.names):
+        raise UsageError("%agents skip needs the names of agents. %agents stop ends the whole run.")
+    for controls, names in _running(ctx, given.names):
         controls.skip(names)
 
 
-def _pause(desk: Desk, _: Namespace) -> None:
-    for controls, _names in _running(desk, []):
+def _pause(ctx: CommandContext, _: Namespace) -> None:
+    for controls, _names in _running(ctx, []):
         controls.pause()
-    print("Paused: what is under way goes on, nothing else starts. %agents resume goes on.")  # noqa: T201
+    print("Paused: requests under way finish, nothing else starts. %agents resume continues.")  # noqa: T201
 
 
-def _resume(desk: Desk, _: Namespace) -> None:
-    for controls, _names in _running(desk, []):
+def _resume(ctx: CommandContext, _: Namespace) -> None:
+    for controls, _names in _running(ctx, []):
         controls.resume()
 
 
-async def _retry(desk: Desk, given: Namespace) -> Run | None:
-    """Retry within what runs; where nothing does, go on with the last run."""
-    if desk.session.running:
-        for controls, names in _running(desk, given.names):
+async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
+    """Retry within the runs under way; if there are none, continue the last run."""
+    if ctx.session.running:
+        for controls, names in _running(ctx, given.names):
             controls.retry(names or None)
         return None
-    last, again = desk.session.last_run(), given.names or None
-    given.plan = given.plan or (last.plan.name if last.plan.name in desk.session.plans else None)
-    given.names = _declared_of(desk, last, given.plan or DEFAULT_PLAN, given.names)
-    plan = desk.freeze(given)
-    await confirm(desk, given, plan, last, again)
-    return await run_and_tell(desk, given, plan, last, again)
+    last, again = ctx.session.last_run(), given.names or None
+    given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
+    given.names = _declared_of(ctx, last, given.plan or DEFAULT_PLAN, given.names)
+    plan = ctx.freeze(given)
+    await confirm(ctx, given, plan, last, again)
+    return await run_and_tell(ctx, given, plan, last, again)
 
 
-def _declared_of(desk: Desk, last: Run, plan: str, named: list[str]) -> list[str]:
-    """Name what the last run had, as it was declared, and these: what it never had is not bought along with it.
+def _declared_of(ctx: CommandContext, last: Run, plan: str, named: list[str]) -> list[str]:
+    """Return the agents of the last run as they are declared, and those named: no other agent may be bought.
 
     Raises:
-        UsageError: None of it is declared any more.
+        UsageError: None of them is declared any more.
     """
     had = {agent.name if agent.part is None else agent.part.group for agent in last.plan.agents}
-    found = [agent.name for agent in desk.session.registry(plan).agents if agent.name in had or agent.name in named]
+    found = [agent.name for agent in ctx.session.registry(plan).agents if agent.name in had or agent.name in named]
     if not found:
         raise UsageError("No agent of the last run is declared any more. %agents run runs what is.")
     return found
 
 
 VERBS = {
-    "stop": Verb("Stop what runs, or these agents of it.", add_names, _stop),
-    "skip": Verb("Leave these agents of what runs out, and what waits for them.", add_names, _skip),
-    "pause": Verb("Start nothing more until %agents resume. What is under way goes on.", add_nothing, _pause),
-    "resume": Verb("Go on after %agents pause.", add_nothing, _resume),
+    "stop": Verb(
+        "Stop the run under way, or these agents of it. What has finished is kept.",
+        add_names,
+        _stop,
+        examples=("%agents stop", "%agents stop draft critic"),
+    ),
+    "skip": Verb(
+        "Skip these agents of the run under way, and what waits for them.",
+        add_names,
+        _skip,
+        examples=("%agents skip critic",),
+    ),
+    "pause": Verb(
+        "Start nothing more until %agents resume. Requests under way finish.",
+        add_nothing,
+        _pause,
+        examples=("%agents pause",),
+    ),
+    "resume": Verb("Continue after %agents pause.", add_nothing, _resume, examples=("%agents resume",)),
     "retry": Verb(
         "Run again what failed, was skipped or stopped; all of it, or these agents. What succeeded is kept.",
         add_run_options,
         _retry,
         waits=True,
+        examples=("run = %agents retry", "run = %agents retry draft --max-attempts 5"),
     ),
 }

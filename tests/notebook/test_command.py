@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.notebook.arguments import read_command, split_command, waits, without_comment
+from agent_magic.notebook.command import without_comment
+from agent_magic.notebook.verbs import VERBS
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,12 @@ def test_a_comment_is_no_option(line: str, left: str) -> None:
 
 def test_a_command_with_a_comment() -> None:
     """It is the command, with its options, and waits as it does without."""
-    assert ("run", "--fresh") == split_command("run --fresh   # the live graph")
-    assert ("list", "") == split_command("# what is declared")
-    assert waits("agents", "run     # the live graph")
+    assert ("run", "--fresh") == VERBS.split("run --fresh   # the live graph")
+    assert ("list", "") == VERBS.split("# what is declared")
+    assert VERBS.waits("agents", "run     # the live graph")
 
 
 def test_quotes_around_a_value_are_no_part_of_it() -> None:
     """Of options and of names."""
-    given = read_command("run", """ "one" 'two' --plan "p" --schedule 'layers' """)
+    given = VERBS.parser("run").read(""" "one" 'two' --plan "p" --schedule 'layers' """)
     assert (["one", "two"], "p", "layers") == (given.names, given.plan, given.schedule)

@@ -34,7 +34,7 @@ def shell() -> Iterator[Any]:
 )
 def test_a_declaration_behind_other_lines_is_answered(shell: Any, cell: str) -> None:
     """Before IPython takes it for a line, or its prompt for Python."""
-    with pytest.raises(UsageError, match=r"%%(agent|context) has to be the first line of its cell"):
+    with pytest.raises(UsageError, match=r"%%(agent|context) must be the first line of its cell"):
         shell.transform_cell(cell)
 
 
@@ -65,5 +65,5 @@ def test_quotes_and_words_too_many(shell: Any, capsys: pytest.CaptureFixture[str
     """Quotes are no part of a value, and a name is one word."""
     shell.run_cell_magic("agent", """a --model "m-1" --after 'b, c' """, "Hello\n")
     assert "m-1 · at most" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="'words' is more than it takes"):
+    with pytest.raises(UsageError, match="unexpected 'words'"):
         shell.run_cell_magic("agent", "two words", "Hello\n")

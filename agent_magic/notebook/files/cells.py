@@ -15,7 +15,7 @@ from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
-from agent_magic.notebook.magics import read_agent, read_context
+from agent_magic.notebook.declaring import read_agent, read_context
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:

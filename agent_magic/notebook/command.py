@@ -1,0 +1,230 @@
+"""The commands of `%agents`: what one is, how its line is read, how its help reads.
+
+A verb declares its options once. The same parser then reads the line, writes the help, and tells Tab what fits.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+
+from agent_magic.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent_magic.api import Plan
+    from agent_magic.engine.policy import Policy
+    from agent_magic.notebook.session import Session
+
+HELP_WIDTH = 100
+_HELP = frozenset({"--help", "-h"})
+
+
+class CommandContext(Protocol):
+    """What a command works with: the session, the shell, and the defaults of `%config AgentMagics`."""
+
+    session: Session
+    shell: Any
+    model: Any
+    confirm_agents: Any
+    confirm_usd: Any
+
+    def freeze(self, given: argparse.Namespace) -> Plan:
+        """Return the plan that the options select from the declared agents."""
+        ...
+
+    def policy(self, given: argparse.Namespace) -> Policy:
+        """Return the policy of the options, with the configured defaults where an option is missing."""
+        ...
+
+
+class _Layout(argparse.HelpFormatter):
+    """Help that fits a notebook cell without wrapping every line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
+
+
+class Parser(MagicArgumentParser):
+    """A parser of one line. An error names the closest option."""
+
+    def __init__(self, called: str) -> None:
+        base: Any = super()
+        base.__init__(called, add_help=False, formatter_class=_Layout)
+        self.called = called
+
+    def read(self, line: str) -> argparse.Namespace:
+        """Parse a line, its comment cut off and the quotes around values removed.
+
+        Raises:
+            UsageError: An option is unknown, a value is wrong, or a quotation is open.
+        """
+        try:
+            found: argparse.Namespace = cast("Any", self).parse_argstring(without_comment(line))
+        except ValueError as error:  # shlex found no closing quotation
+            raise UsageError(f"{self.called}: {error}. Close the quotes.") from None
+        for name, value in vars(found).items():
+            if isinstance(value, list):
+                setattr(found, name, [_unquoted(one) for one in cast("list[Any]", value)])
+            else:
+                setattr(found, name, _unquoted(value))
+        return found
+
+    @property
+    def flags(self) -> list[str]:
+        """Every option, such as `--model`."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
+    def error(self, message: str) -> Any:
+        """Raise `UsageError`, where argparse would leave the program."""
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown == message:
+            raise UsageError(f"{self.called}: {message}. See {self.called.split()[0]}{self._where_help_is()}")
+        if not unknown.startswith("-"):
+            raise UsageError(
+                f"{self.called}: unexpected {unknown!r}. A name is one word; put text with spaces in quotes."
+            )
+        hint = did_you_mean(unknown.split()[0], self.flags) or (
+            f" Options: {', '.join(self.flags)}." if self.flags else " It has no options."
+        )
+        raise UsageError(f"{self.called}: unknown option {unknown!r}.{hint}")
+
+    def _where_help_is(self) -> str:
+        magic, _, command = self.called.partition(" ")
+        return f" help {command}" if command else ("?" if magic else "")
+
+
+class Verb(NamedTuple):
+    """One command of `%agents`.
+
+    Attributes:
+        help: What it does, in one sentence.
+        options: Adds its options to a parser.
+        do: Does it. A coroutine is awaited on the notebook's loop.
+        examples: Lines that show its use, each with a comment where it is not plain.
+        waits: Whether `do` is a coroutine function.
+    """
+
+    help: str
+    options: Callable[[Parser], None]
+    do: Callable[[CommandContext, argparse.Namespace], Any]
+    examples: tuple[str, ...]
+    waits: bool = False
+
+
+class Commands(dict[str, Verb]):
+    """The table of commands by name. `list` is the command of an empty line."""
+
+    def split(self, line: str) -> tuple[str, str]:
+        """Split `run a --fresh` into `run` and the rest. `run --help` is `help run`.
+
+        Raises:
+            UsageError: There is no such command.
+        """
+        line = without_comment(line).strip().removesuffix(";").rstrip()
+        command, _, rest = line.partition(" ")
+        command = command or "list"
+        if command in _HELP:
+            return "help", rest.strip()
+        if command.startswith("-"):
+            return "list", line
+        self.find(command)
+        if _HELP.intersection(rest.split()):
+            return "help", command
+        return command, rest.strip()
+
+    def find(self, command: str) -> Verb:
+        """Return a command.
+
+        Raises:
+            UsageError: There is no such command.
+        """
+        if command not in self:
+            hint = did_you_mean(command, self) or f" One of {', '.join(self)}."
+            raise UsageError(f"%agents {command}: unknown command.{hint}")
+        return self[command]
+
+    def parser(self, command: str) -> Parser:
+        """Return the parser of a command's options."""
+        parser = Parser(f"%agents {command}")
+        self.find(command).options(parser)
+        return parser
+
+    def waits(self, _magic: str, argument: str | None) -> bool:
+        """Say whether a call of the magic must be awaited; see `AwaitRewriter.wanted`."""
+        if argument is None:
+            return True
+        verb = self.get(without_comment(argument).strip().partition(" ")[0].removesuffix(";"))
+        return verb is not None and verb.waits
+
+    def help(self, command: str | None = None) -> str:
+        """Return the help of one command with its options and examples, or one line for each.
+
+        Raises:
+            UsageError: There is no such command.
+        """
+        if command is None:
+            width = max(map(len, self))
+            lines = [f"  {name:<{width}}  {verb.help}" for name, verb in self.items()]
+            last = "%agents help COMMAND shows options and examples. %%agent? shows how to declare an agent."
+            return "\n".join(["%agents COMMAND", *lines, "", last])
+        verb = self.find(command)
+        examples = "\n".join(["examples:", *(f"  {line}" for line in verb.examples)])
+        return "\n\n".join([verb.help, self.parser(command).format_help().strip(), examples])
+
+
+def without_comment(line: str) -> str:
+    """Cut off a comment: what follows a `#` that begins a word outside quotes."""
+    quote = ""
+    for place, letter in enumerate(line):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "#" and (place == 0 or line[place - 1].isspace()):
+            return line[:place].rstrip()
+    return line
+
+
+def _unquoted(value: Any) -> Any:
+    """Remove the quotes that IPython leaves around an argument."""
+    quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+def add_plan(parser: Parser) -> None:
+    """Add the option that names a plan."""
+    parser.add_argument("--plan", default=None, metavar="P", help="The plan; 'agents' by default.")
+
+
+def add_names(parser: Parser) -> None:
+    """Add names of agents, and of their plan."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="Agents.")
+    add_plan(parser)
+
+
+def add_name(parser: Parser) -> None:
+    """Add the name of one agent of the last run."""
+    parser.add_argument("name", metavar="NAME", help="An agent of the last run.")
+
+
+def add_nothing(parser: Parser) -> None:
+    """Add no options."""
+    del parser
+
+
+def one_of(command: str, word: str, words: Iterable[str]) -> str:
+    """Return a word that must be one of several.
+
+    Raises:
+        UsageError: It is none of them.
+    """
+    known = list(words)
+    if word not in known:
+        hint = did_you_mean(word, known) or f" One of {', '.join(known)}."
+        raise UsageError(f"{command} {word}: unknown.{hint}")
+    return word

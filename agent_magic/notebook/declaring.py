@@ -1,0 +1,116 @@
+"""The lines of `%%agent` and `%%context`: their options, their help, and what a cell declares."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.context import Context
+from agent_magic.notebook.command import Parser
+from agent_magic.notebook.session import DEFAULT_PLAN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
+
+{{ name }} is the answer of the agent of that name, or else the notebook's variable. Examples:
+
+    %%agent python
+    Which Python web framework would you pick for {{ topic }}, and why?
+
+    %%agent compare --after python --model claude-sonnet-5-5 --context handbook
+    Does our handbook allow this? {{ python }}
+
+    %%agent label --each reviews
+    Positive or negative? {{ item.text }}
+
+Run with `run = %agents run`. Declare a name again to replace it; `%agents drop NAME` removes it.
+"""
+CONTEXT_HELP = """Declare text that several agents send first, byte for byte the same. Nothing is sent.
+
+One agent warms the provider's prompt cache, the others follow when its answer begins. A context takes variables, but no
+agent's answer. `run.contexts` shows what it cost and saved. Examples:
+
+    %%context handbook
+    These are the rules of {{ company }}. {{ rules }}
+
+    %%agent legal --context handbook
+    Which rules may not hold before a court?
+"""
+
+
+def _agent_parser() -> Parser:
+    parser = Parser("%%agent")
+    add = parser.add_argument
+    add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
+    add("--model", metavar="M", help="The model's id.")
+    add("--max-tokens", type=int, metavar="N", help="The most output tokens.")
+    add("--system", metavar="TEXT", help="The system prompt, in quotes.")
+    add("--role", metavar="NAME", help="A ready system prompt: researcher, planner, writer, critic, ...")
+    add("--context", metavar="NAME", help="The %%%%context, or variable, that goes out first.")
+    add("--each", metavar="NAME", help="One agent per item of this variable: {{ item }} in its prompt.")
+    add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
+    add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
+    add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
+    add("--effort", metavar="E", help="low, medium, high, xhigh or max.")
+    return parser
+
+
+def _context_parser() -> Parser:
+    parser = Parser("%%context")
+    parser.add_argument("name", metavar="NAME", help="The context's name, for %%%%agent ... --context NAME.")
+    parser.add_argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that shares it; by default, all.")
+    return parser
+
+
+PARSERS: Mapping[str, Parser] = {"agent": _agent_parser(), "context": _context_parser()}
+"""The parser of each cell magic's line."""
+
+
+def help_of(magic: str) -> str:
+    """Return the text that `%%agent?` or `%%context?` shows."""
+    text = AGENT_HELP if magic == "agent" else CONTEXT_HELP
+    return f"{text}\n{PARSERS[magic].format_help().strip()}\n"
+
+
+def read_agent(line: str, cell: str) -> tuple[Agent, str]:
+    """Read a `%%agent` cell; return the agent and the name of its plan.
+
+    Raises:
+        UsageError: The line cannot be parsed.
+        DeclarationError: The agent is not valid.
+    """
+    given = PARSERS["agent"].read(line)
+    agent = Agent(
+        given.name,
+        cell.removesuffix("\n"),
+        model=given.model,
+        max_tokens=given.max_tokens,
+        system=given.system,
+        role=given.role,
+        context=given.context,
+        each=given.each,
+        after=given.after,
+        timeout_s=given.timeout,
+        effort=given.effort,
+    )
+    return agent, given.plan
+
+
+def read_context(line: str, cell: str) -> tuple[Context, str]:
+    """Read a `%%context` cell; return the context and the name of its plan.
+
+    Raises:
+        UsageError: The line cannot be parsed.
+        DeclarationError: The context is not valid.
+    """
+    given = PARSERS["context"].read(line)
+    return Context(given.name, cell.removesuffix("\n")), given.plan
+
+
+def lines_that_declare(prompt: str) -> list[str]:
+    """Return a note if a line of a prompt looks like another declaration: it goes out as text."""
+    found = re.search(r"^%%(agent|context)\b.*", prompt, re.MULTILINE)
+    return [f"{found[0][:60]!r} is a line of this prompt: each %%{found[1]} needs its own cell"] if found else []

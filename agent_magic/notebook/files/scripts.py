@@ -1,0 +1,254 @@
+"""Plans as Python scripts that use the public API and need no notebook: written, and read back.
+
+A script is read as text. Only plain values are taken from it; nothing of it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import shlex
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.agent import OPTIONS
+from agent_magic.errors import PlanError
+from agent_magic.notebook.settings import run_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SCRIPT = '''"""{title}
+
+Needs: pip install agent-magic, and ANTHROPIC_API_KEY in the environment. Every run buys its answers.
+"""
+
+import asyncio
+import sys
+
+import agent_magic as am
+
+{values}
+AGENTS = [
+{agents}
+]
+{contexts}
+
+async def main() -> int:
+    plan = am.Plan(AGENTS, VALUES, name={name!r}{shared})
+    run = await plan.run({policy})
+    print(run, file=sys.stderr)
+    for name, text in run.texts.items():
+        print(f"--- {{name}}\\n{{text}}")
+    return 0 if run.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
+'''
+
+
+def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int | None], run: str = "") -> str:
+    """Write a JSON plan as a script.
+
+    Args:
+        plan: The plan; see `agent_magic.declare.plan_json`.
+        title: The first line of the script.
+        unknown: Names without a value, each with the number of the cell that computes it.
+        run: The options of `%agents run`.
+    """
+    agents = "\n".join(_agent(row) for row in plan["agents"])
+    return SCRIPT.format(
+        title=_plain_line(title),
+        values=_values(plan["values"], unknown),
+        agents=agents,
+        contexts=_contexts(plan.get("contexts") or {}),
+        shared=", contexts=CONTEXTS" if plan.get("contexts") else "",
+        name=plan["name"],
+        policy=_policy(run),
+    )
+
+
+def _plain_line(text: str) -> str:
+    """Return a text that cannot end the docstring it stands in."""
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())
+
+
+def _values(values: Mapping[str, Any], unknown: Mapping[str, int | None]) -> str:
+    rows = [f"    {name!r}: {_literal(value)}," for name, value in values.items()]
+    for name, cell in unknown.items():
+        where = f"cell {cell} of the notebook computes it" if cell else "the notebook does not set it"
+        rows.append(f"    # {name!r}: ...,  # {where}: give it here")
+    return "\n".join(["VALUES = {", *rows, "}"]) if rows else "VALUES = {}"
+
+
+def _contexts(texts: Mapping[str, str]) -> str:
+    if not texts:
+        return ""
+    rows = [f"    am.Context({name!r}, {_literal(text)})," for name, text in texts.items()]
+    return "\n".join(["CONTEXTS = [", *rows, "]", ""])
+
+
+def _agent(row: Mapping[str, Any]) -> str:
+    given = [option for option in (*OPTIONS, "each") if row.get(option) is not None]
+    rows = [f"        {row['name']!r},", f"        {_literal(row['prompt'])},"]
+    rows += [f"        {option}={_literal(row[option])}," for option in given]
+    rows += [f"        after={row['after']!r},"] if row.get("after") else []
+    return "\n".join(["    am.Agent(", *rows, "    ),"])
+
+
+def _literal(value: Any) -> str:
+    """Write a value as Python, and text of several lines in triple quotes."""
+    if not isinstance(value, str) or "\n" not in value:
+        return repr(value)
+    plain = all(letter.isprintable() or letter == "\n" for letter in value)
+    if plain and '"""' not in value and "\\" not in value and not value.endswith('"'):
+        return f'"""{value}"""'
+    return repr(value)
+
+
+def _policy(run: str) -> str:
+    """Write the options of a run as a `Policy`, without those that set no field of it.
+
+    Raises:
+        PlanError: A value cannot be read.
+    """
+    try:
+        words = [part for word in shlex.split(run) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
+    except ValueError:
+        return ""
+    known = {option.flag: option for option in run_options()}
+    given: list[str] = []
+    for word, value in itertools.pairwise(words):
+        if word in known:
+            try:
+                given.append(f"{known[word].field}={known[word].kind(value)!r}")
+            except ValueError:
+                raise PlanError(f"%agents run {word} must be a number, got {value!r}.") from None
+    return f"am.Policy({', '.join(given)})" if given else ""
+
+
+# What these calls take by position.
+AGENT = ("name", "prompt")
+PLAN = ("agents", "values")
+CONTEXT = ("name", "text")
+POLICY = ("concurrency", "schedule")
+
+
+def from_script(text: str) -> tuple[dict[str, Any], str]:
+    """Read a script that declares a plan of plain values, such as `agent-magic export` writes.
+
+    Args:
+        text: The script.
+
+    Returns:
+        A JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`.
+
+    Raises:
+        PlanError: It is not Python, declares no plan, or computes a part of it. The message names the line.
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise PlanError(f"Line {error.lineno}: not valid Python ({error.msg}).") from None
+    names = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    plans = [node for node in calls if _called(node) == "Plan"]
+    if not plans:
+        raise PlanError("The script declares no plan: it never calls am.Plan(...).")
+    reader = _Reader(names)
+    given = reader.arguments(plans[0], PLAN)
+    plan: dict[str, Any] = {
+        "agents": reader.items(given.get("agents"), reader.agent),
+        "values": reader.value(given["values"]) if "values" in given else {},
+    }
+    options = ("name", "description", "on_cycle", "on_missing")
+    plan |= {one: reader.value(given[one]) for one in options if one in given}
+    contexts = reader.items(given.get("contexts"), lambda one: reader.call(one, "Context", CONTEXT))
+    if contexts:
+        plan["contexts"] = {one.get("name"): one.get("text") for one in contexts}
+    policies = [reader.call(node, "Policy", POLICY) for node in calls if _called(node) == "Policy"]
+    return plan, _run_options(policies[0] if policies else {})
+
+
+def _run_options(policy: Mapping[str, Any]) -> str:
+    given = {option.flag: policy.get(option.field) for option in run_options()}
+    return " ".join(f"{flag} {value}" for flag, value in given.items() if value is not None)
+
+
+def _called(node: ast.AST) -> str:
+    """Return the last name of what is called, such as `Plan` of `am.Plan(...)`; empty where nothing is."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+            return name
+        case _:
+            return ""
+
+
+class _Reader:
+    """Reads plain values from a script, following the names it assigns.
+
+    Args:
+        names: The assigned expressions by name.
+    """
+
+    def __init__(self, names: Mapping[str, ast.expr]) -> None:
+        self._names = names
+
+    def follow(self, node: ast.expr) -> ast.expr:
+        """Return the expression that a name stands for, any other expression as it is."""
+        return self._names.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def value(self, node: ast.expr) -> Any:
+        """Return a plain value."""
+        try:
+            return ast.literal_eval(self.follow(node))
+        except (ValueError, SyntaxError, TypeError, RecursionError):
+            raise _computed(node) from None
+
+    def arguments(self, node: ast.expr, places: tuple[str, ...]) -> dict[str, ast.expr]:
+        """Return the arguments of a call by name."""
+        if not isinstance(node, ast.Call) or len(node.args) > len(places) or None in [one.arg for one in node.keywords]:
+            raise _computed(node)
+        return {**dict(zip(places, node.args, strict=False)), **{one.arg or "": one.value for one in node.keywords}}
+
+    def items(self, node: ast.expr | None, read: Callable[[ast.expr], dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what a list holds."""
+        if node is None:
+            return []
+        found = self.follow(node)
+        if not isinstance(found, ast.List | ast.Tuple):
+            raise _computed(node)
+        return [read(self.follow(one)) for one in found.elts]
+
+    def call(self, node: ast.expr, kind: str, places: tuple[str, ...]) -> dict[str, Any]:
+        """Return the plain arguments of a call of `am.KIND`."""
+        if _called(node) != kind:
+            raise PlanError(f"Line {node.lineno}: expected am.{kind}(...), got {_shown(node)}. {_HOW}")
+        return {name: self.value(one) for name, one in self.arguments(node, places).items()}
+
+    def agent(self, node: ast.expr) -> dict[str, Any]:
+        """Return an agent as JSON plans have it."""
+        row = self.call(node, "Agent", AGENT)
+        wrong = sorted(set(row) - {*AGENT, *OPTIONS, "after", "each"})
+        if wrong:
+            raise PlanError(f"Line {node.lineno}: Agent has no option {wrong[0]!r}.")
+        after: Any = row.get("after") or ()
+        several = isinstance(after, tuple | set)  # a text such as "a,b" stays as it is
+        return {**row, "after": list(cast("tuple[str, ...]", after)) if several else after}
+
+
+_HOW = "Only plain values can be read without running the script; a plan writes itself with plan.to_json()."
+
+
+def _computed(node: ast.expr) -> PlanError:
+    return PlanError(f"Line {node.lineno}: {_shown(node)} is computed. {_HOW}")
+
+
+def _shown(node: ast.expr) -> str:
+    return repr(ast.unparse(node)[:60])

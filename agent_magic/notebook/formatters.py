@@ -1,0 +1,95 @@
+"""How IPython shows our values: a run, an answer, the series of answers, a chart, what a cell has shown already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.api import Plan, Run
+from agent_magic.forecast.estimate.value import Estimate
+from agent_magic.record.results import AgentResult
+from agent_magic.show.charts.chart import Chart
+from agent_magic.show.values import result_bundle, texts_html
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_magic.notebook.session import Session
+
+SERIES = (("pandas", "Series"), ("pandas.core.series", "Series"))
+"""The class of a series in pandas 3, and in pandas 2. By name, because pandas is loaded when first needed."""
+
+
+class Formatters:
+    """Registers how values are shown.
+
+    Args:
+        shell: The `InteractiveShell`.
+        session: Knows the page's colours, and what the cell has shown.
+    """
+
+    def __init__(self, shell: Any, session: Session) -> None:
+        formatter = shell.display_formatter
+        self._session = session
+        self._itself, self._bundles = formatter.ipython_display_formatter, formatter.mimebundle_formatter
+        self._html = formatter.formatters["text/html"]
+        self._before: dict[tuple[str, str], Any] = {}
+
+    def install(self) -> None:
+        """Show our values our way."""
+        for kind in (Plan, Estimate):
+            self._itself.for_type(kind, self._nothing_if_shown)
+        self._bundles.for_type(Run, self._run)
+        self._bundles.for_type(Chart, self._chart)
+        self._bundles.for_type(AgentResult, self._result)
+        self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
+        for name, other in self._before.items():
+            self._html.for_type_by_name(*name, _texts_formatter(other))
+
+    def uninstall(self) -> None:
+        """Leave no formatter of ours behind."""
+        for kind in (Plan, Estimate):
+            self._itself.pop(kind, None)
+        for kind in (Run, AgentResult, Chart):
+            self._bundles.pop(kind, None)
+        for name, other in self._before.items():
+            _restore(self._html, name, other)
+
+    def _run(self, run: Run, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Show a run as one line if its picture is just above, and as its picture everywhere else."""
+        del include, exclude
+        session = self._session
+        return {"text/plain": repr(run)} if run is session.just_shown else run.bundle(theme=session.theme)
+
+    def _chart(self, chart: Chart, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Show a chart in the colours of the page."""
+        del include, exclude
+        return chart.bundle(dark=self._session.dark)
+
+    @staticmethod
+    def _result(result: AgentResult, **_: object) -> dict[str, str]:
+        return result_bundle(result)
+
+    def _nothing_if_shown(self, value: Any) -> None:
+        """Show nothing if the cell has shown this value already."""
+        if value is not self._session.just_shown:
+            raise NotImplementedError  # IPython then asks the next formatter
+
+
+def _texts_formatter(other: Callable[[Any], str | None] | None) -> Callable[[Any], str | None]:
+    """Show the series `run.texts` as texts, and leave every other series to the formatter that was there before."""
+
+    def show(series: Any) -> str | None:
+        if series.name == "text" and series.index.name == "agent" and "simulated" in series.attrs:
+            return texts_html([str(name) for name in series.index], map(str, series))
+        return other(series) if other else None
+
+    return show
+
+
+def _restore(html: Any, name: tuple[str, str], other: Callable[[Any], str | None] | None) -> None:
+    html.deferred_printers.pop(name, None)
+    kinds: dict[type, Any] = html.type_printers  # a deferred name moves here when its class was first shown
+    for kind in [kind for kind in kinds if (kind.__module__, kind.__name__) == name]:
+        del kinds[kind]
+    if other is not None:
+        html.for_type_by_name(*name, other)

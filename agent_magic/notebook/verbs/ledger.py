@@ -1,0 +1,147 @@
+"""The ledger: past runs brought back, and the file looked after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
+from agent_magic.show.units import dollars, plural
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from agent_magic.api import Ledger, Run
+
+
+def _ledger_of(ctx: CommandContext) -> Ledger:
+    ledger = ctx.session.ledger
+    if ledger is None:
+        raise UsageError("The ledger is off. %config AgentMagics.ledger = 'FILE' turns it on.")
+    for note in ctx.session.keeping.take_notes():
+        print(f"note: {note}")  # noqa: T201 - the user has to know
+    return ledger
+
+
+def _runs(ctx: CommandContext, _: Namespace) -> pd.DataFrame:
+    runs = _ledger_of(ctx).runs()
+    if not len(runs):
+        print("note: the ledger has no run yet")  # noqa: T201 - an empty frame says less
+    return runs
+
+
+def _open_options(parser: Parser) -> None:
+    parser.add_argument(
+        "run", nargs="?", type=int, metavar="RUN", help="Its number in %%agents runs; by default the newest."
+    )
+
+
+def _open(ctx: CommandContext, given: Namespace) -> Run:
+    run = _ledger_of(ctx).open(given.run)
+    ctx.session.last = run
+    return run
+
+
+def _ledger_options(parser: Parser) -> None:
+    parser.add_argument("what", nargs="?", default="size", metavar="WHAT", help=f"One of {', '.join(ACTIONS)}.")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="Where export writes.")
+    parser.add_argument("--days", type=float, metavar="N", help="prune: answers older than this.")
+    parser.add_argument("--simulated", action="store_true", help="prune: only simulated answers.")
+
+
+def _ledger(ctx: CommandContext, given: Namespace) -> None:
+    do = ACTIONS[one_of("%agents ledger", given.what, ACTIONS)]
+    print(do(_ledger_of(ctx), given))  # noqa: T201 - the answer
+
+
+def _size(ledger: Ledger, _: Namespace) -> str:
+    size = ledger.size()
+    where = "in memory, until this kernel ends" if ledger.path is None else _near(ledger.path)
+    spent = "nothing spent" if size.cost_usd is None else f"{dollars(size.cost_usd)} spent"
+    saved = "" if size.saved_usd is None else f", {dollars(size.saved_usd)} saved by reusing answers"
+    lines = [
+        f"ledger: {where}, {size.bytes / 1e6:,.1f} MB",
+        f"{plural(size.answers, 'answer')} ({size.simulated:,} simulated) of {plural(size.runs, 'run')}",
+        f"{spent}{saved}",
+    ]
+    if size.unknown:
+        lines.append(f"{plural(size.unknown, 'call')} in flight when a kernel ended: may have been billed")
+    return "\n".join(lines)
+
+
+def _near(path: Path) -> str:
+    """Return a path relative to the working directory, or to the user's home."""
+    for base, mark in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return f"{mark}{path.relative_to(base)}"
+    return str(path)
+
+
+def _verify(ledger: Ledger, _: Namespace) -> str:
+    check = ledger.verify()
+    found = f"{plural(check.answers, 'answer')} of {plural(check.runs, 'run')} are intact"
+    if check.ok:
+        return f"{found}. No problem found."
+    wrong = [*([f"{check.damaged:,} damaged, which are never reused"] if check.damaged else []), *check.problems[:5]]
+    return f"{found}; {'; '.join(wrong)}. A new kernel moves a damaged file aside and recovers what can be read."
+
+
+def _prune(ledger: Ledger, given: Namespace) -> str:
+    if given.days is None and not given.simulated:
+        raise UsageError("%agents ledger prune deletes answers for good: say which with --days N, --simulated or both.")
+    before = ledger.size().bytes
+    gone = ledger.prune(days=given.days, simulated=given.simulated)
+    return f"{plural(gone, 'answer')} deleted, {max(0, before - ledger.size().bytes) / 1e6:,.1f} MB freed."
+
+
+def _export(ledger: Ledger, given: Namespace) -> str:
+    if not given.file:
+        raise UsageError("%agents ledger export needs a file to write: %agents ledger export FILE")
+    try:
+        answers = plural(ledger.export(Path(given.file).expanduser()), "answer")
+        return f"{answers} written to {given.file}, a line of JSON each."
+    except OSError as error:
+        raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
+
+
+def _salvage(ledger: Ledger, _: Namespace) -> str:
+    return f"{plural(ledger.salvage(), 'answer')} recovered from damaged files that were moved aside."
+
+
+ACTIONS: dict[str, Callable[[Ledger, Any], str]] = {
+    "size": _size,
+    "verify": _verify,
+    "prune": _prune,
+    "export": _export,
+    "salvage": _salvage,
+}
+VERBS = {
+    "runs": Verb(
+        "List all runs of the ledger, also those of earlier sessions.",
+        add_nothing,
+        _runs,
+        examples=("%agents runs",),
+    ),
+    "open": Verb(
+        "Bring a past run back: frames, picture, timeline. Returns the run.",
+        _open_options,
+        _open,
+        examples=("run = %agents open    # the newest", "run = %agents open 12"),
+    ),
+    "ledger": Verb(
+        "Show what the ledger holds; verify, prune, export or salvage it.",
+        _ledger_options,
+        _ledger,
+        examples=(
+            "%agents ledger",
+            "%agents ledger verify",
+            "%agents ledger prune --days 90    # for good",
+            "%agents ledger export answers.jsonl",
+        ),
+    ),
+}

@@ -1,0 +1,132 @@
+"""The provider: who answers, its rate limits, its prices."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, class_of
+from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
+from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.show.estimates import tariff_text
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script")
+LIMITS = {"rpm": "requests", "itpm": "input_tokens", "otpm": "output_tokens"}
+"""Options of `%agents limits`, and the fields of `Limits` they set."""
+RATES = ("input", "output", "cache_read", "cache_write")
+
+
+def _connect_options(parser: Parser) -> None:
+    parser.add_argument("where", nargs="?", metavar="WHERE", help="simulator: the mock server. api: the real one.")
+    parser.add_argument("--seed", type=int, default=0, help="Changes every simulated text and duration.")
+    parser.add_argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1.")
+    parser.add_argument("--rpm", type=float, help="Simulated limit of requests per minute.")
+    parser.add_argument("--itpm", type=float, help="Simulated limit of input tokens per minute.")
+    parser.add_argument("--otpm", type=float, help="Simulated limit of output tokens per minute.")
+    parser.add_argument("--script", metavar="FILE", help="Scripted answers, one JSON object a line.")
+
+
+def _connect(ctx: CommandContext, given: Namespace) -> None:
+    if given.where is not None:
+        where = one_of("%agents connect", given.where, ("simulator", "api"))
+        if where == "simulator":
+            ctx.session.connect_simulator(**{name: getattr(given, name) for name in SIMULATOR_OPTIONS})
+        else:
+            ctx.session.disconnect()
+    print(f"Connected to {ctx.session.connection}.")  # noqa: T201 - the answer
+
+
+def _limits_options(parser: Parser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="The model, or one of its class.")
+    parser.add_argument("--rpm", type=float, metavar="N", help="Requests per minute.")
+    parser.add_argument("--itpm", type=float, metavar="N", help="Uncached input tokens per minute.")
+    parser.add_argument("--otpm", type=float, metavar="N", help="Output tokens per minute.")
+
+
+def _limits(ctx: CommandContext, given: Namespace) -> None:
+    session = ctx.session
+    said = {field: getattr(given, option) for option, field in LIMITS.items() if getattr(given, option) is not None}
+    if said:
+        if session.running:
+            raise UsageError("Limits cannot change during a run. %agents wait for it first.")
+        name = class_of(given.model or DEFAULT_MODEL)
+        mine = replace(session.pacer.given.get(name, Limits()), **said)
+        session.pacer = Pacer({**session.pacer.given, name: mine})
+    print("\n".join(_limit_lines(session.pacer)))  # noqa: T201 - the answer
+
+
+def _limit_lines(pacer: Pacer) -> list[str]:
+    """Return a line per model class: each limit, where it is from, how much of it is used now."""
+    pools = pacer.health(time.monotonic())
+    lines: list[str] = []
+    for name in dict.fromkeys((*pacer.given, *pools)):
+        told = pacer.given.get(class_of(name), Limits())
+        said = (told.requests, told.input_tokens, told.output_tokens)
+        pool = pools.get(name)
+        gauges = (None, None, None) if pool is None else (pool.requests, pool.input, pool.output)
+        parts: list[str] = []
+        for kind, limit, gauge in zip(DIMENSIONS, said, gauges, strict=True):
+            known = gauge.limit if gauge is not None and gauge.limit is not None else limit
+            if known is None:
+                parts.append(f"{kind} unknown")
+            else:
+                used = "" if gauge is None else f"; {gauge.used:,.0f}/min now"
+                parts.append(f"{kind} {known:,.0f}/min ({'given' if known == limit else 'learned'}{used})")
+        lines.append(f"{name}: {' · '.join(parts)}")
+    return lines or ["No rate limits are known yet. The first responses tell them, or you do with --rpm."]
+
+
+def _prices_options(parser: Parser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="The model; without it, those declared.")
+    parser.add_argument("--input", type=float, metavar="USD", help="Per million uncached input tokens.")
+    parser.add_argument("--output", type=float, metavar="USD", help="Per million output tokens.")
+    parser.add_argument("--cache-read", type=float, metavar="USD", help="Cache reads; by default 0.1 of the input.")
+    parser.add_argument("--cache-write", type=float, metavar="USD", help="Cache writes; by default 1.25 of the input.")
+
+
+def _prices(ctx: CommandContext, given: Namespace) -> None:
+    session, model = ctx.session, given.model
+    if any(getattr(given, name) is not None for name in RATES):
+        if model is None or given.input is None or given.output is None:
+            raise UsageError("A price needs a model, its input and its output: MODEL --input USD --output USD.")
+        extra = {"cache_read": given.cache_read, "cache_write": given.cache_write}
+        session.prices[model] = TokenPrice(given.input, given.output, **extra)
+    declared = [one.model for plan in session.plans for one in session.registry(plan).agents]
+    wanted = [model] if model else [*(one or ctx.model for one in declared), *session.prices]
+    prices = Prices(session.prices)
+    for name in dict.fromkeys(wanted or [ctx.model]):
+        print(tariff_text(name, *prices.tariff_of(name)))  # noqa: T201 - the answer
+
+
+VERBS = {
+    "connect": Verb(
+        "Choose who answers: simulator (the mock server) or api. Without a word, say who does.",
+        _connect_options,
+        _connect,
+        examples=(
+            "%agents connect simulator",
+            "%agents connect simulator --latency fast --rpm 50    # quick answers, at most 50 requests a minute",
+            "%agents connect api",
+        ),
+    ),
+    "limits": Verb(
+        "Show the rate limits, or set them: MODEL --rpm N --itpm N --otpm N.",
+        _limits_options,
+        _limits,
+        examples=("%agents limits", "%agents limits claude-haiku-5-5 --rpm 50 --otpm 10000"),
+    ),
+    "prices": Verb(
+        "Show prices per million tokens, or set one: MODEL --input USD --output USD.",
+        _prices_options,
+        _prices,
+        examples=("%agents prices", "%agents prices my-model --input 3 --output 15 --cache-read 0.30"),
+    ),
+}
