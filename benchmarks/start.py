@@ -1,9 +1,10 @@
 """How soon a fresh kernel sends its first request: ours against the bare SDK, imported in the cell.
 
 Real kernels, driven as a front end does it. Seconds count from sending a cell until the request arrives at a server of
-this process. `Run All` sends every cell at once; `after 3 s` waits so long between the last declaration and the run,
-and counts from the run. The loop's lag is measured inside the kernel between declaration and run: how late a timer of
-5 ms fires. Every round measures all cases in turn, because the machine is shared.
+this process; CPU seconds are the kernel's in that time. `Run All` sends every cell at once; `after 3 s` waits so long
+between the last declaration and the run, and counts from the run. The loop's lag is measured inside the kernel between
+declaration and run: how late a timer of 5 ms fires. Every round measures all cases in turn, because the machine is
+shared.
 
 Run it with `python -m benchmarks.start [ROUNDS]`.
 """
@@ -11,16 +12,18 @@ Run it with `python -m benchmarks.start [ROUNDS]`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.instant_server import events
-from benchmarks.measuring import print_heading, print_table
+from benchmarks.measuring import print_heading, print_table, ratio
 from tests.kernels import Kernel
 
 PAUSE_S = 3.0
@@ -58,18 +61,26 @@ _probing = asyncio.get_running_loop().create_task(_probe())
 LAGS = "import json; print(json.dumps(_lags))"
 
 
+class First(NamedTuple):
+    """When the first request came: seconds, and CPU seconds of the kernel."""
+
+    seconds: float
+    cpu_s: float
+
+
 class Arrivals(BaseHTTPRequestHandler):
     """Answers every request at once, and keeps when the first one came."""
 
     protocol_version = "HTTP/1.1"
-    first_at: float | None = None
+    first: First | None = None
     came = threading.Event()
+    pid = 0
 
     def do_POST(self) -> None:
         """Answer a stream of ten events."""
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        if Arrivals.first_at is None:
-            Arrivals.first_at = time.monotonic()
+        if Arrivals.first is None:
+            Arrivals.first = First(time.monotonic(), cpu_s(Arrivals.pid))
         Arrivals.came.set()
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -81,22 +92,29 @@ class Arrivals(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def seconds(url: str, before: Sequence[str], cells: Sequence[str]) -> float:
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def first_request(url: str, before: Sequence[str], cells: Sequence[str]) -> First:
     """Run the cells `before`, pause where there are any, send `cells`; return when the first request came."""
     with Kernel(ANTHROPIC_API_KEY="sk-not-a-key", ANTHROPIC_BASE_URL=url, AGENT_MAGIC_LEDGER=":memory:") as kernel:
+        Arrivals.pid = int(kernel.do("import os; print(os.getpid())").text)
         for cell in before:
             kernel.do(cell)
         if before:
             time.sleep(PAUSE_S)
-        Arrivals.first_at = None
+        Arrivals.first = None
         Arrivals.came.clear()
-        began = time.monotonic()
+        began = First(time.monotonic(), cpu_s(Arrivals.pid))
         sent = [kernel.start(cell) for cell in cells]
         assert Arrivals.came.wait(WAIT_S)
-        assert Arrivals.first_at is not None
+        assert Arrivals.first is not None
         reply = kernel.wait(sent[-1])
         assert reply.status == "ok", reply.text
-        return Arrivals.first_at - began
+        return First(Arrivals.first.seconds - began.seconds, Arrivals.first.cpu_s - began.cpu_s)
 
 
 def lags(url: str, cells: Sequence[str]) -> list[float]:
@@ -118,32 +136,41 @@ def main() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     print_heading("The first request of a fresh kernel", "Seconds; ratios are medians of the rounds' ratios.")
-    bare: list[float] = []
-    whole: list[float] = []
-    paused: list[float] = []
-    late: list[float] = []
-    idle: list[float] = []
+    cases = {
+        "the bare SDK, imported in the cell": ((), BARE),
+        "Run All": ((), [*DECLARED, RUN]),
+        f"after {PAUSE_S:g} s": (DECLARED, [RUN]),
+    }
+    found: dict[str, list[First]] = {name: [] for name in cases}
+    late: dict[str, list[float]] = {"nothing declared": [], "declared, loading": []}
     for _ in range(rounds):
-        bare.append(seconds(url, (), BARE))
-        whole.append(seconds(url, (), [*DECLARED, RUN]))
-        paused.append(seconds(url, DECLARED, [RUN]))
-        late += lags(url, DECLARED)
-        idle += lags(url, DECLARED[:3])
-        print(f"bare {bare[-1]:.2f}, Run All {whole[-1]:.2f}, after 3 s {paused[-1]:.2f}", file=sys.stderr)
-    ratios = [ours / its for ours, its in zip(whole, bare, strict=True)]
+        for name, (before, cells) in cases.items():
+            found[name].append(first_request(url, before, cells))
+        late["nothing declared"] += lags(url, DECLARED[:3])
+        late["declared, loading"] += lags(url, DECLARED)
+        print(
+            "; ".join(f"{one[-1].seconds:.2f} s, {one[-1].cpu_s:.2f} s CPU" for one in found.values()), file=sys.stderr
+        )
+    bare = next(iter(found.values()))
     print_table(
-        ("case", "least", "median", "against the bare SDK"),
-        [
-            ("bare SDK, imported in the cell", f"{min(bare):.2f}", f"{median(bare):.2f}", ""),
-            ("Run All", f"{min(whole):.2f}", f"{median(whole):.2f}", f"{median(ratios):.2f}x"),
-            (f"after {PAUSE_S:g} s", f"{min(paused):.2f}", f"{median(paused):.2f}", ""),
-        ],
+        ("first request", "least, s", "median, s", "against the SDK", "CPU, s", "against the SDK"),
+        [(name, *_row(ours, bare)) for name, ours in found.items()],
     )
-    rows = [
-        (name, *(f"{1000 * _quantile(found, q):.1f}" for q in (0.5, 0.99, 1.0)))
-        for name, found in (("nothing declared", idle), ("declared, warming up", late))
-    ]
+    shares = (0.5, 0.99, 1.0)
+    rows = [(name, *(f"{1000 * _quantile(each, share):.1f}" for share in shares)) for name, each in late.items()]
     print_table(("the loop's lag, ms", "median", "p99", "most"), rows)
+
+
+def _row(ours: Sequence[First], bare: Sequence[First]) -> tuple[str, ...]:
+    took, cpu = [one.seconds for one in ours], [one.cpu_s for one in ours]
+    wall = ratio(took, [one.seconds for one in bare])
+    return (
+        f"{min(took):.2f}",
+        f"{median(took):.2f}",
+        f"{wall:.2f}x",
+        f"{median(cpu):.2f}",
+        f"{ratio(cpu, [one.cpu_s for one in bare]):.2f}x",
+    )
 
 
 def _quantile(found: Sequence[float], share: float) -> float:

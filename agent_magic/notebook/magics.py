@@ -149,7 +149,7 @@ class AgentMagics(Magics, Settings):
         )
         display_bundle(card)
         if is_kernel(self.shell):
-            self.session.warm()
+            self.session.warm_up.start()
 
     def _stopped(self) -> str:
         records = [driver.record for driver in self.session.running]

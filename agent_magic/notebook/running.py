@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from agent_magic.api import Run, start
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
@@ -19,6 +20,7 @@ from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.prices import Prices
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
+from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
@@ -27,7 +29,7 @@ from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from agent_magic.api import Plan
     from agent_magic.engine.health import Health
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from agent_magic.record.cassette.reading import Cassette
     from agent_magic.record.history import History
 
+Shown: TypeAlias = Callable[[], object]
 MOST_FILES = 20
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
@@ -53,6 +56,7 @@ async def execute(
     graphic: bool,
     resume: Run | None = None,
     again: Sequence[str] | None = None,
+    shown: Shown = bool,
 ) -> Run:
     """Run a plan of the session and show it.
 
@@ -64,12 +68,14 @@ async def execute(
         graphic: Show a picture.
         resume: An earlier run whose answers are reused; see `Plan.run`.
         again: The agents of it that run again; `None` is all that did not succeed.
+        shown: Called when the run is on the screen.
 
     Raises:
         AgentMagicError: Nothing was sent.
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
     plan.check_prompts()
+    session.warm_up.hurry()
 
     def live(recorded: Match | None = None) -> Driver:
         return start(
@@ -88,18 +94,18 @@ async def execute(
         )
 
     if session.deck is not None:
-        return await _play(session, session.deck, plan, policy, live, graphic=graphic)
+        return await _play(session, session.deck, plan, policy, live, graphic=graphic, shown=shown)
     driver = live()
     try:
         async with session.client.open():  # without a key this raises before anything is shown
-            return await _run(session, driver, graphic=graphic)
+            return await _run(session, driver, graphic=graphic, shown=shown)
     except NotConnected:
         found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
         if found is None:
             raise
     _note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
     session.insert(Deck(found))
-    return await execute(session, plan, policy, fresh=fresh, graphic=graphic)
+    return await execute(session, plan, policy, fresh=fresh, graphic=graphic, shown=shown)
 
 
 async def _play(
@@ -110,18 +116,19 @@ async def _play(
     live: Callable[[Match], Driver],
     *,
     graphic: bool,
+    shown: Shown,
 ) -> Run:
     """Replay what is recorded, at once or in its time, and buy the rest if that is wanted."""
     playing = lay(deck, plan, policy, live)
     if isinstance(playing, RunRecord):
         return _show(session, playing, graphic=graphic)
     if isinstance(playing, Player):
-        return await _run(session, cast("Driver", playing), graphic=graphic)
+        return await _run(session, cast("Driver", playing), graphic=graphic, shown=shown)
     bought = sum(result.finished_s is None for result in playing.record.results)
     told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
     async with session.client.open():
         _note(told)
-        return await _run(session, playing, graphic=graphic)
+        return await _run(session, playing, graphic=graphic, shown=shown)
 
 
 def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
@@ -137,13 +144,13 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
     return None
 
 
-async def _run(session: Session, driver: Driver, *, graphic: bool) -> Run:
+async def _run(session: Session, driver: Driver, *, graphic: bool, shown: Shown) -> Run:
     """Drive a run, shown, and settle it however it ends."""
     run = Run(driver.record, driver, history=session.history, prices=driver.prices)
     run.forecasts = session.forecasts
     session.running.append(driver)
     try:
-        async with _shown(session, driver, run, graphic=graphic):
+        async with _shown(session, driver, run, graphic=graphic, shown=shown):
             await driver.drive()
     finally:
         session.settle(run)
@@ -188,21 +195,38 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool) -> AsyncGenerator[None]:
+async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool, shown: Shown) -> AsyncGenerator[None]:
+    """Show a run beside it: its first requests leave before its picture is drawn."""
     status = LiveStatus(driver, session.history)
-    view = status.view() if graphic else terminal_view(driver.record)
-    view.show()
-    ticking = asyncio.create_task(_tick(driver, view, status))
+    showing = asyncio.create_task(_show_live(driver, status, shown) if graphic else _show_table(driver, shown))
+    ticking = asyncio.create_task(_tick(driver, showing, status))
     try:
         yield
     finally:
         ticking.cancel()
+        view = await showing
         view.finish(run.totals)
         if isinstance(view, LiveView):
             session.take_view(view)
 
 
-async def _tick(driver: Driver, view: LiveView | LineView | TableView, status: LiveStatus) -> None:
+async def _show_live(driver: Driver, status: LiveStatus, shown: Shown) -> LiveView:
+    await asyncio.to_thread(cards_layout, driver.plan)  # remembered; the first time it loads Graphviz
+    view = status.view()
+    view.show()
+    shown()
+    return view
+
+
+async def _show_table(driver: Driver, shown: Shown) -> LineView | TableView:
+    view = terminal_view(driver.record)
+    view.show()
+    shown()
+    return view
+
+
+async def _tick(driver: Driver, showing: asyncio.Task[LiveView | LineView | TableView], status: LiveStatus) -> None:
+    view = await asyncio.shield(showing)
     while True:
         await asyncio.sleep(TICK_S)
         now_s = driver.now()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import functools
-import importlib
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +16,10 @@ from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
+from agent_magic.notebook.warmup import WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.show.graph import layout
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
     from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
 
-WARMED = (functools.partial(importlib.import_module, "anthropic"), layout.warm)
-"""Importing the SDK takes one to three seconds, loading Graphviz half of one or more."""
 NO_KEY = "the-mock-server-needs-no-key"
 """Sent to the mock server. A common word would be hidden in every message, as a key is."""
 DEFAULT_PLAN = "agents"
@@ -58,6 +53,7 @@ class Session:
     """What one kernel knows.
 
     Attributes:
+        warm_up: Loads what a run needs, once something is declared.
         client: Who answers.
         runs: The runs that are over, oldest first, `MOST_RUNS` at most.
         keeping: Where what is bought is kept.
@@ -76,7 +72,7 @@ class Session:
 
     def __init__(self) -> None:
         self._registries: dict[str, Registry] = {}
-        self._warmed = False
+        self.warm_up = WarmUp()
         self._simulator: child.Simulator | None = None
         self.client: Provider = Claude()
         self._deck: Deck | None = None
@@ -105,13 +101,6 @@ class Session:
     def history(self) -> History:
         """What earlier answers took, those of earlier sessions first."""
         return self.keeping.history
-
-    def warm(self) -> None:
-        """Import what the first run needs, in a thread, while the user is still writing prompts. Once a session."""
-        if not self._warmed:
-            self._warmed = True
-            for load in WARMED:
-                threading.Thread(target=load, daemon=True).start()
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
         """Return the declared agents of a plan."""

@@ -14,6 +14,12 @@ from agent_magic.show.graph.layout import Grid, Layout, lay_out, layout_source
 from tests.show.story import business_plan, layered_plan, plan_of
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> None:
+    """Lay every plan out anew: tests take engines away."""
+    room.place.cache_clear()
+
+
 def own_layout(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """Lay a plan out without Graphviz."""
     monkeypatch.setattr(room, "MOST_NODES", 0)

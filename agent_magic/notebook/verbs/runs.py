@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from agent_magic.api import Run
     from agent_magic.forecast.estimate.value import Estimate
 
-POLL_S = 0.01
-"""How often `start` looks whether the run has begun: a first run may have to import the SDK."""
-
 
 def add_plan_options(parser: Parser) -> None:
     """Add the agents of a run, and how their plan is frozen."""
@@ -71,14 +68,13 @@ async def _start(ctx: CommandContext, given: Namespace) -> None:
     plan = ctx.freeze(given)
     resume = None if given.fresh else session.unfinished(plan)
     await confirm(ctx, given, plan, resume)
-    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, graphic=True, resume=resume)
-    before, task = list(session.running), asyncio.get_running_loop().create_task(work)
-    session.background = task
+    shown = asyncio.Event()
+    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, graphic=True, resume=resume, shown=shown.set)
+    task = session.background = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(_report)
+    task.add_done_callback(lambda _: shown.set())
     try:
-        # The next cell may steer it.
-        while not task.done() and session.running == before:  # noqa: ASYNC110 - a replay ends without having begun
-            await asyncio.sleep(POLL_S)
+        await shown.wait()  # the next cell may steer the run
     except asyncio.CancelledError:
         task.cancel()
         raise

@@ -6,6 +6,7 @@ small layout of our own, so something is always drawn.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -94,6 +95,7 @@ def lay_out(plan: Plan) -> Layout:
     return place(plan.dag)
 
 
+@functools.lru_cache(maxsize=32)  # a run's live view, its picture at the end and its plan are drawn from one layout
 def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
     """Place the nodes of a graph, which may be agents or groups of them.
 

@@ -1,0 +1,107 @@
+"""Loads what a run needs while the user is still writing prompts.
+
+A fresh kernel needs one to three seconds before it can send a request: the SDK imports three thousand modules,
+Graphviz's WebAssembly is compiled, prices and widgets are read. All of it can be done beside the user's cells.
+
+* One thread, in order of need. Two importing threads would only take turns at the interpreter's lock.
+* Between any two modules the thread sleeps for an instant, which gives the lock away. A cell that computes gets it back
+  for the interpreter's whole switch interval, so it keeps nine tenths of the processor; a timer of the loop is late by
+  the rest of one module, about a millisecond. When a run waits for the modules (`hurry`), nothing sleeps any more.
+* Full garbage collections are put off until the end. With three thousand modules each takes a tenth of a second under
+  the lock, and importing them would set off several.
+* The thread has the usual priority. A thread of low priority that the system does not schedule would keep the lock
+  while it waits, and hold up everybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.record.prices import Prices
+from agent_magic.show.graph import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+NAP_S = 0.0001
+NEVER = 1_000_000_000
+"""A threshold that no count of collections reaches."""
+EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
+"""What a broken installation raises. Whoever needs the module next raises it again, where the user sees it."""
+
+
+def _sdk() -> None:
+    importlib.import_module("anthropic")
+
+
+def _prices() -> None:
+    Prices().tariff_of(DEFAULT_MODEL)
+
+
+def _widgets() -> None:
+    importlib.import_module("ipywidgets")
+    importlib.import_module("anywidget")
+
+
+def _frames() -> None:
+    importlib.import_module("pandas")
+
+
+LOADERS: Sequence[Callable[[], object]] = (_sdk, _prices, _widgets, layout.warm, _frames)
+
+
+class WarmUp:
+    """Runs loaders in a thread, once.
+
+    Args:
+        loaders: What to run, in order of need.
+    """
+
+    def __init__(self, loaders: Sequence[Callable[[], object]] = LOADERS) -> None:
+        self._loaders = loaders
+        self._nap_s = NAP_S
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="agent_magic warm-up", daemon=True)
+            self._thread.start()
+
+    def hurry(self) -> None:
+        """Load without breaks from now on: somebody waits."""
+        self._nap_s = 0.0
+
+    def find_spec(self, *_: object) -> None:
+        """Sleep for an instant before each module of this thread. Python asks every finder of `sys.meta_path`."""
+        if self._nap_s and threading.current_thread() is self._thread:
+            time.sleep(self._nap_s)
+
+    def _run(self) -> None:
+        finders: list[object] = sys.meta_path  # pyright: ignore[reportAssignmentType] - typed for finders with loaders
+        finders.insert(0, self)
+        try:
+            with _no_full_collections():
+                for load in self._loaders:
+                    with contextlib.suppress(*EXPECTED):
+                        load()
+        finally:
+            finders.remove(self)
+
+
+@contextlib.contextmanager
+def _no_full_collections() -> Generator[None]:
+    """Put full garbage collections off, and make up for them at the end unless collecting is off altogether."""
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, middle, old)
