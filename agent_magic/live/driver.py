@@ -24,6 +24,7 @@ from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.monitor import HealthMonitor
 from agent_magic.live.partial import partial_usage, source_of
+from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream
 from agent_magic.record.answer import PAID_BEFORE
@@ -141,6 +142,7 @@ class Driver:
         self._tasks = Tasks(self._over.set)
         self._alarm: asyncio.TimerHandle | None = None
         self._monitor = HealthMonitor(self.engine.admission)
+        self._tells, self._told = LOG.isEnabledFor(logging.DEBUG), 0
         self.loop: asyncio.AbstractEventLoop | None = None
         self._began = clock()
 
@@ -266,6 +268,8 @@ class Driver:
                 case _:
                     raise TypeError(action)
         self.engine.offer()
+        if self._tells:
+            self._told = tell(self.record, self._told)
 
     def _slot_free(self) -> bool:
         """Ask again for a slot of the session. On another loop that is done later, which `False` tells."""

@@ -1,4 +1,8 @@
-"""Ways to break the engine, each a patch of one method. A scene that shows nothing wrong with them proves nothing."""
+"""Ways to break the engine, each a patch of one method. A scene that shows nothing wrong with them proves nothing.
+
+Errors of rounding are not among them: a driver's times are on a grid, and its alarms ring on the grid at or after the
+time that was asked for, so nothing waits for the last digit of a sum.
+"""
 
 # It reaches into what it breaks.
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownParameterType=false
@@ -156,37 +160,6 @@ def half_a_wait(whole):
     return refused
 
 
-def to_the_last_digit(_):
-    """A line behind another asks again at a time that has come but for a rounding error."""
-
-    def ahead(self, queue, now):
-        while self._turns:
-            first, hold = next(iter(self._turns.items()))
-            if first == queue:
-                return None
-            if hold.until_s + pacer_pool.GRACE_S > now:
-                own = self._turns.get(queue)
-                if own is None or own.until_s <= now:
-                    until_s = max(hold.until_s, now) + pacer_pool.SPREAD_S
-                    own = self._turns[queue] = pacer_pool.Hold(hold.reason, until_s)
-                return own
-            del self._turns[first]
-        return None
-
-    return ahead
-
-
-def a_minute_less_a_digit(_):
-    """Dollars count until they are a minute old, by another sum than the one that was announced."""
-
-    def within_a_minute(self, now):
-        while self._spent and self._spent[0][0] <= now - 60.0:
-            self._spent.popleft()
-        return sum(usd for _, usd in self._spent)
-
-    return within_a_minute
-
-
 def one_more_for_all(whole):
     """The session has a slot more than its largest run asks for."""
     return lambda self: whole(self) + 1
@@ -279,8 +252,6 @@ BREAKS: dict[str, Break] = {
     "a request is not taken from its bucket": (Bucket, "take", always(0.0)),
     "half of retry-after is enough": (Pool, "refused", half_a_wait),
     "a class is not closed by a refusal": (pacer_pool, "GATE_S", lambda _: -math.inf),
-    "a line waits for a rounding error": (Pool, "_ahead", to_the_last_digit),
-    "dollars a minute wait for a rounding error": (BurnBreaker, "_within_a_minute", a_minute_less_a_digit),
     "a resumed run goes on waiting": (Conductor, "resume", always([])),
     "requests never go one at a time": (Slots, "failed", always(None)),
     "two go at a time": (Slots, "failed", two_at_a_time),
@@ -297,7 +268,6 @@ BREAKS: dict[str, Break] = {
     "a budget counts what was stopped": (Budget, "settle", keeps_what_was_stopped),
     "runs take no turns": (Pool, "_ahead", always(None)),
     "who cannot go keeps its turn": (Gate, "_forgo", always(None)),
-    "rounding errors are waited for": (pacer_pool, "INSTANT_S", lambda _: 0.0),
 }
 
 

@@ -1,0 +1,60 @@
+"""The story of a run, for `logging.getLogger("agent_magic")` at DEBUG: who did what when, and why.
+
+Lines name agents, attempts, waits, failures and tokens. They hold no prompt, no answer and no key.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_magic.record.events import (
+    AgentEnded,
+    AgentReady,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    FirstToken,
+    RunEnded,
+)
+
+if TYPE_CHECKING:
+    from agent_magic.record.events import Event
+    from agent_magic.record.results import RunRecord
+
+LOG = logging.getLogger("agent_magic")
+
+
+def tell(record: RunRecord, since: int) -> int:
+    """Log the events of a run from a number on. Returns the number from which the next call goes on."""
+    events = record.events
+    for event in events[since:]:
+        if isinstance(event, RunEnded):
+            LOG.debug("%.3f s: the run %s", event.at_s, "was stopped" if event.cut else "is over")
+        else:
+            LOG.debug("%.3f s: %s %s", event.at_s, record.results[event.agent].name, _what(event))
+    return len(events)
+
+
+def _what(event: Event) -> str:
+    """Say what happened to an agent."""
+    match event:
+        case AgentReady():
+            return "is ready"
+        case AttemptStarted():
+            waited = f", held by {event.held_by}" if event.held_by else ""
+            return f"sends attempt {event.number} to {event.request.model}{waited}"
+        case FirstToken():
+            return f"has the first token of attempt {event.number}"
+        case AttemptEnded():
+            used = event.usage
+            tokens = "unknown tokens"
+            if used is not None and used.total_input_tokens is not None and used.output_tokens is not None:
+                tokens = f"{used.total_input_tokens} input and {used.output_tokens} output tokens"
+            return f"ended attempt {event.number}: {event.kind or 'answered'}, {tokens}"
+        case BackoffStarted():
+            return f"tries again at {event.until_s:.3f} s"
+        case AgentEnded():
+            return f"{event.status}{f' ({event.kind})' if event.kind else ''}"
+        case _:
+            return "is to run again"

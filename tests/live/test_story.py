@@ -1,0 +1,37 @@
+"""What the log tells of a run."""
+
+from __future__ import annotations
+
+import logging
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import Overloaded
+from tests.live.virtual import Reply, drive
+
+
+def test_debug_tells_the_story_of_a_run(caplog):
+    """Agents, attempts, holds, retries and tokens, in the order they happened; no prompt and no answer."""
+
+    def script(prompt, number):
+        if number == 1 and prompt == "secret one":
+            return Reply(0.5, Overloaded("busy", status=529), tokens=None, status=529)
+        return Reply(1.0, first_s=0.5, text="hidden answer")
+
+    with caplog.at_level(logging.DEBUG, "agent_magic"):
+        drive(Plan([Agent("a", "secret one"), Agent("b", "secret two")]), script, Policy(1, seed=1))
+    lines = [line.partition(": ")[2] for line in caplog.messages]
+    assert ["a is ready", "b is ready", "a sends attempt 1 to claude-haiku-5-5"] == lines[:3]
+    assert "a ended attempt 1: Overloaded, 0 input and 0 output tokens" in lines
+    assert any(line.startswith("a tries again at") for line in lines)
+    assert "b sends attempt 1 to claude-haiku-5-5, held by slot" in lines
+    assert "a ended attempt 2: answered, 10 input and 5 output tokens" in lines
+    assert "the run is over" == lines[-1]
+    assert not [line for line in caplog.messages if "secret" in line or "hidden" in line]
+
+
+def test_nothing_is_told_otherwise(caplog):
+    """Without DEBUG a run says nothing."""
+    drive(Plan([Agent("a", "x")]), lambda *_: Reply())
+    assert [] == caplog.messages
