@@ -295,3 +295,10 @@ def test_what_was_stopped_before_it_left_gives_its_room_back():
     assert {"cancelled"} == {result.status for result in record.results}
     assert 0 == sum(one.under_way for one in pacer.health(1.0).values())
     assert key.wait_until_s(0.0) is None
+
+
+def test_an_empty_answer_is_said():
+    """An answer without text is passed on, and named: its children ask with nothing in its place."""
+    record, _ = drive(many(2), lambda prompt, _: Reply(0.1, text="" if prompt.endswith("1") else "x"), Policy(seed=1))
+    assert ["succeeded"] * 2 == [one.status for one in record.results]
+    assert "Empty answers, passed on as they were: a1." in capped_note(record, Policy())
