@@ -30,6 +30,7 @@ from agent_magic.providers.base import Stream
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.ledger.base import Busy
+from agent_magic.record.made import made
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms
@@ -359,7 +360,8 @@ class Driver:
         if answer is not None:
             paid = self._cache is not None and self._cache.paid_before(step, answer)
             price = PAID_BEFORE if paid else None
-            outcome = Outcome(answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price)
+            told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price
+            outcome = made(Outcome, told)
         else:
             failure = None if error is None else failure_of(error, self.policy.max_attempts)
             usage, source = partial_usage(stream, error), source_of(stream)
