@@ -432,7 +432,7 @@ class Engine:
         if calls := self._requests.calls(step, answer):
             self._settle(step, outcome, None, now)
             self._calls[step] = len(calls)
-            self._turns[step] = [*turns, answer.text]
+            self._turns[step] = [*turns, ""]  # what is said beside a call is no part of the answer
             return [*(Call(step, call) for call in calls), *self._take(self.conductor.step_out(step, now), now)]
         verdict = judge(answer, len(turns) + 1, self._policy)
         self._settle(step, outcome, verdict.failure, now)
