@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Plan,
         Policy,
         Run,
+        Session,
         TokenPrice,
         share,
         start,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
     from agent_magic.measure.compare import compare
     from agent_magic.show.charts.of_run import tradeoff
+    from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,6 +45,8 @@ __all__ = [
     "Plan",
     "Policy",
     "Run",
+    "Session",
+    "Simulator",
     "TokenPrice",
     "__version__",
     "calibration",
@@ -68,6 +72,8 @@ _HOMES = {
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",
+    "Session": "agent_magic.api",
+    "Simulator": "agent_magic.simulator.child:start",
     "TokenPrice": "agent_magic.api",
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
@@ -85,7 +91,8 @@ def __getattr__(name: str) -> Any:
         home = _HOMES[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    return getattr(importlib.import_module(home), name)
+    module, _, attribute = home.partition(":")
+    return getattr(importlib.import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,9 @@
-"""What a user holds: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Run`, `Ledger`, `share`."""
+"""What a user holds: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Session`, `Run`, `Ledger`, `share`."""
 
 from agent_magic.api.ledger import Ledger
 from agent_magic.api.plan import Plan, start
 from agent_magic.api.run import Run
+from agent_magic.api.session import Session
 from agent_magic.api.sharing import share
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
@@ -22,6 +23,7 @@ __all__ = [
     "Policy",
     "Request",
     "Run",
+    "Session",
     "TokenPrice",
     "share",
     "start",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.run import Run
+from agent_magic.api.session import checked_limits
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from anthropic import AsyncAnthropic
 
+    from agent_magic.api.session import Session
+    from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.pool import Pool
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider
@@ -50,7 +53,7 @@ LOG = logging.getLogger("agent_magic")
 class Plan(DeclaredPlan):
     """The frozen, validated graph of agents; see `agent_magic.declare.plan.Plan` for its arguments and relations."""
 
-    async def run(
+    async def run(  # noqa: PLR0913 - each by its name
         self,
         policy: Policy | None = None,
         *,
@@ -58,6 +61,8 @@ class Plan(DeclaredPlan):
         fresh: bool = False,
         ledger: AnyLedger | None = None,
         prices: Mapping[str, TokenPrice] | None = None,
+        limits: Mapping[str, Limits] | None = None,
+        session: Session | None = None,
         resume: Run | None = None,
         again: Iterable[str] | None = None,
     ) -> Run:
@@ -72,6 +77,8 @@ class Plan(DeclaredPlan):
             fresh: Buy again what the ledger has.
             ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
+            limits: Rate limits that you know, by model; others are learned.
+            session: What this run shares with others, in place of `client`, `ledger`, `prices` and `limits`.
             resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
             again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.live.earlier`.
 
@@ -81,8 +88,12 @@ class Plan(DeclaredPlan):
             UnknownAgent: `again` names one that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
-        options: Any = {"client": client, "fresh": fresh, "ledger": ledger, "prices": prices}
-        return await _driven(start(self, policy, **options, resume=resume, again=again), ledger)
+        options: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits}
+        driver = start(self, policy, **options, session=session, fresh=fresh, resume=resume, again=again)
+        run = await _driven(driver, ledger if session is None else session.ledger)
+        if session is not None:
+            session.history.learn(run.record)
+        return run
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
         """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
@@ -234,20 +245,27 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     resume: Run | None = None,
     again: Iterable[str] | None = None,
     recorded: Match | None = None,
+    limits: Mapping[str, Limits] | None = None,
+    session: Session | None = None,
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
 
     Without a pacer requests to the API get one of their own; runs with one pool share its slots. By a history the
     longest way to the end goes first.
     """
+    if session is not None:
+        if any(one is not None for one in (client, ledger, prices, limits, pacer, pool, history)):
+            raise PlanError("Give either session= or client=, ledger=, prices= and limits=: a session has its own.")
+        client, ledger, prices = session.client, session.ledger, session.prices
+        pacer, pool, history = session.pacer, session.pool, session.history
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"{shown_value(plan)} is no Plan. Give Plan([Agent('name', '...'), ...]).")
     policy, answering = as_policy(policy), as_provider(client)
     check_ledger(ledger)
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
-    if pacer is None and isinstance(answering, Claude):
-        pacer = Pacer()
+    if pacer is None and (limits is not None or isinstance(answering, Claude)):
+        pacer = Pacer(checked_limits(limits))
     earlier = (
         None if resume is None else Earlier(record_of(resume, "resume"), answering.endpoint, plan=plan, again=again)
     )

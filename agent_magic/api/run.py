@@ -75,6 +75,10 @@ class Run:
         """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
         return self.record[name]
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return what Tab offers after `run["`."""
+        return list(self.plan.names)
+
     @property
     def plan(self) -> DeclaredPlan:
         """What was run."""

@@ -21,6 +21,7 @@ from agent_magic.declare.roles import ROLES
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.notebook.verbs.ledger import ACTIONS
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
@@ -50,6 +51,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
     "effort": EFFORTS,
     "latency": ("real", "fast", "none"),
     "where": ("simulator", "api"),
+    "what": tuple(ACTIONS),
     "role": tuple(ROLES),
 }
 """Per option, the words it takes."""
@@ -166,7 +168,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
         if found is None:
             return {"completions": []}
         # What is typed stands for nothing: IPython would else offer Python's names, after seconds of looking for them.
-        shown = [api.SimpleCompletion(text=word) for word in found.words or (found.fragment,)]
+        shown = [api.SimpleCompletion(text=word, type="agents") for word in found.words or (found.fragment,)]
         return {"completions": shown, "matched_fragment": found.fragment, "suppress": True, "ordered": True}
 
     return agent_magic_matcher

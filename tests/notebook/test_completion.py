@@ -14,6 +14,7 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic.api import Run
 from agent_magic.measure.frames import texts_series
 from agent_magic.notebook.completion import MODELS, Known, offer
 from agent_magic.notebook.extension import load, unload
@@ -54,6 +55,7 @@ def words(line: str, cell: str | None = None) -> tuple[str, ...]:
         ("%agents run --schedule=se", ("sequential",)),
         ("%agents run --cache o", ("on", "off")),
         ("%agents run --plan se", ("second",)),
+        ("%agents ledger v", ("verify",)),
         ("%agents run --concurrency 2 ru", ("rust",)),
         ("%agents run --fresh ru", ("rust",)),
         ("%agents show ", ("python", "rust")),
@@ -184,6 +186,18 @@ def test_ipython_asks_us(shell: Any):
     print(f"one completion beside 3,000 variables: {200 * (time.perf_counter() - began):.1f} ms")
     unload(shell)
     assert "pyramid" not in tab("%agents run py")
+
+
+def test_tab_knows_the_agents_of_a_run(shell: Any):
+    """After `run["` it offers their names and nothing else, and every word of ours has a kind."""
+    load(shell)
+    shell.user_ns["run"] = Run(business_run())
+    with provisionalcompleter():
+        found = {one.text for one in shell.Completer.completions('run["', 5)}
+        kinds = {one.type for one in shell.Completer.completions("%agents ru", 10)}
+    assert {"summary", "operations"} <= {word.strip('"]') for word in found}
+    assert not [word for word in found if word.startswith("%")]
+    assert {"agents"} == kinds
 
 
 def test_values_look_right_and_are_let_go(shell: Any):
