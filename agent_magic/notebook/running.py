@@ -177,7 +177,24 @@ async def run_and_tell(
     notes += context_notes(run.record, run.prices)
     for note in filter(None, [*notes, *ctx.session.keeping.take_notes()]):
         _note(note)
+    if line := next_step(run):
+        print(line)  # noqa: T201 - the answer
     return run
+
+
+def next_step(run: Run) -> str:
+    """Return what failed and what to do next; an empty string where nothing failed."""
+    failed = [one for one in run.record.results if one.status == "failed"]
+    if not failed:
+        return ""
+    kinds = dict.fromkeys((one.error or "").partition(":")[0] for one in failed)
+    shown = ", ".join(list(kinds)[:3])
+    skipped = sum(one.status == "skipped" for one in run.record.results)
+    also = f", {skipped} skipped because of them" if skipped else ""
+    return (
+        f"{len(failed):,} failed: {shown}{also}. %agents retry asks these again, "
+        f"%agents error {failed[0].name} shows why."
+    )
 
 
 def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:

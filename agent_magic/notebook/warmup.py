@@ -21,7 +21,7 @@ import importlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.record.prices import Prices
@@ -38,7 +38,8 @@ EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
 
 
 def _sdk() -> None:
-    importlib.import_module("anthropic")
+    anthropic: Any = importlib.import_module("anthropic")
+    anthropic.DefaultAioHttpClient()  # imports its transport and reads the certificates; nothing is opened
 
 
 def _prices() -> None:

@@ -21,6 +21,7 @@ from agent_magic.declare.context import Context
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
+from agent_magic.notebook.running import next_step
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.notebook.verbs.declared import declared_text
@@ -28,6 +29,7 @@ from agent_magic.notebook.verbs.results import answer_text, error_text
 from tests.live.virtual import Reply, Scripted, drive
 
 MODEL = "claude-haiku-5-5"
+ONE_TRY = Policy(max_attempts=1)
 
 
 @pytest.fixture
@@ -158,6 +160,17 @@ def test_a_group_is_stale_by_its_name(session):
     ran(session, {"rows": ["u", "v"]})
     assert [] == stale(session, {"rows": ["u", "v"]})
     assert ["label"] == stale(session, {"rows": ["u", "w"]})
+
+
+def test_a_run_with_failures_says_what_to_do_next():
+    """How many, why, what was skipped, and the command that asks again; nothing where all went well."""
+    plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}"), Agent("c", "y")))
+    failed = run_of(plan, lambda prompt, _: Reply(error=Unreachable("gone") if prompt == "x" else None), ONE_TRY)
+    said = (
+        "1 failed: Unreachable, 1 skipped because of them. %agents retry asks these again, %agents error a shows why."
+    )
+    assert said == next_step(failed)
+    assert "" == next_step(run_of(plan))
 
 
 def test_what_failed_is_not_stale(session):
