@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.each import OWN, Part
-from agent_magic.declare.name import check_name
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
+from agent_magic.declare.validation import check_name, is_number, is_word
 from agent_magic.errors import DeclarationError, did_you_mean
 
 if TYPE_CHECKING:
@@ -124,16 +124,6 @@ def _check_options(agent: Agent) -> None:
         raise _bad(agent, "role", agent.role, _one_of(agent.role, ROLES))
     if agent.role is not None and agent.system is not None:
         raise _bad(agent, "role", agent.role, "Give a system prompt or a role, not both.")
-
-
-def is_number(value: object) -> bool:
-    """Tell whether a value is a number; `True` and `False` are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_word(value: object, words: Iterable[str]) -> bool:
-    """Tell whether a value is one of these words; a frame is none, and cannot be asked."""
-    return isinstance(value, str) and value in words
 
 
 def _one_of(word: object, words: Iterable[str]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.name import check_name
 from agent_magic.declare.template import Template
+from agent_magic.declare.validation import check_name
 from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
 
 if TYPE_CHECKING:

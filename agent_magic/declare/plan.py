@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
-from agent_magic.declare.agent import Agent, is_word
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context, with_contexts
 from agent_magic.declare.dag import Dag, build_dag, find_cycle
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
-from agent_magic.declare.given import check_given, each_of, listed
-from agent_magic.declare.links import Links
-from agent_magic.declare.template import sendable
-from agent_magic.declare.written import value_text
+from agent_magic.declare.serialization import sendable, value_text
+from agent_magic.declare.validation import check_given, each_of, is_word, listed
 from agent_magic.errors import (
     Cycle,
     DeclarationError,
     DuplicateAgent,
     PlanError,
+    UndefinedVariable,
     UnknownAgent,
     did_you_mean,
     shown_value,
@@ -33,6 +33,10 @@ OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
 PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {"on_cycle": get_args(OnCycle), "on_missing": get_args(OnMissing)}
 """Per option, the words it takes."""
+
+
+class PlanWarning(UserWarning):
+    """A plan was mended on request: an edge was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Plan:
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
         values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents)
-        links = Links(self.agents, index, groups, values, drop=self.on_missing == "drop")
+        links = _Links(self.agents, index, groups, values, drop=self.on_missing == "drop")
         self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(links.used))
         dag = build_dag(links.parents) or self._without_cycle(links)
         self._put(dag=dag, inputs=tuple(links.inputs), dropped=frozenset(links.dropped))
@@ -124,7 +128,7 @@ class Plan:
         self._put(**state)
         self._put(**{name: MappingProxyType(state[name]) for name in ("index", "values", "groups")})
 
-    def _without_cycle(self, links: Links) -> Dag:
+    def _without_cycle(self, links: _Links) -> Dag:
         if self.on_cycle == "error":
             raise Cycle([self.agents[one].name for one in find_cycle(links.parents)])
         return links.in_declared_order()
@@ -327,3 +331,96 @@ def _check_words(plan: Plan) -> None:
             raise PlanError(
                 f"{option}={shown_value(word)} is not one of {', '.join(words)}.{did_you_mean(word, words)}"
             )
+
+
+class _Links:
+    """Reads who waits for whom out of the agents.
+
+    Attributes:
+        parents: Per agent, the numbers of its parents: first those in its prompt, then those it comes after.
+        inputs: Per agent, the names of the parents whose text its prompt takes.
+        used: The values that prompts use.
+        dropped: Edges left out on request, as (agent, missing parent).
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        index: Mapping[str, int],
+        groups: Mapping[str, Mapping[int, int]],
+        values: Mapping[str, Any],
+        *,
+        drop: bool,
+    ) -> None:
+        self.agents, self.index, self.groups, self.values, self.drop = agents, index, groups, values, drop
+        self.parents: list[list[int]] = []
+        self.inputs: list[tuple[str, ...]] = []
+        self.used: dict[str, Any] = {}
+        self.dropped: list[tuple[str, str]] = []
+        for agent in agents:
+            inputs = tuple(name for name in self._members(agent, agent.uses) if self._is_input(agent, name))
+            order = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
+            if agent.context is not None:
+                self._keep_context(agent, agent.context)
+            self.inputs.append(inputs)
+            self.parents.append([index[name] for name in dict.fromkeys((*inputs, *order))])
+
+    def _members(self, agent: Agent, names: Sequence[str]) -> Iterable[str]:
+        """Put in place of a group those of it that are meant."""
+        if not self.groups:
+            return names
+        found: dict[str, None] = {}
+        for name in names:
+            meant = members_of(self.agents, self.groups[name], agent) if name in self.groups else None
+            found.update(dict.fromkeys([name] if meant is None else [self.agents[one].name for one in meant]))
+        return found
+
+    def _is_input(self, agent: Agent, name: str) -> bool:
+        """Tell whether a name in the prompt is a parent; keep its value, or raise, if not."""
+        if name in self.index and (name != agent.name or name not in self.values):
+            return not self._drops_itself(agent, name)
+        if name in self.values:
+            self.used[name] = self.values[name]
+        elif self.drop:
+            self._drop(agent.name, name)
+        else:
+            raise UndefinedVariable(name, agent=agent.name, known=[*self.index, *self.values])
+        return False
+
+    def _keep_context(self, agent: Agent, name: str) -> None:
+        if name not in self.values:
+            raise UndefinedVariable(name, agent=agent.name, known=self.values, what="the context")
+        self.used[name] = self.values[name]
+
+    def _is_parent(self, agent: Agent, name: str) -> bool:
+        if name in self.index:
+            return not self._drops_itself(agent, name)
+        if not self.drop:
+            raise UnknownAgent(name, known=self.index, wanted_by=agent.name)
+        self._drop(agent.name, name)
+        return False
+
+    def _drops_itself(self, agent: Agent, name: str) -> bool:
+        if name != agent.name or not self.drop:
+            return False
+        self._drop(agent.name, name)
+        return True
+
+    def _drop(self, agent: str, missing: str) -> None:
+        self.dropped.append((agent, missing))
+        warnings.warn(f"Edge dropped: {agent!r} no longer waits for {missing!r}.", PlanWarning, stacklevel=6)
+
+    def in_declared_order(self) -> Dag:
+        """Keep the edges that point forward, drop the others with a warning each, and chain all agents."""
+        for number, agent in enumerate(self.agents):
+            for parent in self.parents[number]:
+                if parent >= number:
+                    self._drop(agent.name, self.agents[parent].name)
+            earlier = [parent for parent in self.parents[number] if parent < number]
+            names = {self.agents[parent].name for parent in earlier}
+            self.inputs[number] = tuple(name for name in self.inputs[number] if name in names)
+            self.parents[number] = earlier if not number or number - 1 in earlier else [*earlier, number - 1]
+        dag = build_dag(self.parents)
+        if dag is None:  # pragma: no cover - every edge points forward
+            raise PlanError("The agents cannot be put in order.")
+        return dag

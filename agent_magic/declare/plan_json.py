@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
+from agent_magic.declare.serialization import as_text, no_text
 from agent_magic.declare.user_code import run_user_code
-from agent_magic.declare.written import as_text, no_text
 from agent_magic.errors import DeclarationError, PlanError, shown_value
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.serialization import as_json, as_text, sendable, value_text
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.declare.written import as_json, as_text, value_text
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -135,17 +135,6 @@ class Template:
                 pieces[place] = value if isinstance(value, str) else value_text(value)
             return sendable("".join(pieces))
         return sendable(_render_jinja(self.text, {name: values[name] for name in self.names if name in values}))
-
-
-def sendable(text: str) -> str:
-    """Replace lone surrogates, joining the halves that belong together."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 @functools.lru_cache(maxsize=1)

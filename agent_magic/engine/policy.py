@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from agent_magic.declare.agent import is_number, is_word
+from agent_magic.declare.validation import is_number, is_word
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 
 if TYPE_CHECKING:

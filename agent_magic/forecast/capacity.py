@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.table import make_frame

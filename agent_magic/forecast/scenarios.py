@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agent_magic.declare.agent import EFFORTS, is_number
+from agent_magic.declare.agent import EFFORTS
+from agent_magic.declare.validation import is_number
 from agent_magic.engine.pacing.limits import Limits, class_of
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.forecast.forecast import Scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.given import listed
+from agent_magic.declare.validation import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ENOUGH, overlap, percentile, sent_spans

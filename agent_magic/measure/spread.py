@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.measure.table import make_frame

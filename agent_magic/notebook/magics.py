@@ -11,7 +11,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from traitlets import observe
 
 from agent_magic.declare.each import count_items
-from agent_magic.declare.written import python_notes
+from agent_magic.declare.serialization import python_notes
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.declare.written import python_notes
+from agent_magic.declare.serialization import python_notes
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.confirm import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, terms_ahead, unbought

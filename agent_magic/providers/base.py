@@ -22,7 +22,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from agent_magic.declare.template import sendable
+from agent_magic.declare.serialization import sendable
 from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:

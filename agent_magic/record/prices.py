@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.record.answer import PAID_BEFORE, Price
 from agent_magic.record.made import made

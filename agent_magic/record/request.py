@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Literal, NamedTuple
 
-from agent_magic.declare.template import sendable
+from agent_magic.declare.serialization import sendable
 
 Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""

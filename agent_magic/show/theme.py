@@ -6,7 +6,7 @@ import re
 from importlib import resources
 from typing import Literal, get_args
 
-from agent_magic.declare.agent import is_word
+from agent_magic.declare.validation import is_word
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 
 Ground = Literal["light", "dark"]

@@ -11,8 +11,8 @@ import dataclasses
 import pytest
 
 from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS, Agent
-from agent_magic.declare.name import RESERVED
 from agent_magic.declare.roles import ROLES
+from agent_magic.declare.validation import RESERVED
 from agent_magic.errors import DeclarationError
 
 GOOD_NAMES = ["a", "class", "def", "await", "_x", "größe", "日本", "नमस्ते", "x1", "A" * 1000, "print", "match"]

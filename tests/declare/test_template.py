@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from jinja2 import TemplateSyntaxError
 
 from agent_magic.declare.each import Row
-from agent_magic.declare.template import Template, _render_jinja, sendable
-from agent_magic.declare.written import as_text, python_notes
+from agent_magic.declare.serialization import as_text, python_notes, sendable
+from agent_magic.declare.template import Template, _render_jinja
 from agent_magic.errors import DeclarationError
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError
 
 Dimension = Literal["requests", "input", "output"]

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agent_magic.declare.agent import is_word
+from agent_magic.declare.validation import is_word
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.forecast.advice.rules import RULES
 from agent_magic.measure.table import make_frame

@@ -16,7 +16,7 @@ import re
 import ssl
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.template import sendable
+from agent_magic.declare.serialization import sendable
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
 from agent_magic.providers.anthropic.limits import empty_limit, named_limit, read_headers, retry_after_s, with_sentence
 

@@ -18,7 +18,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.template import sendable
+from agent_magic.declare.serialization import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk, word
 from agent_magic.record.answer import PAUSED, TOOL_USE, Answer, Usage

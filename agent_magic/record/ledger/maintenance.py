@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import LedgerError
 from agent_magic.record.files import check_folder, check_regular, write_whole
 from agent_magic.record.ledger.rows import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.metrics import critical_path, summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of

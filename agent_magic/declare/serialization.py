@@ -21,6 +21,17 @@ _JSON_TOO = (dict, list, tuple)
 _NUMBERS = frozenset({int, float})
 
 
+def sendable(text: str) -> str:
+    """Replace lone surrogates, joining the halves that belong together."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def value_text(value: object) -> str:
     """Return `as_text` of a value, outside a prompt's template: its methods are the user's own code."""
     return value if isinstance(value, str) else run_user_code(lambda: as_text(value), no_text(value))
