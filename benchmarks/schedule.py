@@ -110,7 +110,6 @@ def measure(make: Callable[[int, Random], list[tuple[int, ...]]], count: int, ca
     for seed in range(SEEDS):
         random = Random(f"{make.__name__} {count} {cap} {sigma} {seed}")
         dag = build_dag(make(count, random))
-        assert dag is not None
         takes_s = [MEDIAN_S * math.exp(random.gauss(0, sigma)) for _ in range(count)]
         believed = [seconds * math.exp(random.gauss(0, WRONG)) for seconds in takes_s]
         least, policy = bound_s(dag, takes_s, cap), Policy(cap)

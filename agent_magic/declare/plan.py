@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context, with_contexts
-from agent_magic.declare.dag import Dag, build_dag, find_cycle
+from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
 from agent_magic.declare.serialization import sendable, value_text
 from agent_magic.declare.validation import check_given, each_of, is_word, listed
@@ -111,7 +111,12 @@ class Plan:
         values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents)
         links = _Links(self.agents, index, groups, values, drop=self.on_missing == "drop")
         self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(links.used))
-        dag = build_dag(links.parents) or self._without_cycle(links)
+        try:
+            dag = build_dag(links.parents, self.names)
+        except Cycle:
+            if self.on_cycle == "error":
+                raise
+            dag = links.in_declared_order()
         self._put(dag=dag, inputs=tuple(links.inputs), dropped=frozenset(links.dropped))
 
     def _put(self, **fields: object) -> None:
@@ -127,11 +132,6 @@ class Plan:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._put(**state)
         self._put(**{name: MappingProxyType(state[name]) for name in ("index", "values", "groups")})
-
-    def _without_cycle(self, links: _Links) -> Dag:
-        if self.on_cycle == "error":
-            raise Cycle([self.agents[one].name for one in find_cycle(links.parents)])
-        return links.in_declared_order()
 
     def __len__(self) -> int:
         return len(self.agents)
@@ -420,7 +420,4 @@ class _Links:
             names = {self.agents[parent].name for parent in earlier}
             self.inputs[number] = tuple(name for name in self.inputs[number] if name in names)
             self.parents[number] = earlier if not number or number - 1 in earlier else [*earlier, number - 1]
-        dag = build_dag(self.parents)
-        if dag is None:  # pragma: no cover - every edge points forward
-            raise PlanError("The agents cannot be put in order.")
-        return dag
+        return build_dag(self.parents)

@@ -288,7 +288,7 @@ class Forecaster:
                 [one for one in parents if one not in dropped and agent not in dropped and (one, agent) not in cut]
                 for agent, parents in enumerate(dag.parents)
             ]
-            found = self._dags[dropped, cut] = build_dag(left) or dag
+            found = self._dags[dropped, cut] = build_dag(left)
         return found
 
     def _pools(self, scenario: Scenario) -> frozenset[str]:

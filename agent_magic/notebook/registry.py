@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agent_magic.declare.dag import build_dag, find_cycle
-from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
+from agent_magic.declare.dag import build_dag
+from agent_magic.errors import DeclarationError, UnknownAgent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -265,8 +265,7 @@ def _check_cycle(table: Mapping[str, Declared], variables: Collection[str]) -> N
         agent = table[name].agent
         used = [one for one in agent.uses if one != name or one not in variables]
         parents.append([index[one] for one in dict.fromkeys((*used, *agent.after)) if one in index])
-    if build_dag(parents) is None:
-        raise Cycle([names[number] for number in find_cycle(parents)])
+    build_dag(parents, names)
 
 
 def _refuse(name: str, held: str, wanted: str) -> NoReturn:

@@ -42,7 +42,6 @@ class Hands(RuleBasedStateMachine):
     def begin(self, parents, slots, schedule, timeouts, deadline):
         """Start a random plan."""
         dag = build_dag([tuple(one for one in row if one < number) for number, row in enumerate(parents)])
-        assert dag is not None
         self.dag, self.count = dag, len(parents)
         self.slots = 1 if schedule == "sequential" else slots
         policy = Policy(slots, schedule, seed=1, deadline_s=deadline)

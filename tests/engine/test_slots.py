@@ -69,7 +69,6 @@ def test_each_answer_doubles_the_width():
 def test_a_service_that_bears_one_at_a_time_is_served_in_the_end():
     """Six agents, three tries each, against a service that fails whenever two are asking at once: all succeed."""
     dag = build_dag([()] * 6)
-    assert dag is not None
     clock: Clockwork
 
     def step(agent: int, number: int) -> Step:

@@ -226,7 +226,6 @@ class Whole(VirtualDriver):
         starts_s = on_grid(starts_s)
         self.world, self.scene, self.starts_s, self.agents = world, scene, starts_s, len(scene.asked)
         dag = build_dag(scene.parents)
-        assert dag is not None
         self.dag, policy = dag, scene.policy
         self.end_s, self._seen = -1.0, 0
         self.running: dict[int, int] = {}

@@ -115,9 +115,7 @@ def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
 
 def warm() -> None:
     """Load Graphviz where nobody waits for it: the first picture then comes at once, and the loop is not held up."""
-    dag = build_dag([(), (0,)])
-    if dag is not None:
-        place(dag)
+    place(build_dag([(), (0,)]))
 
 
 def layout_source(dag: Dag, grid: Grid) -> str:
