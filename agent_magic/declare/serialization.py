@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
+MOST_CHARS = 32_000_000
+"""The longest prompt. Source: https://platform.claude.com/docs/en/api/overview, "Request size limits": 32 MB."""
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
 """What Python writes of an object that has no text of its own."""
-_JSON_TOO = (dict, list, tuple)
-_NUMBERS = frozenset({int, float})
+_NUMBERS = frozenset({int, float, bool, type(None)})
 
 
 def sendable(text: str) -> str:
@@ -32,20 +32,56 @@ def sendable(text: str) -> str:
     return text
 
 
+def check_size(size: float) -> None:
+    """Raise `DeclarationError` for a text that is too long for a request."""
+    if size > MOST_CHARS:
+        why = f"it has more than {MOST_CHARS:,} characters, and a request has 32 MB at most"
+        raise DeclarationError(f"A prompt could not be filled in: {why}.", hint="Shorten the values it uses.")
+
+
+def text_size(value: object) -> int:
+    """Return roughly how many characters a value has as text. It stops counting above `MOST_CHARS`."""
+    total, todo = 0, [iter((value,))]
+    while todo and total <= MOST_CHARS:
+        for one in todo[-1]:
+            if isinstance(one, str | bytes | bytearray):
+                total += len(one)
+            elif isinstance(one, list | tuple | set | frozenset | dict):
+                found = cast("Collection[Any]", one)
+                total += len(found)
+                if not {*map(type, found)} <= _NUMBERS or isinstance(one, dict):
+                    todo += (
+                        [iter(found), iter(cast("dict[Any, Any]", one).values())]
+                        if isinstance(one, dict)
+                        else [iter(found)]
+                    )
+                    break
+            else:
+                total += 1
+        else:
+            todo.pop()
+    return total
+
+
 def value_text(value: object) -> str:
-    """Return `as_text` of a value, outside a prompt's template: its methods are the user's own code."""
-    return value if isinstance(value, str) else run_user_code(lambda: as_text(value), no_text(value))
+    """Return `as_text` of a value, outside a template: its methods are the user's own code."""
+    if isinstance(value, str):
+        return value
+    if type(value) in _NUMBERS:
+        return str(value)
+    return run_user_code(lambda: as_text(value), no_text(value))
 
 
 def as_text(value: object) -> str:
-    """Write a value the way a prompt should show it: frames as CSV and arrays as lists, whole; the rest as `str`.
+    """Return a value as a prompt shows it: frames as CSV and arrays as lists, whole; the rest as `str`.
 
     Raises:
-        DeclarationError: It is a function, a class, a module, or an object of which `str` tells only where it lies,
-            or nothing.
+        DeclarationError: It is a function, a class or a module, an object whose `str` is its address or fails, or too
+            long for a request.
     """
     if isinstance(value, str):
         return value
+    check_size(text_size(value))
     try:
         return _text_of(value)
     except DeclarationError:
@@ -57,7 +93,7 @@ def as_text(value: object) -> str:
 
 
 def no_text(value: object) -> Callable[[BaseException], DeclarationError]:
-    """Return what makes an error of what a value's methods raised."""
+    """Return what makes a `DeclarationError` of an error that a value's methods raised."""
 
     def failed(error: BaseException) -> DeclarationError:
         why = f"a {type(value).__name__} has no text: {reason_of(error)}"
@@ -71,11 +107,13 @@ def no_text(value: object) -> Callable[[BaseException], DeclarationError]:
 def _text_of(value: object) -> str:
     library = type(value).__module__.partition(".")[0]
     shown: Any = value
-    if library == "pandas" and hasattr(shown, "to_csv"):
-        numbered = type(shown.index).__name__ == "RangeIndex"  # an index nobody chose is no data
-        return str(shown.to_csv(index=not numbered))
-    if library in {"numpy", "pandas"} and hasattr(shown, "tolist"):
-        return str(shown.tolist())  # `str` of an array leaves its middle out
+    if library in {"numpy", "pandas"}:
+        check_size(getattr(shown, "size", 0))
+        if hasattr(shown, "to_csv"):
+            numbered = type(shown.index).__name__ == "RangeIndex"  # an index nobody chose is no data
+            return str(shown.to_csv(index=not numbered))
+        if hasattr(shown, "tolist"):
+            return str(shown.tolist())  # `str` of an array leaves its middle out
     kind = type(shown).__name__
     if isinstance(shown, _NO_TEXT):
         raise DeclarationError(f"A prompt takes a {kind} as text.", hint="Give it a value: call it in a cell first.")
@@ -87,20 +125,20 @@ def _text_of(value: object) -> str:
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """Write a value as JSON, as the filter `tojson` of a prompt: letters as they are, and no web page's escapes.
+    """Return a value as JSON, for the filter `tojson` of a prompt: letters as they are, and no web page's escapes.
 
-    Frames become lists of rows, dataclasses and pydantic's models objects; arrays lists, dates ISO text.
+    Frames become lists of rows, dataclasses and pydantic's models objects, arrays lists, dates ISO text.
 
     Raises:
         TypeError: It cannot be written as JSON.
-        ValueError: It holds itself.
+        ValueError: It contains itself.
     """
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
-    """Take a value apart that JSON has no word for."""
-    library, shown = type(value).__module__.partition(".")[0], value
+    """Return a value that JSON has no form for as one that it has."""
+    library = type(value).__module__.partition(".")[0]
     if library in {"numpy", "pandas"}:
         if hasattr(value, "to_json"):  # it writes `null` for what is missing
             rows = hasattr(value, "columns") or not value.index.is_unique
@@ -112,30 +150,33 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    shown: Any = value
     if hasattr(shown, "isoformat"):
         return shown.isoformat()
-    if isinstance(shown, set | frozenset):
-        return list(cast("set[Any]", shown))
-    raise TypeError(f"a {type(shown).__name__} cannot be written as JSON")
+    if isinstance(value, set | frozenset):
+        return list(cast("Iterable[Any]", value))
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
-def python_notes(names: Collection[str], values: Mapping[str, Any]) -> list[str]:
-    """Say which of these values go out as Python writes them, which few people mean.
+def python_notes(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
+    """Return a note for each value that goes out in a form which few people mean.
 
     Args:
         names: Those that a prompt writes whole.
-        values: Their values; what has none yet is left out.
+        values: Their values. A name without one is left out.
     """
     return [note for name in names if name in values and (note := _python_note(name, values[name]))]
 
 
 def _python_note(name: str, value: Any) -> str:
     kind = cast("type[Any]", type(value))
+    if isinstance(value, os.PathLike):
+        return f"{name} is a path: its name goes out, not the file. {{{{ {name}.read_text() }}}} sends a text file"
     if issubclass(kind, bytes | bytearray):
         return f"{name} is of {kind.__name__} and goes out as Python text, b'…': {name}.decode() is its own"
-    if kind.__str__ is not object.__str__ or not issubclass(kind, (*_JSON_TOO, set, frozenset)):
+    if kind.__str__ is not object.__str__ or not issubclass(kind, dict | list | tuple | set | frozenset):
         return ""
-    if kind is list and {type(one) for one in value} <= _NUMBERS:
+    if kind is list and {type(one) for one in value} <= {int, float}:
         return ""  # the same in JSON
     said = f"{name} is a {kind.__name__} and goes out as Python text"
-    return f"{said}: {{{{ {name} | tojson }}}} sends JSON" if issubclass(kind, _JSON_TOO) else said
+    return said if issubclass(kind, set | frozenset) else f"{said}: {{{{ {name} | tojson }}}} sends JSON"

@@ -16,7 +16,7 @@ from jinja2 import TemplateSyntaxError
 
 from agent_magic.declare.each import Row
 from agent_magic.declare.serialization import as_text, python_notes, sendable
-from agent_magic.declare.template import Template, _render_jinja
+from agent_magic.declare.template import Template, _render
 from agent_magic.errors import DeclarationError
 
 
@@ -216,9 +216,34 @@ def test_an_error_of_the_users_own_keeps_its_name():
 TOO_LARGE = {
     "a repeated text": "{{ 'x' * 10 ** 10 }}",
     "a list repeated from the right": "{{ 10 ** 10 * [1] }}",
+    "a list of long texts": "{{ ([n * 1000] * 10 ** 4)|length }}",
     "a tower of powers": "{{ 9 ** (9 ** (9 ** 9)) }}",
     "a repeated value": "{{ n * 10 ** 8 }}",
     "loops": "{% for a in range(9999) %}{% for b in range(9999) %}{{ n }}{% endfor %}{% endfor %}",
+    "sums": "{% set b = n * 10 ** 5 %}" + "{% set b = b + b %}" * 30,
+    "tildes": "{% set b = n * 10 ** 5 %}" + "{% set b = b ~ b %}" * 30,
+    "blocks": "{% set b = n * 10 ** 5 %}" + "{% set b %}{{ b }}{{ b }}{% endset %}" * 30,
+    "a macro": "{% macro f(a, i) %}{% if i %}{{ f(a ~ a, i - 1) }}{% endif %}{% endmacro %}{{ f(n, 60) }}",
+    "center": "{{ 'a'.center(10 ** 9) }}",
+    "ljust": "{{ 'a'.ljust(10 ** 9) }}",
+    "zfill": "{{ 'a'.zfill(10 ** 9) }}",
+    "expandtabs": "{{ '\t\t\t'.expandtabs(10 ** 9) }}",
+    "replace": "{{ (n * 10 ** 5).replace('x', n) }}",
+    "join": "{{ (n * 10 ** 5).join('abcdef') }}",
+    "translate": "{{ n.translate({120: n * 10 ** 4}).translate({120: n}) }}",
+    "fromkeys": "{{ dict.fromkeys(range(99999), n * 1000)|length }}",
+    "a width": "{{ '%1000000000d' % 1 }}",
+    "a width beside it": "{{ '%*d' % (10 ** 9, 1) }}",
+    "a format": "{{ '{:1000000000}'.format(1) }}",
+    "a width in a format": "{{ '{:>{w}}'.format(1, w=10 ** 9) }}",
+    "many fields": "{{ ('%(a)s' * 100) % {'a': n * 10 ** 4} }}",
+    "the filter center": "{{ 'a'|center(10 ** 9) }}",
+    "the filter indent": "{{ 'a'|indent(10 ** 9, true) }}",
+    "the filter format": "{{ '%1000000000d'|format(1) }}",
+    "the filter join": "{{ 'abcdef'|join(n * 10 ** 5) }}",
+    "the filter replace": "{{ (n * 10 ** 5)|replace('x', n) }}",
+    "the filter batch": "{{ [1]|batch(10 ** 9, 1)|list|length }}",
+    "many texts": "{{ range(10 ** 4)|map('string')|map('center', 10 ** 7)|list|length }}",
 }
 
 
@@ -229,6 +254,21 @@ def test_a_template_takes_no_more_room_than_a_request(text):
         fill(text, n="x" * 100)
 
 
+class Unwritten(bytes):
+    """Bytes that must not be written as text."""
+
+    def __str__(self):
+        raise AssertionError("it is too long to be written")
+
+
+@pytest.mark.parametrize("text", ["{{ n }}", "{% if n %}{{ n }}{% endif %}"])
+@pytest.mark.parametrize("value", ["x" * 32_000_001, Unwritten(32_000_001), ["x" * 1000] * 32_001], ids=type)
+def test_a_value_longer_than_a_request_is_refused_early(text, value):
+    """Before it is written as text, which could take as long as it takes room."""
+    with pytest.raises(DeclarationError, match="a request has 32 MB at most"):
+        fill(text, n=value)
+
+
 @pytest.mark.parametrize(
     ("text", "filled"),
     [
@@ -237,6 +277,14 @@ def test_a_template_takes_no_more_room_than_a_request(text):
         ("{{ 2 ** n }}", "8"),
         ("{{ 2 ** -1 }}", "0.5"),
         ("{{ 1.5 * n }}", "4.5"),
+        ("{{ '%05.1f%%' % n }}", "003.0%"),
+        ("{{ '{:>{w}}'.format(n, w=3) }}", "  3"),
+        ("{{ '%s and %s' % ('x' * 10 ** 6, n) }}", "x" * 10**6 + " and 3"),
+        ("{{ '{:,} people'.format(n * 10 ** 9) }}", "3,000,000,000 people"),
+        ("{{ ('a,' * 10 ** 6)|replace(',', '; ')|length }}", "3000000"),
+        ("{{ ('line\n' * 10 ** 6)|indent(4)|length }}", "8999996"),
+        ("{{ n ~ 'x' ~ (n + 1) }}", "3x4"),
+        ("{{ 'ab'.center(6, '-') }}{{ 'x'|center(3) }}", "--ab-- x "),
     ],
 )
 def test_what_fits_is_multiplied(text, filled):
@@ -278,7 +326,7 @@ def test_both_ways_of_filling_in_give_the_same_text(text, values):
     assume(template.simple and "\r" not in text and "\0{#" not in text)
     assume(set(template.names) <= set(values))
     try:
-        slow = _render_jinja(text, values)
+        slow = _render(text, values)
     except (DeclarationError, TemplateSyntaxError):
         return  # `{{{ a }}}` means `{`, a, `}` here, and nothing there
     assert sendable(slow) == template.render(values)
@@ -391,7 +439,7 @@ PYTHON = {
     "frame": (pd.DataFrame({"a": [1]}), None),
     "text": ("a", None),
     "row": (Row(a=1), None),
-    "path": (Path("a"), None),
+    "path": (Path("a.png"), "x is a path: its name goes out, not the file. {{ x.read_text() }} sends a text file"),
 }
 
 

@@ -23,8 +23,7 @@ UNLIMITED = 10_000
 
 def dag_of(*parents):
     """A graph of these parents."""
-    dag = build_dag(parents)
-    return dag
+    return build_dag(parents)
 
 
 def clockwork(dag, takes_s, **more):
