@@ -117,6 +117,8 @@ def _import(given: argparse.Namespace) -> int:
         plan = Plan.from_dict(data)
     else:
         plan = Plan.from_json(text)
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
     return _write(json.dumps(to_notebook(plan, run), indent=1) + "\n", given.output)
 
 

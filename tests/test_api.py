@@ -40,6 +40,32 @@ def business_plan():
     return am.Plan(E2.plan.agents)
 
 
+ROLES = "RESEARCHER RESEARCHER PLANNER PLANNER ANALYZER WRITER CRITIC CRITIC SYNTHESIZER".split()
+COORDINATED = json.dumps(
+    {
+        "description": "A business plan",
+        "depth": 4,
+        "agents": [
+            {"role": role, "task": f"Do part {place} of the business plan.", "depends_on": list(parents)}
+            for place, (role, parents) in enumerate(zip(ROLES, E2.parents, strict=True))
+        ],
+    }
+)
+
+
+def test_a_plan_as_coordinators_write_it(stand_in):
+    """Roles in capitals and parents by place: the plan runs, and every agent is sent the answers of its parents."""
+    plan = am.Plan.from_json(COORDINATED)
+    assert E2.plan.dag == plan.dag
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    run.raise_for_failures()
+    for agent in plan.agents:
+        request = run[agent.name].attempts[-1].request
+        assert agent.system_text == request.system != ""
+        assert all(run[parent].text in request.prompt for parent in plan.parents(agent.name))
+    assert "note: depends_on adds the answers" in plan._repr_mimebundle_()["text/plain"]
+
+
 def test_the_script_of_the_front_page(stand_in):
     """Declare, run with a client and a policy, read frames and results: no magic needed."""
     plan = am.Plan(

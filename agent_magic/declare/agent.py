@@ -1,17 +1,17 @@
-"""An agent: a named prompt with the options of its call."""
+"""An agent: a named prompt with the options of its request."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.each import OWN, Part
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
-from agent_magic.declare.validation import check_name, is_number, is_word
-from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, check_word, must_be
+from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,23 +27,23 @@ OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeou
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A declared unit of work. A value: declaring one costs nothing and sends nothing.
+    """A declared unit of model work. Declaring one costs nothing and sends nothing.
 
     Args:
-        name: The key. A Python-like identifier, so that `{{ name }}` works in other prompts.
-        prompt: A Jinja2 template. `{{ other }}` takes the answer of the agent `other`, or else the value of that
-            name. The text goes out verbatim otherwise.
-        model: The model's id. `None`: the default of the session, or `DEFAULT_MODEL`.
-        max_tokens: The most output tokens. `None`: the default.
-        system: The system prompt, sent verbatim (not a template).
-        role: The name of a role whose system prompt is used; see `agent_magic.declare.roles`.
-        context: The name of a context or a value that goes out first, byte for byte the same for every agent that
+        name: The key: an identifier, so that `{{ name }}` works in other prompts.
+        prompt: A Jinja2 template. `{{ other }}` is the answer of the agent `other`, or else the value of that name.
+            All other text is sent as it is.
+        model: The id of the model. `None`: the default of the session, or `DEFAULT_MODEL`.
+        max_tokens: The most output tokens. `None`: `DEFAULT_MAX_TOKENS`.
+        system: The system prompt, sent as it is (not a template).
+        role: The name of a ready system prompt; see `agent_magic.declare.roles`.
+        context: The name of a context or a value that is sent first, byte for byte the same for every agent that
             shares it, so that the provider can cache it.
-        after: Agents that must have succeeded before, though their text is not used. `"a,b"` will do too.
-        timeout_s: Seconds from the first attempt's start to the last one's end, waiting between them included.
-        effort: `low`, `medium`, `high`, `xhigh` or `max`; `None` leaves it to the model.
-        each: The name of a list, dict, Series or DataFrame: a plan has an agent for each item of it, whose prompt takes
-            it as `{{ item }}`; see `agent_magic.declare.each`.
+        after: Agents that must have succeeded before, whose answers the prompt does not use: a list, or `"a,b"`.
+        timeout_s: Seconds from the start of the first attempt to the end of the last, backoff included.
+        effort: `low`, `medium`, `high`, `xhigh` or `max`. `None` leaves it to the model.
+        each: The name of a list, dict, Series or DataFrame: a plan has one agent per item, whose prompt takes it as
+            `{{ item }}`; see `agent_magic.declare.each`.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -67,16 +67,15 @@ class Agent:
     def __post_init__(self) -> None:
         check_name(self.name)
         if not isinstance(self.prompt, str) or not self.prompt.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DeclarationError(
-                f"Agent {self.name!r} has no prompt.", agent=self.name, hint="Write it below the line."
-            )
+            hint = "Write it below the %%agent line, or give prompt='...'."
+            raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         _check_options(self)
         object.__setattr__(self, "after", _names(self.after))
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The names its prompt reads: agents and values alike, in order of appearance."""
+        """The names its prompt uses, of agents and values, in order of appearance."""
         names = self.template.names
         if self.each is None and self.part is None:
             return names
@@ -84,52 +83,49 @@ class Agent:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """All names it needs a value or an agent for: those its prompt uses, its context, what it is for each of."""
+        """All names it needs: those its prompt uses, its context, the value it is declared for each item of."""
         return (*self.uses, *(name for name in (self.context, self.each) if name is not None))
 
     @property
     def system_text(self) -> str | None:
-        """The system prompt that goes out: its own, or its role's."""
+        """The system prompt that is sent: its own, or its role's."""
         return self.system if self.system is not None else ROLES[self.role] if self.role else None
 
     def with_defaults(self, **defaults: str | float | None) -> Agent:
-        """Return a copy in which options left open take these values."""
+        """Return a copy in which options that are `None` have these values.
+
+        Args:
+            **defaults: Values by option; `None` changes nothing.
+        """
         missing = {key: value for key, value in defaults.items() if getattr(self, key) is None and value is not None}
         return replace(self, **missing) if missing else self  # pyright: ignore[reportArgumentType]
 
 
 def _names(after: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Read `a,b` or a sequence of names; each name once, in order."""
+    """Return the names in `a,b` or a list, each once, in order."""
     parts = after.split(",") if isinstance(after, str) else () if after is None else after
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
+_CHECKS: Mapping[str, Callable[..., None]] = {
+    "max_tokens": check_integer,
+    "timeout_s": check_positive,
+    **dict.fromkeys(("model", "system", "context", "each"), check_text),
+    "effort": partial(check_word, words=EFFORTS),
+    "role": partial(check_word, words=tuple(ROLES)),
+}
+
+
 def _check_options(agent: Agent) -> None:
-    """Raise `DeclarationError` for the first option that cannot work."""
-    tokens, seconds = agent.max_tokens, agent.timeout_s
-    if tokens is not None and (type(tokens) is not int or tokens < 1):
-        raise _bad(agent, "max_tokens", tokens, "Give a whole number from 1.")
-    if seconds is not None and not (is_number(seconds) and 0 < seconds < math.inf):
-        raise _bad(agent, "timeout_s", seconds, "Give seconds above 0.")
-    for option in ("model", "system", "role", "context", "each"):
-        if not isinstance(getattr(agent, option), str | None):
-            raise _bad(agent, option, getattr(agent, option), "Give text.")
+    """Raise `DeclarationError` for the first option that is not what it must be."""
+    of = f"of agent {agent.name!r}"
+    error = partial(DeclarationError, agent=agent.name)
+    for option, check in _CHECKS.items():
+        if (value := getattr(agent, option)) is not None:
+            check(f"{option} {of}", value, error=error)
     if agent.model is not None and not agent.model.strip():
-        raise _bad(agent, "model", agent.model, "Give a model's id.")
+        raise must_be(f"model {of}", "the id of a model", agent.model, error=error)
     if not isinstance(agent.after, Iterable | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _bad(agent, "after", agent.after, "Give names: 'a,b', or a list of them.")
-    if agent.effort is not None and not is_word(agent.effort, EFFORTS):
-        raise _bad(agent, "effort", agent.effort, _one_of(agent.effort, EFFORTS))
-    if agent.role is not None and agent.role not in ROLES:
-        raise _bad(agent, "role", agent.role, _one_of(agent.role, ROLES))
+        raise must_be(f"after {of}", "names: 'a,b', or a list", agent.after, error=error)
     if agent.role is not None and agent.system is not None:
-        raise _bad(agent, "role", agent.role, "Give a system prompt or a role, not both.")
-
-
-def _one_of(word: object, words: Iterable[str]) -> str:
-    known = list(words)
-    return f"One of {', '.join(known)}.{did_you_mean(str(word), known)}"
-
-
-def _bad(agent: Agent, option: str, value: object, hint: str) -> DeclarationError:
-    return DeclarationError(f"{option}={value!r} of agent {agent.name!r} cannot work.", agent=agent.name, hint=hint)
+        raise error(f"Agent {agent.name!r} has role={agent.role!r} and a system prompt. Give one of them.")

@@ -38,24 +38,24 @@ class Context:
         check_name(self.name, "a context")
         if not isinstance(self.text, str) or not self.text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DeclarationError(f"Context {self.name!r} has no text.", hint="Write it below the line.")
-        title = f"The context {self.name!r}"
-        object.__setattr__(self, "template", Template.parse(self.text, agent=self.name, title=title))
+        template = Template.parse(self.text, agent=self.name, title=f"Context {self.name!r}")
+        object.__setattr__(self, "template", template)
 
     @property
     def uses(self) -> tuple[str, ...]:
         """The names of the values it takes, in order of appearance."""
         return self.template.names
 
-    def written(self, values: Mapping[str, Any]) -> str:
-        """Write it as it goes out.
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Return the text that goes out.
+
+        Args:
+            values: A value for each of `uses`.
 
         Raises:
-            DeclarationError: One of its expressions fails.
+            DeclarationError: One of its expressions fails, or it is empty.
         """
-        try:
-            return self.template.render(values)
-        except DeclarationError as error:
-            raise DeclarationError(f"Context {self.name!r}: {error}") from None
+        return self.template.check_not_empty(self.template.render(values))
 
 
 def with_contexts(contexts: Iterable[Context], agents: Sequence[Agent], values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,7 +80,7 @@ def with_contexts(contexts: Iterable[Context], agents: Sequence[Agent], values: 
     used = dict.fromkeys(name for agent in agents for name in agent.reads if name in by_name)
     for name in used:
         _check_uses(by_name[name], own, by_name, values)
-    return {**values, **{name: by_name[name].written(values) for name in used}}
+    return {**values, **{name: by_name[name].render(values) for name in used}}
 
 
 def _check_uses(

@@ -12,22 +12,12 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
-from agent_magic.declare.serialization import sendable, value_text
-from agent_magic.declare.validation import check_given, each_of, is_word, listed
-from agent_magic.errors import (
-    Cycle,
-    DeclarationError,
-    DuplicateAgent,
-    PlanError,
-    UndefinedVariable,
-    UnknownAgent,
-    did_you_mean,
-    shown_value,
-)
+from agent_magic.declare.serialization import RenderError, python_notes, sendable, value_text
+from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
+from agent_magic.errors import Cycle, DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
@@ -36,7 +26,7 @@ PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {"on_cycle": get_args(OnCycle
 
 
 class PlanWarning(UserWarning):
-    """A plan was mended on request: an edge was dropped."""
+    """An edge was dropped from a plan, as its options allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +36,7 @@ class Edge:
     Attributes:
         parent: The agent that is waited for.
         child: The agent that waits.
-        kind: `prompt` where the parent's text goes into the child's prompt, `after` where only the order counts.
+        kind: `prompt` if the parent's answer goes into the child's prompt, `after` if only the order counts.
     """
 
     parent: str
@@ -63,27 +53,27 @@ class Plan:
         values: A value for each `{{ name }}` that is not an agent. Only the names in use are kept.
         name: The title of the graph.
         description: What the plan is for.
-        on_cycle: `error`, or `sequential`: agents run one after another in declared order, and edges that point
-            backwards are dropped with a warning each.
-        on_missing: `error`, or `drop`: edges to agents that do not exist, or to the agent itself, are dropped with a
-            warning each, and their `{{ name }}` becomes empty.
-        contexts: Text that agents share. Those in use are written now, with these values, and stand among the plan's
-            values from then on.
+        on_cycle: What to do if agents wait for each other: `error`, or `sequential`: they run one after another in
+            declared order, and edges that point backwards are dropped with a warning each.
+        on_missing: What to do with edges to agents that do not exist, or to the agent itself: `error`, or `drop`: they
+            are dropped with a warning each, and their `{{ name }}` becomes empty.
+        contexts: Texts that agents share. Those in use are rendered now, with these values, and become values.
+        notes: What a reader of the plan should know, one line each.
 
     Attributes:
         index: The number of each agent by name.
         groups: Per name of an agent that was declared for each item of a value, the numbers of the agents it became, by
             the numbers of the items.
         dag: Who waits for whom.
-        inputs: Per agent, the names of the parents whose text its prompt takes.
-        dropped: Edges left out on request, as (agent, missing parent).
+        inputs: Per agent, the names of the parents whose answers its prompt takes.
+        dropped: The edges that were dropped, as (agent, missing parent).
 
     Raises:
         DuplicateAgent: Two agents have one name.
         UnknownAgent: `after` names an agent that is not in the plan.
         UndefinedVariable: A prompt names something that is neither an agent nor a value.
         Cycle: Agents wait for each other.
-        PlanError: A context uses an agent's answer, or has its name; or something is not of its kind.
+        PlanError: A context uses an agent's answer, or has its name; or an argument is of a wrong type.
     """
 
     agents: Sequence[Agent]
@@ -93,6 +83,7 @@ class Plan:
     on_cycle: OnCycle = field(default="error", kw_only=True)
     on_missing: OnMissing = field(default="error", kw_only=True)
     contexts: InitVar[Iterable[Context]] = field(default=(), kw_only=True)
+    notes: Sequence[str] = field(default=(), kw_only=True, repr=False, compare=False)
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
     groups: Mapping[str, Mapping[int, int]] = field(init=False, repr=False, compare=False)
     dag: Dag = field(init=False, repr=False, compare=False)
@@ -100,32 +91,38 @@ class Plan:
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, contexts: Iterable[Context] | None) -> None:
-        check_given(self)
-        shared, values = each_of("contexts", () if contexts is None else contexts, Context), dict(self.values or {})
-        self._put(agents=expand(each_of("agents", self.agents, Agent), values))
-        _check_words(self)
+        check_mapping("values", self.values)
+        for option in ("name", "description"):
+            check_text(option, getattr(self, option), error=PlanError)
+        shared, values = (
+            instances_of("contexts", () if contexts is None else contexts, Context),
+            dict(self.values or {}),
+        )
+        self._put(agents=expand(instances_of("agents", self.agents, Agent), values))
+        for option, words in PLAN_WORDS.items():
+            check_word(option, getattr(self, option), words, error=PlanError)
         index: dict[str, int] = {}
         for number, agent in enumerate(self.agents):
             if index.setdefault(agent.name, number) != number:
                 raise DuplicateAgent(agent.name)
         values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents)
-        links = _Links(self.agents, index, groups, values, drop=self.on_missing == "drop")
-        self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(links.used))
+        edges = _Edges(self.agents, index, groups, values, drop=self.on_missing == "drop")
+        self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(edges.used))
         try:
-            dag = build_dag(links.parents, self.names)
+            dag = build_dag(edges.parents, self.names)
         except Cycle:
             if self.on_cycle == "error":
                 raise
-            dag = links.in_declared_order()
-        self._put(dag=dag, inputs=tuple(links.inputs), dropped=frozenset(links.dropped))
+            dag = edges.in_declared_order()
+        self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
 
     def _put(self, **fields: object) -> None:
-        """Set fields while the plan is being made; afterwards it is frozen."""
+        """Set fields while the plan is being made. It is frozen afterwards."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields as what can be copied and sent to another process: views cannot."""
+        """Return the fields in a form that can be pickled: mapping proxies cannot."""
         plain = {"index": dict(self.index), "values": dict(self.values)}
         return {**vars(self), **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
 
@@ -151,7 +148,7 @@ class Plan:
 
     @property
     def layers(self) -> tuple[tuple[str, ...], ...]:
-        """The agents grouped by depth. A picture and a word, never a barrier."""
+        """The agents by layer. A layer is a picture, never a barrier."""
         return tuple(self._names(row) for row in self.dag.layers())
 
     @property
@@ -164,47 +161,69 @@ class Plan:
         )
 
     def number(self, name: str) -> int:
-        """Return the agent's number in declared order.
+        """Return the number of an agent in declared order, from 0.
+
+        Args:
+            name: The agent.
 
         Raises:
             UnknownAgent: There is no such agent.
         """
         try:
             return self.index[name]
-        except (KeyError, TypeError):  # a list has no place among names
+        except (KeyError, TypeError):  # a list cannot be a key
             raise UnknownAgent(name, known=self.index, groups=self.groups) from None
 
     def numbers(self, names: str | Iterable[str]) -> list[int]:
-        """Return the numbers of these agents, or of one; the name of a group stands for all of it.
+        """Return the numbers of agents.
+
+        Args:
+            names: The agents, or one. The name of a group stands for all of it.
 
         Raises:
             UnknownAgent: There is no such agent.
         """
-        names = listed(names)
+        names = names_of(names)
         found = (self.groups[name].values() if name in self.groups else (self.number(name),) for name in names)
         return list(dict.fromkeys(number for each in found for number in each))
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """Return the agents that `name` waits for."""
+        """Return the agents that an agent waits for.
+
+        Args:
+            name: The agent.
+        """
         return self._names(self.dag.parents[self.number(name)])
 
     def children(self, name: str) -> tuple[str, ...]:
-        """Return the agents that wait for `name`."""
+        """Return the agents that wait for an agent.
+
+        Args:
+            name: The agent.
+        """
         return self._names(self.dag.children[self.number(name)])
 
     def ancestors(self, name: str) -> tuple[str, ...]:
-        """Return every agent that `name` waits for, directly or not, in declared order."""
+        """Return every agent that an agent waits for, directly or not, in declared order.
+
+        Args:
+            name: The agent.
+        """
         return self._names(sorted(self.dag.ancestors([self.number(name)])))
 
     def descendants(self, name: str) -> tuple[str, ...]:
-        """Return every agent that waits for `name`, directly or not, in declared order."""
+        """Return every agent that waits for an agent, directly or not, in declared order.
+
+        Args:
+            name: The agent.
+        """
         return self._names(sorted(self.dag.descendants([self.number(name)])))
 
     def critical_path(self, work_s: Mapping[str, float] | None = None) -> tuple[tuple[str, ...], float]:
-        """Find the longest chain of work.
+        """Return the longest chain of work.
 
         Args:
-            work_s: Seconds of own work per agent, waiting left out. `None` counts each agent as 1.
+            work_s: Seconds of own work per agent, waiting excluded. `None` counts each agent as 1.
 
         Returns:
             The agents on it, first to last, and its length: in seconds, or in agents without `work_s`.
@@ -212,8 +231,7 @@ class Plan:
         Raises:
             PlanError: `work_s` leaves an agent out.
         """
-        if not isinstance(work_s, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(f"work_s={shown_value(work_s)} gives no agent a number. Give {{'name': seconds, ...}}.")
+        check_mapping("work_s", work_s, " Give {'name': seconds, ...}.")
         if work_s is not None and (left_out := [name for name in self.names if name not in work_s]):
             raise PlanError(f"work_s has no seconds for {left_out[0]!r}. Give every agent a number.")
         work = [1.0] * len(self) if work_s is None else [work_s[name] for name in self.names]
@@ -221,7 +239,14 @@ class Plan:
         return self._names(path), length
 
     def select(self, names: str | Iterable[str]) -> Self:
-        """Return the plan of these agents, or of one, and all their ancestors."""
+        """Return the plan of some agents and all their ancestors.
+
+        Args:
+            names: The agents, or one. The name of a group stands for all of it.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+        """
         wanted = self.numbers(names)
         keep = self.dag.ancestors(wanted) | set(wanted)
         return type(self)(
@@ -231,116 +256,141 @@ class Plan:
             description=self.description,
             on_cycle=self.on_cycle,
             on_missing=self.on_missing,
+            notes=self.notes,
         )
 
     def prompt(self, name: str, answers: Mapping[str, str]) -> str:
-        """Write the prompt that goes out.
+        """Return the prompt that an agent sends.
 
         Args:
             name: The agent.
-            answers: The text of each parent whose answer the prompt uses.
+            answers: The answer of each parent that the prompt uses.
 
         Raises:
-            PlanError: One of those is not there.
+            PlanError: One of those is missing.
+            DeclarationError: The prompt cannot be rendered, or is empty.
         """
         number = self.number(name)
         known = isinstance(answers, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
-        lacking = [one for one in self.inputs[number] if not known or one not in answers]
-        if lacking:
-            raise PlanError(f"The prompt of {name!r} uses the answer of {lacking[0]!r}: give its text in answers.")
+        missing = [one for one in self.inputs[number] if not known or one not in answers]
+        if missing:
+            raise PlanError(f"The prompt of {name!r} uses the answer of {missing[0]!r}: give its text in answers.")
         return self.prompt_of(number, answers)
 
     def prompt_of(self, number: int, answers: Mapping[str, str]) -> str:
-        """Write the prompt of the agent with this number; see `prompt`."""
-        template = self.agents[number].template
-        if not template.names:
-            return template.render({})
-        own = self.inputs[number]
-        chosen: Mapping[str, Any] = answers
-        if own != template.names:
-            chosen = {name: self._meant(number, name, answers) for name in template.names}
-        try:
-            return template.render(chosen)
-        except DeclarationError as error:
-            name = self.agents[number].name
-            raise DeclarationError(f"Agent {name!r}: {error}", agent=name) from None
+        """Return the prompt of the agent with a number; see `prompt`.
 
-    def prompt_ahead(self, number: int, answers: Mapping[str, str]) -> str:
-        """Write a prompt with stand-ins for answers that are not there yet.
-
-        Where it takes an answer apart, as `{{ name.splitlines()[1] }}` does, a stand-in may lack the part. That says
-        nothing of the answer that will come, so it is the template then, as it was declared.
+        Args:
+            number: The agent's number in declared order.
+            answers: The answer of each parent that the prompt uses.
 
         Raises:
-            DeclarationError: It cannot be filled in, whatever the answers will be.
+            DeclarationError: The prompt cannot be rendered, or is empty.
         """
+        return self.agents[number].template.check_not_empty(self._render(number, answers))
+
+    def prompt_ahead(self, number: int, answers: Mapping[str, str]) -> str:
+        """Return a prompt with placeholders for answers that do not exist yet.
+
+        A placeholder may lack what the prompt takes of an answer, as `{{ name.splitlines()[1] }}` does, or make the
+        prompt empty. That says nothing about the answer to come, so the template itself is returned then.
+
+        Args:
+            number: The agent's number in declared order.
+            answers: A placeholder for the answer of each parent that the prompt uses.
+
+        Raises:
+            DeclarationError: The prompt cannot be rendered, whatever the answers will be.
+        """
+        agent, inputs = self.agents[number], self.inputs[number]
         try:
-            return self.prompt_of(number, answers)
+            text = self._render(number, answers)
         except DeclarationError:
-            agent = self.agents[number]
-            if agent.template.takes_apart({*self.inputs[number], *self.groups}):
+            if agent.template.takes_apart({*inputs, *self.groups}):
                 return agent.prompt
             raise
+        return agent.prompt if inputs and not text.strip() else agent.template.check_not_empty(text)
 
-    def _meant(self, number: int, name: str, answers: Mapping[str, str]) -> Any:
-        """Return what a name in an agent's prompt means: the item it is for, an answer, those of a group, a value."""
-        agent, own = self.agents[number], self.inputs[number]
+    def _render(self, number: int, answers: Mapping[str, str]) -> str:
+        template, inputs = self.agents[number].template, self.inputs[number]
+        if inputs == template.names:
+            return template.render(answers)
+        return template.render({name: self._meaning(number, name, answers) for name in template.names})
+
+    def _meaning(self, number: int, name: str, answers: Mapping[str, str]) -> Any:
+        """Return what a name in an agent's prompt stands for: its item, an answer, the answers of a group, a value."""
+        agent, inputs = self.agents[number], self.inputs[number]
         if agent.part is not None and name in agent.part.values:
             return agent.part.values[name]
         if name not in self.groups:
-            return answers[name] if name in own else self.values.get(name, "")
-        group, kept = self.groups[name], set(own)  # edges that were dropped have no answer
+            return answers[name] if name in inputs else self.values.get(name, "")
+        group, kept = self.groups[name], set(inputs)  # a dropped edge has no answer
         members = [self.agents[one].name for one in members_of(self.agents, group, agent)]
         texts = Answers(answers[member] for member in members if member in kept)
         return str(texts) if side_by_side(self.agents, group, agent) else texts
 
     def context_of(self, number: int) -> str | None:
-        """Return the context of the agent with this number; `None` where it has none."""
-        name = self.agents[number].context
-        return None if name is None else sendable(value_text(self.values[name]))
+        """Return the context that the agent with a number sends; `None` if it has none.
 
-    def check_prompts(self) -> None:
-        """Fill every prompt in with a stand-in for each answer, so that what cannot work fails before any spend.
+        Args:
+            number: The agent's number in declared order.
 
         Raises:
-            DeclarationError: A prompt's expressions fail, whatever the answers will be.
+            DeclarationError: The context cannot be rendered, or is empty.
         """
-        written: dict[str, str] = {}
-        for number, agent in enumerate(self.agents):
-            if not agent.template.simple:
-                self.prompt_ahead(number, dict.fromkeys(self.inputs[number], "(answer)"))
-            elif self.values:
-                written.update(dict.fromkeys(agent.template.names, agent.name))
-            if agent.context is not None:
-                written[agent.context] = agent.name
-        for name, agent in written.items():
-            try:
-                value_text(self.values.get(name, ""))
-            except DeclarationError as error:
-                raise DeclarationError(f"Agent {agent!r}, {name!r}: {error}", agent=agent) from None
+        agent = self.agents[number]
+        if agent.context is None:
+            return None
+        try:
+            text = value_text(agent.context, self.values[agent.context])
+        except RenderError as error:
+            message = f"The context of agent {agent.name!r} cannot be rendered: {error}."
+            raise DeclarationError(message, agent=agent.name) from None
+        if not text.strip():
+            message = f"The context {agent.context!r} of agent {agent.name!r} is empty."
+            raise DeclarationError(message, agent=agent.name, hint="Fill it, or leave context out.")
+        return sendable(text)
 
-    def _names(self, numbers: Sequence[int]) -> tuple[str, ...]:
+    def check_prompts(self) -> None:
+        """Render every prompt and context, with a placeholder for each answer, so that errors come before any spend.
+
+        Raises:
+            DeclarationError: One cannot be rendered, whatever the answers will be.
+        """
+        checked: set[str] = set()
+        for number, agent in enumerate(self.agents):
+            template, inputs = agent.template, self.inputs[number]
+            if not template.simple or (template.is_bare and template.names != inputs):
+                self.prompt_ahead(number, dict.fromkeys(inputs, "(answer)"))
+            else:  # a large value of many prompts is written once
+                for name in self.values.keys() & set(template.names) - checked:
+                    template.check_value(name, self.values[name])
+                    checked.add(name)
+            if agent.context is not None and agent.context not in checked:
+                self.context_of(number)
+                checked.add(agent.context)
+
+    def hints(self) -> list[str]:
+        """Return a line for each value that its prompts send in a form which few people mean, such as `{'a': 1}`."""
+        found: list[str] = []
+        for agent, answers in zip(self.agents, self.inputs, strict=True):
+            values = {**self.values, **(agent.part.values if agent.part is not None else {})}
+            names = [name for name in agent.template.whole if name not in answers and name not in self.groups]
+            found += python_notes([*names, *([agent.context] if agent.context else [])], values)
+        return list(dict.fromkeys(found))
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)
 
 
-def _check_words(plan: Plan) -> None:
-    """Raise `PlanError` for an option that is not one of its words."""
-    for option, words in PLAN_WORDS.items():
-        word = getattr(plan, option)
-        if not is_word(word, words):
-            raise PlanError(
-                f"{option}={shown_value(word)} is not one of {', '.join(words)}.{did_you_mean(word, words)}"
-            )
-
-
-class _Links:
-    """Reads who waits for whom out of the agents.
+class _Edges:
+    """Reads from the agents who waits for whom.
 
     Attributes:
-        parents: Per agent, the numbers of its parents: first those in its prompt, then those it comes after.
-        inputs: Per agent, the names of the parents whose text its prompt takes.
-        used: The values that prompts use.
-        dropped: Edges left out on request, as (agent, missing parent).
+        parents: Per agent, the numbers of its parents: first those in its prompt, then those in its `after`.
+        inputs: Per agent, the names of the parents whose answers its prompt takes.
+        used: The values that prompts and contexts use.
+        dropped: Edges that were dropped, as (agent, missing parent).
     """
 
     def __init__(
@@ -352,21 +402,21 @@ class _Links:
         *,
         drop: bool,
     ) -> None:
-        self.agents, self.index, self.groups, self.values, self.drop = agents, index, groups, values, drop
+        self.agents, self.index, self.groups, self.values, self.drops = agents, index, groups, values, drop
         self.parents: list[list[int]] = []
         self.inputs: list[tuple[str, ...]] = []
         self.used: dict[str, Any] = {}
         self.dropped: list[tuple[str, str]] = []
         for agent in agents:
             inputs = tuple(name for name in self._members(agent, agent.uses) if self._is_input(agent, name))
-            order = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
+            after = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
             if agent.context is not None:
-                self._keep_context(agent, agent.context)
+                self._use(agent, agent.context, what="the context", known=values)
             self.inputs.append(inputs)
-            self.parents.append([index[name] for name in dict.fromkeys((*inputs, *order))])
+            self.parents.append([index[name] for name in dict.fromkeys((*inputs, *after))])
 
     def _members(self, agent: Agent, names: Sequence[str]) -> Iterable[str]:
-        """Put in place of a group those of it that are meant."""
+        """Return names, those of groups replaced by the members that are meant."""
         if not self.groups:
             return names
         found: dict[str, None] = {}
@@ -376,42 +426,42 @@ class _Links:
         return found
 
     def _is_input(self, agent: Agent, name: str) -> bool:
-        """Tell whether a name in the prompt is a parent; keep its value, or raise, if not."""
+        """Return whether a name in the prompt is a parent. Keep its value if it has one, and else drop it or raise."""
         if name in self.index and (name != agent.name or name not in self.values):
-            return not self._drops_itself(agent, name)
-        if name in self.values:
-            self.used[name] = self.values[name]
-        elif self.drop:
+            return self._is_other(agent, name)
+        if self.drops and name not in self.values:
             self._drop(agent.name, name)
         else:
-            raise UndefinedVariable(name, agent=agent.name, known=[*self.index, *self.values])
+            self._use(agent, name, known=[*self.index, *self.values])
         return False
 
-    def _keep_context(self, agent: Agent, name: str) -> None:
+    def _use(self, agent: Agent, name: str, *, known: Iterable[str], what: str = "") -> None:
         if name not in self.values:
-            raise UndefinedVariable(name, agent=agent.name, known=self.values, what="the context")
+            raise UndefinedVariable(name, agent=agent.name, known=known, what=what)
         self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Agent, name: str) -> bool:
+        """Return whether a name in `after` is a parent. Drop it, or raise, if nobody has it."""
         if name in self.index:
-            return not self._drops_itself(agent, name)
-        if not self.drop:
+            return self._is_other(agent, name)
+        if not self.drops:
             raise UnknownAgent(name, known=self.index, wanted_by=agent.name)
         self._drop(agent.name, name)
         return False
 
-    def _drops_itself(self, agent: Agent, name: str) -> bool:
-        if name != agent.name or not self.drop:
-            return False
+    def _is_other(self, agent: Agent, name: str) -> bool:
+        """Return whether a name is not the agent's own, which is dropped. As an error it is a cycle."""
+        if name != agent.name or not self.drops:
+            return True
         self._drop(agent.name, name)
-        return True
+        return False
 
     def _drop(self, agent: str, missing: str) -> None:
         self.dropped.append((agent, missing))
         warnings.warn(f"Edge dropped: {agent!r} no longer waits for {missing!r}.", PlanWarning, stacklevel=6)
 
     def in_declared_order(self) -> Dag:
-        """Keep the edges that point forward, drop the others with a warning each, and chain all agents."""
+        """Return all agents as one chain. Edges that point backwards are dropped with a warning each."""
         for number, agent in enumerate(self.agents):
             for parent in self.parents[number]:
                 if parent >= number:

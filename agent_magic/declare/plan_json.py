@@ -2,22 +2,29 @@
 
 ```
 {
-    "description": "...",
     "name": "...",
-    "depth": 3,
-    "agents": [{"name": "a", "prompt": "..."}, {"name": "b", "prompt": "use {{ a }}", "depends_on": ["a"]}],
+    "description": "...",
+    "agents": [
+        {"name": "facts", "role": "RESEARCHER", "task": "..."},
+        {"name": "report", "prompt": "Write a report.", "depends_on": ["facts"]},
+    ],
     "values": {"topic": "..."},
 }
 ```
 
-`depends_on` takes names or places in the list. Parents a prompt names need not be in it. `contexts` may hold texts
-with `{{ name }}` that agents share, by name; a plan that is written has them among its values. An agent with
+This is the form in which models write plans. `prompt` may be called `task`; agents without a name are `agent_0`,
+`agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: where the
+prompt says `{{ previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` is for
+parents whose answers are not used.
+
+`contexts` may hold texts that agents share, by name; a plan that is written has them among its values. An agent with
 `"each": "rows"` stands for one per item of that value; a plan that is written has those, each with its item in `part`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -25,18 +32,22 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
-from agent_magic.declare.serialization import as_text, no_text
-from agent_magic.declare.user_code import run_user_code
-from agent_magic.errors import DeclarationError, PlanError, shown_value
+from agent_magic.declare.serialization import RenderError, as_text
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.validation import must_be
+from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_magic.declare.plan import Plan
 
 P = TypeVar("P", bound="Plan")
+PREVIOUS = re.compile(r"\{\{\s*previous_outputs\s*\}\}")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Write a plan as plain data. A value that JSON cannot hold is written as its text in a prompt, or as its kind."""
+    """Return a plan as plain data. A value without JSON is its text in a prompt, or its type if it has none."""
     return {
         "name": plan.name,
         "description": plan.description,
@@ -49,52 +60,66 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def asks_the_same(plan: Plan, other: Plan) -> bool:
-    """Tell whether two plans ask the same, by what goes out: a frame read twice is one, though pandas cannot say so."""
+    """Return whether two plans send the same. Values are compared by their text: frames have no `==`."""
     one, two = plan_to_dict(plan), plan_to_dict(other)
     return all(one[part] == two[part] for part in ("agents", "values"))
 
 
+def plan_from_json(text: str, kind: type[P]) -> P:
+    """Return a plan from JSON text; see `plan_from_dict`."""
+    if not isinstance(text, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _wrong("The plan", "JSON text", text, " Plan.from_dict takes data.")
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise PlanError(f"The plan is not JSON: {error}.") from None
+    return plan_from_dict(data, kind)
+
+
 def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
-    """Read a plan; `kind` is the class to make.
+    """Return a plan from plain data.
+
+    Args:
+        data: The data.
+        kind: The class to make.
 
     Raises:
         PlanError: The data is not a plan; the message names the place.
     """
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"A plan is read from a mapping with 'agents' in it, not from {shown_value(data)}.")
-    rows = data.get("agents")
+        raise _wrong("The plan", "an object with 'agents'", data)
+    rows: Any = data.get("agents")
     if not isinstance(rows, list) or not rows:
-        raise PlanError("A plan needs a list 'agents' with at least one agent in it.")
+        raise _wrong("'agents'", "a list with at least one agent", cast("object", rows))
+    parts: dict[str, dict[str, Any]] = {}
+    for part in ("values", "contexts"):
+        parts[part] = data.get(part) or {}
+        if not isinstance(parts[part], dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _wrong(f"'{part}'", "an object of names", parts[part])
+    on_missing = data.get("on_missing") or "error"
     rows = cast("list[Any]", rows)
     names = [_name(row, place) for place, row in enumerate(rows)]
-    values: Any = data.get("values") or {}
-    if not isinstance(values, dict):
-        raise PlanError(f"'values' is {values!r}; it has to be an object of names and values.")
-    contexts: Any = data.get("contexts") or {}
-    if not isinstance(contexts, dict):
-        raise PlanError(f"'contexts' is {contexts!r}; it has to be an object of names and texts.")
+    agents: list[Agent] = []
+    fed: list[str] = []
+    for place, row in enumerate(rows):
+        agent = _agent_from_dict(row, place, names, drop=on_missing == "drop")
+        fed += [agent.name] if agent.prompt != row.get("prompt", row.get("task")) else []
+        agents.append(agent)
+    note = f"depends_on adds the answers of their parents to the prompts of {', '.join(fed)}"
     return kind(
-        tuple(_agent_from_dict(row, place, names) for place, row in enumerate(rows)),
-        cast("dict[str, Any]", values),
+        tuple(agents),
+        parts["values"],
         name=data.get("name") or "agents",
         description=data.get("description") or "",
         on_cycle=data.get("on_cycle") or "error",
-        on_missing=data.get("on_missing") or "error",
-        contexts=[Context(name, text) for name, text in cast("dict[str, str]", contexts).items()],
+        on_missing=on_missing,
+        contexts=[Context(name, text) for name, text in parts["contexts"].items()],
+        notes=[note] if fed else [],
     )
 
 
-def plan_from_json(text: str, kind: type[P]) -> P:
-    """Read a plan from JSON text; see `plan_from_dict`."""
-    if not isinstance(text, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"A plan is read from JSON text, not from {shown_value(text)}. See Plan.from_dict for data.")
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise PlanError(f"This is not JSON: {error}.") from None
-    if not isinstance(data, dict):
-        raise PlanError("A plan is a JSON object with 'agents' in it.")
-    return plan_from_dict(cast("dict[str, Any]", data), kind)
+def _wrong(what: str, must: str, value: object, hint: str = "") -> Exception:
+    return must_be(what, must, value, hint, error=PlanError)
 
 
 def _agent_to_dict(plan: Plan, agent: Agent) -> dict[str, Any]:
@@ -129,51 +154,73 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
 
 def _name(row: Any, place: int) -> str:
     if not isinstance(row, dict):
-        raise PlanError(f"agents[{place}] is {row!r}; it has to be an object with 'name' and 'prompt'.")
+        raise _wrong(f"agents[{place}]", "an object with 'name' and 'prompt'", row)
     return str(cast("dict[str, Any]", row).get("name") or f"agent_{place}")
 
 
-def _agent_from_dict(row: dict[str, Any], place: int, names: list[str]) -> Agent:
+def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, drop: bool) -> Agent:
     prompt = row.get("prompt", row.get("task"))
     if not isinstance(prompt, str):
-        raise PlanError(f"agents[{place}] ({names[place]!r}) has no 'prompt'.")
+        raise _wrong(f"The prompt of agents[{place}] ({names[place]!r})", "a str", prompt)
     options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
+    if isinstance(options.get("role"), str):
+        options["role"] = options["role"].lower()
     agent = Agent(names[place], prompt, **options, each=row.get("each"), part=_part_from_dict(row, place))
     after = _list(row, "after", place)
-    if after is None:
-        parents = [_parent(one, place, names) for one in _list(row, "depends_on", place) or ()]
-        after = [parent for parent in parents if parent not in agent.uses]
-    return replace(agent, after=tuple(after))
+    if after is not None:
+        return replace(agent, after=tuple(after))
+    parents = [_parent(one, place, names, drop=drop) for one in _list(row, "depends_on", place) or ()]
+    others = [one for one in dict.fromkeys(parents) if one not in agent.uses]
+    known = [one for one in others if one in names and one != agent.name]
+    if known or PREVIOUS.search(prompt):
+        agent = replace(agent, prompt=_with_answers(prompt, known))
+    return replace(agent, after=tuple(one for one in others if one not in known))
+
+
+def _with_answers(prompt: str, parents: Sequence[str]) -> str:
+    """Return a prompt with the answers of parents where it says `{{ previous_outputs }}`, or at its end."""
+    answers = "\n\n".join(f"## {name}\n{{{{ {name} }}}}" for name in parents)
+    if PREVIOUS.search(prompt):
+        return PREVIOUS.sub(lambda _: answers, prompt)
+    return f"{prompt}\n\nPrevious outputs:\n\n{answers}"
 
 
 def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
-    """Read a list of an agent, where it has one."""
+    """Return the list that an agent has under a key; `None` if it has none. A `str` is names with commas."""
     value = row.get(key)
     if value is None or isinstance(value, list):
         return cast("list[Any] | None", value)
     if isinstance(value, str):
-        return list(value.split(","))
-    raise PlanError(f"agents[{place}] has {key}={value!r}; it has to be a list of names.")
+        return [one.strip() for one in value.split(",")]
+    raise _wrong(f"'{key}' of agents[{place}]", "a list", value)
 
 
-def _parent(reference: object, place: int, names: list[str]) -> str:
-    """Read one entry of `depends_on`: a name, or a place in the list."""
+def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) -> str:
+    """Return the name that an entry of `depends_on` means: it is a name, or a place in the list."""
+    if isinstance(reference, str) and reference.isdecimal():
+        reference = int(reference)  # a name cannot be a number
     if isinstance(reference, bool) or not isinstance(reference, int):
         return str(reference)
-    if not 0 <= reference < len(names):
-        raise PlanError(f"agents[{place}] depends on {reference!r}; places go from 0 to {len(names) - 1}.")
-    return names[reference]
+    if 0 <= reference < len(names):
+        return names[reference]
+    if drop:
+        return f"agent_{reference}"  # an agent that does not exist: the plan drops the edge, and warns
+    raise _wrong(f"'depends_on' of agents[{place}]", f"places from 0 to {len(names) - 1}, or names", reference)
 
 
 def _plain(value: object) -> Any:
-    """Return a value, or its text, or its kind: a function has neither, and a plan with one must be kept too."""
+    """Return a value as JSON has it, or its text, or its type: a plan with a function must be kept too."""
+
+    def failed(error: BaseException) -> RenderError:
+        return RenderError(reason_of(error))
+
     try:
-        return run_user_code(lambda: _as_json_value(value), no_text(value))
-    except DeclarationError:
+        return run_user_code(lambda: _json_or_text(value), failed)
+    except RenderError:
         return f"<{type(value).__name__}>"
 
 
-def _as_json_value(value: object) -> Any:
+def _json_or_text(value: object) -> Any:
     text = as_text(value)
     try:
         same = as_text(json.loads(json.dumps(value, allow_nan=False))) == text

@@ -67,7 +67,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del known[name]
 
     def take(self, size: float) -> None:
-        """Count a text that is about to be made. Raise `DeclarationError` if it is too long."""
+        """Count a text that is about to be made. Raise `OverflowError` if it is too long."""
         if size > LARGE:
             check_size(size)
             self.made += int(size)

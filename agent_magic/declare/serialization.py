@@ -6,19 +6,24 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import DeclarationError
+from agent_magic.errors import AgentMagicError
 
 MOST_CHARS = 32_000_000
 """The longest prompt. Source: https://platform.claude.com/docs/en/api/overview, "Request size limits": 32 MB."""
+TOO_LONG = f"it has more than {MOST_CHARS:,} characters, and a request has 32 MB at most"
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
 """What Python writes of an object that has no text of its own."""
 _NUMBERS = frozenset({int, float, bool, type(None)})
+
+
+class RenderError(AgentMagicError):
+    """A value or a prompt cannot be rendered. Who knows whose it is makes a `DeclarationError` of it."""
 
 
 def sendable(text: str) -> str:
@@ -33,10 +38,9 @@ def sendable(text: str) -> str:
 
 
 def check_size(size: float) -> None:
-    """Raise `DeclarationError` for a text that is too long for a request."""
+    """Raise `OverflowError` for a text that is too long for a request."""
     if size > MOST_CHARS:
-        why = f"it has more than {MOST_CHARS:,} characters, and a request has 32 MB at most"
-        raise DeclarationError(f"A prompt could not be filled in: {why}.", hint="Shorten the values it uses.")
+        raise OverflowError(TOO_LONG)
 
 
 def text_size(value: object) -> int:
@@ -63,49 +67,36 @@ def text_size(value: object) -> int:
     return total
 
 
-def value_text(value: object) -> str:
-    """Return `as_text` of a value, outside a template: its methods are the user's own code."""
+def value_text(name: str, value: object) -> str:
+    """Return `as_text` of a value, outside a template.
+
+    Raises:
+        RenderError: It has none; the message names it.
+    """
     if isinstance(value, str):
         return value
     if type(value) in _NUMBERS:
         return str(value)
-    return run_user_code(lambda: as_text(value), no_text(value))
+
+    def failed(error: BaseException) -> RenderError:
+        why = str(error) if type(error) in {ValueError, OverflowError} else reason_of(error)
+        return RenderError(f"{{{{ {name} }}}}: {why}")
+
+    return run_user_code(lambda: as_text(value), failed)
 
 
 def as_text(value: object) -> str:
     """Return a value as a prompt shows it: frames as CSV and arrays as lists, whole; the rest as `str`.
 
     Raises:
-        DeclarationError: It is a function, a class or a module, an object whose `str` is its address or fails, or too
-            long for a request.
+        ValueError: It is a function, a class or a module, or an object whose `str` is its address.
+        OverflowError: It is too long for a request.
+        BaseException: What its methods raise: they are the user's own code.
     """
     if isinstance(value, str):
         return value
     check_size(text_size(value))
-    try:
-        return _text_of(value)
-    except DeclarationError:
-        raise
-    except Exception as error:  # the user's class may raise anything
-        if type(value).__module__.startswith("jinja2"):  # an undefined name, which its own error tells best
-            raise
-        raise no_text(value)(error) from None
-
-
-def no_text(value: object) -> Callable[[BaseException], DeclarationError]:
-    """Return what makes a `DeclarationError` of an error that a value's methods raised."""
-
-    def failed(error: BaseException) -> DeclarationError:
-        why = f"a {type(value).__name__} has no text: {reason_of(error)}"
-        return DeclarationError(
-            f"A prompt could not be filled in: {why}.", hint="Give it a value that str() can write."
-        )
-
-    return failed
-
-
-def _text_of(value: object) -> str:
-    library = type(value).__module__.partition(".")[0]
+    library, kind = type(value).__module__.partition(".")[0], type(value).__name__
     shown: Any = value
     if library in {"numpy", "pandas"}:
         check_size(getattr(shown, "size", 0))
@@ -114,13 +105,11 @@ def _text_of(value: object) -> str:
             return str(shown.to_csv(index=not numbered))
         if hasattr(shown, "tolist"):
             return str(shown.tolist())  # `str` of an array leaves its middle out
-    kind = type(shown).__name__
     if isinstance(shown, _NO_TEXT):
-        raise DeclarationError(f"A prompt takes a {kind} as text.", hint="Give it a value: call it in a cell first.")
+        raise ValueError(f"a {kind} has no text; call it in a cell, and use what it returns")
     text = str(shown)
     if text[:1] == "<" and _ADDRESS.fullmatch(text):
-        hint = "Give it a value, such as list(...) of a generator, or one of the object's attributes."
-        raise DeclarationError(f"A prompt takes a {kind} as text, of which that is an address in memory.", hint=hint)
+        raise ValueError(f"the text of this {kind} is an address in memory; use list(...) of it, or an attribute")
     return text
 
 

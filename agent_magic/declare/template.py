@@ -13,12 +13,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.serialization import check_size, sendable, value_text
+from agent_magic.declare.serialization import MOST_CHARS, TOO_LONG, RenderError, check_size, sendable, value_text
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from agent_magic.declare.sandbox import Compiled
 
@@ -36,7 +36,6 @@ _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _LONGEST_SHOWN = 60
 _PLAIN_FAILURES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What expressions usually fail of. Their messages need no class beside them."""
-_LOOK = "Look at the expressions between its braces."
 _RETURN = "\ud800\udbff"
 """Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
 _NO_COLUMN = "'agent_magic.declare.each.Row object' has no attribute"
@@ -49,6 +48,8 @@ class Template:
 
     Attributes:
         text: As the user wrote it.
+        title: What errors call it.
+        agent: The name of the agent whose prompt it is, or of the context.
         names: The names it reads, in order of first appearance.
         pieces: Literal text and names in turn, if it holds nothing but `{{ name }}`; empty if Jinja2 renders it.
         whole: The names that it writes whole, not a part of them or what a filter makes of them.
@@ -56,38 +57,45 @@ class Template:
     """
 
     text: str
-    names: tuple[str, ...]
+    title: str
+    agent: str
+    names: tuple[str, ...] = ()
     pieces: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     apart: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "") -> Template:
-        """Read a prompt, or other text that goes out.
+        """Parse a prompt, or other text that goes out.
 
         Args:
             text: What the user wrote.
             agent: Whose it is.
-            title: What an error calls it, if it is not the prompt of an agent.
+            title: What errors call it, if it is not the prompt of an agent.
 
         Raises:
             DeclarationError: It is not a template; the message names the line.
         """
+        title = title or f"The prompt of agent {agent!r}"
         if "{{" not in text and "{%" not in text:
-            return cls(text, (), (text,))
+            return cls(text, title, agent, pieces=(text,))
         rest = _SIMPLE.sub("", text)
         names = tuple(dict.fromkeys(_SIMPLE.findall(text)))
         if "{{" not in rest and "{%" not in rest and not _WORDS.intersection(names):
-            return cls(text, names, tuple(_SIMPLE.split(text)), names)
-        read = _read(text, agent, title or f"The prompt of {agent!r}")
-        order = sorted(read.names, key=lambda name: (_first_use(text, name), name))
-        whole = tuple(name for name in order if name in read.whole)
-        return cls(text, tuple(order), whole=whole, apart=read.apart)
+            return cls(text, title, agent, names, tuple(_SIMPLE.split(text)), names)
+        read = _parsed(text, agent, title)
+        order = tuple(sorted(read.names, key=lambda name: (_first_use(text, name), name)))
+        return cls(text, title, agent, order, (), tuple(name for name in order if name in read.whole), read.apart)
 
     @property
     def simple(self) -> bool:
-        """Whether it holds nothing but `{{ name }}`."""
+        """Whether it holds nothing but text and `{{ name }}`."""
         return bool(self.pieces)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is simple and without text of its own, so that it may become empty."""
+        return self.simple and not "".join(self.pieces[::2]).strip()
 
     def takes_apart(self, names: Collection[str]) -> bool:
         """Tell whether it does more with one of these names than write it whole, or ask whether it is there."""
@@ -106,14 +114,45 @@ class Template:
             DeclarationError: An expression failed, or the text is longer than a request may be.
             KeyError: A simple template's name has no value.
         """
-        if not self.pieces:
-            used = {name: values[name] for name in self.names if name in values}
-            return sendable(_render(self.text, used))
+        try:
+            return sendable(self._filled(values) if self.pieces else _render(self.text, values, self.names))
+        except RenderError as error:
+            raise self._error(error) from None
+
+    def _filled(self, values: Mapping[str, Any]) -> str:
         pieces = list(self.pieces)
         for place in range(1, len(pieces), 2):
-            pieces[place] = value_text(values[pieces[place]])
-        check_size(sum(map(len, pieces)))
-        return sendable("".join(pieces))
+            pieces[place] = value_text(pieces[place], values[pieces[place]])
+        if sum(map(len, pieces)) > MOST_CHARS:
+            raise RenderError(TOO_LONG)
+        return "".join(pieces)
+
+    def check_value(self, name: str, value: object) -> None:
+        """Raise `DeclarationError` for a value that cannot be written as text, or is too long.
+
+        Args:
+            name: What the template calls it.
+            value: The value.
+        """
+        try:
+            text = value_text(name, value)
+        except RenderError as error:
+            raise self._error(error) from None
+        if len(text) > MOST_CHARS:
+            raise self._error(f"{{{{ {name} }}}}: {TOO_LONG}")
+
+    def _error(self, error: RenderError | str) -> DeclarationError:
+        return DeclarationError(f"{self.title} cannot be rendered: {error}.", agent=self.agent)
+
+    def check_not_empty(self, text: str) -> str:
+        """Return a rendered text. Raise `DeclarationError` if it is empty or white space, which the API rejects."""
+        if text and not text.isspace():
+            return text
+        cause = f"the values of {', '.join(self.names)}" if self.names else "its expressions"
+        hint = f"Check its {{% if %}} conditions and {cause}." if "{%" in self.text else f"Check {cause}."
+        raise DeclarationError(
+            f"{self.title} is empty when rendered: there is nothing to send.", agent=self.agent, hint=hint
+        )
 
 
 def _guarded(text: str) -> str:
@@ -133,7 +172,7 @@ def _compiled(text: str) -> Compiled:
     return Compiled(_guarded(text))
 
 
-def _read(text: str, agent: str, title: str) -> Compiled:
+def _parsed(text: str, agent: str, title: str) -> Compiled:
     """Let Jinja2 read a prompt, and say what is wrong with it."""
     from jinja2 import TemplateSyntaxError
 
@@ -156,9 +195,10 @@ def _first_use(text: str, name: str) -> int:
     return match.start() if match else len(text)
 
 
-def _render(text: str, values: dict[str, Any]) -> str:
+def _render(text: str, values: Mapping[str, Any], names: Iterable[str]) -> str:
     """Let Jinja2 fill a prompt in. Its expressions and values are the user's, so they can fail in any way."""
-    return run_user_code(lambda: _rendered(text, values), lambda error: _failed(error, text))
+    used = {name: values[name] for name in names if name in values}
+    return run_user_code(lambda: _rendered(text, used), lambda error: _failed(error, text))
 
 
 def _rendered(text: str, values: dict[str, Any]) -> str:
@@ -170,14 +210,13 @@ def _rendered(text: str, values: dict[str, Any]) -> str:
     return "".join(parts).replace(_RETURN, "\r")
 
 
-def _failed(error: BaseException, text: str) -> DeclarationError:
-    """Say that a prompt cannot be filled in, and why."""
+def _failed(error: BaseException, text: str) -> RenderError:
     from jinja2 import TemplateError
 
     why = str(error).replace(_NO_COLUMN, "the row has no column").rstrip(".") or type(error).__name__
     if not isinstance(error, (TemplateError, *_PLAIN_FAILURES)):
         why = reason_of(error)
-    return DeclarationError(f"A prompt could not be filled in: {_place_of(error, text)}{why}.", hint=_LOOK)
+    return RenderError(f"{_place_of(error, text)}{why}")
 
 
 def _place_of(error: BaseException, text: str) -> str:

@@ -1,15 +1,13 @@
-"""What names, options and lists may be. A wrong kind of value is answered here, before anything is made of it."""
+"""Checks of names, options and lists. A value of a wrong type or size is refused before anything is made of it."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
-from agent_magic.errors import DeclarationError, PlanError, shown_value
-
-if TYPE_CHECKING:
-    from agent_magic.declare.plan import Plan
+from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 
 T = TypeVar("T")
 
@@ -17,65 +15,100 @@ RESERVED = frozenset(
     "and or not in is if elif else for true false none True False None loop self super varargs kwargs caller range "
     "recursive ignore missing with without context import include extends block macro call filter set dict".split()
 )
-"""Words the template language reads as its own, so nothing that prompts name can be called so."""
+"""Words of the template language. Nothing that prompts name can have such a name."""
 
 
 def check_name(name: str, what: str = "an agent") -> None:
-    """Raise `DeclarationError` unless `name` can be the name of an agent, or of what else prompts name.
+    """Raise `DeclarationError` unless `name` can be the name of an agent, or of something else that prompts name.
 
-    It stands in prompts as `{{ name }}`, so it has to be an identifier and none of the template language's own words.
-    Python keywords such as `class` are fine.
+    Prompts use it as `{{ name }}`, so it must be an identifier and no word of the template language. Python keywords
+    such as `class` are fine.
     """
     kind = what.rsplit(maxsplit=1)[-1]
     if not isinstance(name, str) or not name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
         better = re.sub(r"\W+", "_", str(name)).strip("_")
         better = better if better.isidentifier() else f"{kind}_{better}" if better else f"my_{kind}"
-        message = f"{name!r} cannot be {what}'s name: it has to be one word of letters, digits and underscores."
+        message = f"The name of {what} must be one word of letters, digits and underscores, got {shown_value(name)}."
         raise DeclarationError(message, agent=str(name), hint=f"Try {better!r}.")
     if name in RESERVED:
-        message = f"{name!r} cannot be {what}'s name: prompts read it as a word of the template language."
+        message = f"{name!r} cannot be the name of {what}: it is a word of the template language."
         raise DeclarationError(message, agent=name, hint=f"Try '{name}_{kind}'.")
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is a number; `True` and `False` are not."""
+    """Return whether a value is a number; `True` and `False` are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_word(value: object, words: Iterable[str]) -> bool:
-    """Tell whether a value is one of these words; a frame is none, and cannot be asked."""
+    """Return whether a value is one of these words. Comparing a frame with them would raise."""
     return isinstance(value, str) and value in words
 
 
-def check_given(plan: Plan) -> None:
-    """Raise `PlanError` for values, a name or a description that are none."""
-    values: object = plan.values
-    if not isinstance(values, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"values={shown_value(values)} gives no name a value. Give {{'name': value, ...}}.")
-    for option in ("name", "description"):
-        text: object = getattr(plan, option)
-        if not isinstance(text, str):
-            raise PlanError(f"{option}={shown_value(text)} of a plan cannot work. Give text.")
+def must_be(
+    option: str, what: str, value: object, hint: str = "", *, error: Callable[[str], Exception] = DeclarationError
+) -> Exception:
+    """Return the error for an option whose value is not what it must be.
+
+    Args:
+        option: The option, and whose it is.
+        what: What it must be.
+        value: What it is.
+        hint: What to do, if that is not clear.
+        error: The class of the error.
+    """
+    return error(f"{option} must be {what}, got {shown_value(value)}.{hint}")
 
 
-def each_of(option: str, given: object, kind: type[T]) -> tuple[T, ...]:
-    """Return what was given, all of one kind.
+def check_integer(option: str, value: object, **more: Any) -> None:
+    """Raise unless a value is an integer of at least 1; see `must_be` for `more`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise must_be(option, "an integer >= 1", value, **more)
+
+
+def check_positive(option: str, value: object, most: float = math.inf, **more: Any) -> None:
+    """Raise unless a value is a finite number above 0, and no larger than `most`; see `must_be` for `more`."""
+    if not (is_number(value) and 0 < cast("float", value) <= most and value != math.inf):
+        raise must_be(option, "a number > 0" if most == math.inf else f"a number > 0 and <= {most:g}", value, **more)
+
+
+def check_word(option: str, value: object, words: Iterable[str], **more: Any) -> None:
+    """Raise unless a value is one of these words; see `must_be` for `more`."""
+    words = list(words)
+    if not is_word(value, words):
+        raise must_be(option, f"one of {', '.join(words)}", value, did_you_mean(value, words), **more)
+
+
+def check_text(option: str, value: object, **more: Any) -> None:
+    """Raise unless a value is a `str`; see `must_be` for `more`."""
+    if not isinstance(value, str):
+        raise must_be(option, "a str", value, **more)
+
+
+def check_mapping(option: str, value: object, hint: str = " Give {'name': value, ...}.") -> None:
+    """Raise `PlanError` unless a value is a mapping, or `None`."""
+    if not isinstance(value, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise must_be(option, "a mapping", value, hint, error=PlanError)
+
+
+def instances_of(option: str, given: object, kind: type[T]) -> tuple[T, ...]:
+    """Return a list as a tuple.
 
     Raises:
-        PlanError: Something of it is not.
+        PlanError: It is no list, or one of its items is not of this kind.
     """
-    way = f"Give {kind.__name__}('name', '...') for each."
+    what, hint = f"a list of {kind.__name__}", f" Give [{kind.__name__}('name', '...'), ...]."
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise PlanError(f"{option}={shown_value(given)} is no list. {way}")
+        raise must_be(option, what, given, hint, error=PlanError)
     found = tuple(cast("Iterable[object]", given))
     for place, one in enumerate(found):
         if not isinstance(one, kind):
-            raise PlanError(f"{option}[{place}] is {shown_value(one)}, no {kind.__name__}. {way}")
+            raise must_be(f"{option}[{place}]", f"of type {kind.__name__}", one, hint, error=PlanError)
     return cast("tuple[T, ...]", found)
 
 
-def listed(names: object) -> list[str]:
-    """Return names as a list; a text is one name, not its letters.
+def names_of(names: object) -> list[str]:
+    """Return names as a list; a `str` is one name, not its letters.
 
     Raises:
         PlanError: They are neither.
@@ -83,5 +116,5 @@ def listed(names: object) -> list[str]:
     if isinstance(names, str):
         return [names]
     if not isinstance(names, Iterable):
-        raise PlanError(f"{shown_value(names)} names no agents. Give a name, or a list of them.")
+        raise must_be("names", "a name, or a list of names", names, error=PlanError)
     return list(cast("Iterable[str]", names))

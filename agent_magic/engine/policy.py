@@ -1,4 +1,4 @@
-"""A policy: how to run. A value."""
+"""A policy: how to run a plan. A value."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from agent_magic.declare.validation import is_number, is_word
-from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+from agent_magic.declare.validation import check_integer, check_positive, check_word, must_be
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Schedule = Literal["ready", "layers", "sequential"]
-"""`ready`: an agent starts when its own parents are done. `layers`: when all agents of earlier layers are done,
-those that somebody has run again too, to measure what such a barrier costs. `sequential`: one after another."""
+"""`ready`: an agent starts when its own parents are done. `layers`: when every agent of the earlier layers is done, to
+measure what such a barrier costs. `sequential`: one agent at a time."""
 
 TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]
 CacheTtl = Literal["auto", "5m", "1h"]
 OnLimit = Literal["fail", "warn", "allow"]
-"""What becomes of an answer that was cut at `max_tokens`, or refused: not passed on, passed on with a warning, or
-without one."""
+"""What to do with an answer that was cut at `max_tokens`, or refused: fail its agent, pass it on with a warning, or
+pass it on without one."""
 
 POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "schedule": get_args(Schedule),
@@ -41,29 +40,29 @@ class Policy:
     Args:
         concurrency: The most requests under way at once.
         schedule: Who may start when; see `Schedule`.
-        max_attempts: The most requests for one agent. Only failures that another try can mend are repeated.
-        timeout_s: The deadline of agents that name none: seconds from their first request to their last.
-        deadline_s: Seconds from the run's start after which nothing of it goes on; `None` sets no end.
-        budget_usd: The most dollars of the run. The worst case of each request is set aside before it is sent, so
-            the cap cannot be crossed. Needs a known price.
+        max_attempts: The most requests for one agent. Only failures that a retry can mend are retried.
+        timeout_s: The deadline of agents that have none of their own: seconds from their first request to their last.
+        deadline_s: Seconds after the run's start at which all of it stops; `None` is no deadline.
+        budget_usd: The most dollars of the run. The worst case of each request is reserved before it is sent, so the
+            cap cannot be crossed. It needs a known price.
         budget_tokens: The most tokens of the run, input and output together.
-        cache: `auto` caches contexts that agents share where it pays: one agent leads, the others follow when its
-            answer begins. `on` marks every context, `off` none.
+        cache: `auto` caches contexts that agents share if it pays: one agent leads, the others follow when its answer
+            begins. `on` marks every context, `off` none.
         cache_ttl: How long a cached context lives: `5m`, `1h`, or `auto`, by when the agents that share it are
             expected to start. Writing for an hour costs 2 times the input, for five minutes 1.25 times.
-        on_max_tokens: What becomes of an answer that was cut at its `max_tokens`.
-        on_refusal: What becomes of an answer in which the model declined. Passed on or not, it is never served again.
-        max_turns: The most requests for one answer: one that the API pauses (`pause_turn`) goes on from where it was
-            so often; then its agent is `capped`, and the part that came is passed on as `on_max_tokens` says.
-        timeout_counts: `work` counts `timeout_s` from an agent's first request, its retries and their waits included;
-            `total` from the moment its parents are done, waiting for a slot or a limit included.
-        breaker_share: Which share of the last 20 attempts may fail by the fault of the service or the network before
-            requests go one at a time, until it answers again; `None` sets no end.
-        max_usd_per_min: The most dollars within any minute; `None` is no limit. Needs a known price.
-        seed: Makes the jitter of waiting times repeatable.
+        on_max_tokens: What to do with an answer that was cut at its `max_tokens`; see `OnLimit`.
+        on_refusal: What to do with an answer in which the model declined. Such an answer is never served again.
+        max_turns: The most requests for one answer. An answer that the API pauses (`pause_turn`) is continued; after
+            so many requests its agent is `capped`, and the partial answer is passed on as `on_max_tokens` says.
+        timeout_counts: `work` counts `timeout_s` from an agent's first request, retries and backoff included; `total`
+            from the moment its parents are done, waiting for a slot or a rate limit included.
+        breaker_share: The circuit breaker opens when this share of the last 20 attempts failed by the fault of the
+            service or the network: requests then go one at a time until one succeeds. `None` is no breaker.
+        max_usd_per_min: The most dollars within any minute; `None` is no limit. It needs a known price.
+        seed: Makes the jitter of backoff repeatable.
 
     Raises:
-        DeclarationError: A value cannot work.
+        DeclarationError: A value is not what it must be.
     """
 
     concurrency: int = 8
@@ -85,41 +84,32 @@ class Policy:
 
     def __post_init__(self) -> None:
         for option in ("concurrency", "max_attempts", "max_turns"):
-            value = getattr(self, option)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a whole number from 1.")
-        if not (is_number(self.timeout_s) and 0 < self.timeout_s < math.inf):
-            raise DeclarationError(f"timeout_s={self.timeout_s!r} cannot work.", hint="Give seconds above 0.")
-        if self.breaker_share is not None and not (is_number(self.breaker_share) and 0 < self.breaker_share <= 1):
-            raise DeclarationError(f"breaker_share={self.breaker_share!r} cannot work.", hint="Give a share up to 1.")
-        for option in ("deadline_s", "budget_usd", "budget_tokens", "max_usd_per_min"):
-            value = getattr(self, option)
-            if value is not None and not (is_number(value) and 0 < value < math.inf):
-                raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
+            check_integer(option, getattr(self, option))
+        check_positive("timeout_s", self.timeout_s)
+        for option in ("deadline_s", "budget_usd", "budget_tokens", "max_usd_per_min", "breaker_share"):
+            if (value := getattr(self, option)) is not None:
+                check_positive(option, value, most=1 if option == "breaker_share" else math.inf)
         for option, words in POLICY_WORDS.items():
-            value = getattr(self, option)
-            if not is_word(value, words):
-                hint = f"One of {', '.join(words)}.{did_you_mean(value, words)}"
-                raise DeclarationError(f"{option}={shown_value(value)} cannot work.", hint=hint)
+            check_word(option, getattr(self, option), words)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data: its fields by name."""
+        """Return its fields by name, as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def as_policy(given: object) -> Policy:
-    """Return a policy as it was given; the usual one where it is `None`.
+    """Return a policy as it was given, or the default one for `None`.
 
     Raises:
-        DeclarationError: It is none.
+        DeclarationError: It is something else.
     """
     if given is None or isinstance(given, Policy):
         return given or Policy()
-    raise DeclarationError(f"policy={shown_value(given)} is no Policy.", hint="Give Policy(concurrency=8, ...).")
+    raise must_be("policy", "a Policy", given, " Give Policy(concurrency=8, ...).")
 
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:
-    """Return the policy whose fields were kept. Fields of a later version are left out.
+    """Return the policy with these fields. Fields of a later version are left out.
 
     Raises:
         DeclarationError: A value cannot work.

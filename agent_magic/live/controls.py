@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.validation import listed
+from agent_magic.declare.validation import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ class Controls:
         Raises:
             UnknownAgent: One of them is not in the plan.
         """
-        self._say(self._driver.skip, self._checked(listed(names)))
+        self._say(self._driver.skip, self._checked(names_of(names)))
 
     def pause(self) -> None:
         """Let nobody go until `resume`. What is under way goes on, and is paid for."""
@@ -64,7 +64,7 @@ class Controls:
         """Look the names up here, where the mistake can be raised to whoever made it."""
         if names is None:
             return None
-        known = listed(names)
+        known = names_of(names)
         self._driver.plan.numbers(known)
         return known
 

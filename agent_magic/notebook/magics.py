@@ -128,7 +128,7 @@ class AgentMagics(Magics, Settings):
         if context.name in names:
             notes.append(f"--context {context.name} and {{{{ {context.name} }}}} take this cell, not your variable")
         missing = [name for name in context.uses if name not in names]
-        size = None if missing else len(context.written(names)) // CHARS_PER_TOKEN
+        size = None if missing else len(context.render(names)) // CHARS_PER_TOKEN
         display_bundle(context_card(context.name, size, self.session.sharing(context.name, plan), missing, notes))
 
     def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:

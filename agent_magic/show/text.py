@@ -100,14 +100,14 @@ _COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 
 
 def plan_text(plan: Plan) -> str:
-    """Write a plan: its layers, in them its agents, and whom each waits for."""
+    """Write a plan: its layers, in them its agents, and whom each waits for; then its notes."""
 
     def line(agent: int) -> str:
         parents = _some([plan.agents[one].name for one in plan.dag.parents[agent]])
         return single_line(plan.agents[agent].name) + (f"  after {parents}" if parents else "")
 
     head = f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
-    return _by_layer(head, plan, line)
+    return "\n".join([_by_layer(head, plan, line), *(f"note: {single_line(note)}" for note in plan.notes)])
 
 
 def run_text(record: RunRecord, numbers: Numbers | None = None, *, timings: bool = True) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -141,7 +142,7 @@ def test_the_wrong_word_for_an_option_is_refused():
     """`on_cycle` and `on_missing` take their words."""
     with pytest.raises(PlanError, match="Did you mean 'sequential'"):
         Plan((Agent("a", "x"),), on_cycle="seqential")
-    with pytest.raises(PlanError, match="on_missing=True"):
+    with pytest.raises(PlanError, match="on_missing must be one of error, drop, got True"):
         Plan((Agent("a", "x"),), on_missing=True)
 
 
@@ -374,8 +375,63 @@ def test_a_value_that_has_no_text_is_named_with_its_agent():
     class Thing:
         name = "x"
 
-    with pytest.raises(DeclarationError, match=r"^Agent 'a', 'thing': A prompt takes a Thing as text"):
+    with pytest.raises(DeclarationError, match="the text of this Thing is an address in memory"):
         Plan([Agent("a", "Use {{ thing }}")], {"thing": Thing()}).check_prompts()
-    with pytest.raises(DeclarationError, match=r"^Agent 'a', 'thing': A prompt takes a Thing as text"):
+    with pytest.raises(DeclarationError, match="the text of this Thing is an address in memory"):
         Plan([Agent("a", "Use it", context="thing")], {"thing": Thing()}).check_prompts()
     Plan([Agent("a", "Use {{ thing.name }}")], {"thing": Thing()}).check_prompts()
+
+
+EMPTY = {
+    "a condition": "{% if chosen %}Write about it.{% endif %}",
+    "an empty value": "{{ chosen }}",
+    "blanks": " {{ chosen }}\n",
+}
+
+
+@pytest.mark.parametrize("text", EMPTY.values(), ids=EMPTY)
+def test_a_prompt_that_renders_empty_is_refused(text):
+    """Before anything is sent: the API answers an empty prompt by a 400, which says less."""
+    plan = Plan([Agent("a", text)], {"chosen": ""})
+    for ask in (plan.check_prompts, lambda: plan.prompt("a", {})):
+        with pytest.raises(DeclarationError, match=r"^The prompt of agent 'a' is empty when rendered.*Check .*chosen"):
+            ask()
+
+
+@pytest.mark.parametrize("text", ["{{ a }}", "{% if 'no' in a %}Write.{% endif %}"])
+def test_a_prompt_that_an_answer_makes_empty_is_refused_then(text):
+    """What an answer makes of a prompt is not known before: checks say nothing, the agent fails when it is known."""
+    plan = Plan([Agent("a", "x"), Agent("b", text)])
+    plan.check_prompts()
+    assert text == plan.prompt_ahead(1, {"a": " "})
+    with pytest.raises(DeclarationError, match="The prompt of agent 'b' is empty when rendered"):
+        plan.prompt("b", {"a": " "})
+
+
+def test_an_empty_context_is_refused():
+    """Neither can a request hold one."""
+    with pytest.raises(DeclarationError, match="The context 'rules' of agent 'a' is empty"):
+        Plan([Agent("a", "x", context="rules")], {"rules": " "}).check_prompts()
+
+
+def test_a_prompt_without_names_names_its_agent():
+    """An expression that fails by itself is found like any other."""
+    with pytest.raises(DeclarationError, match=r"prompt of agent 'b' cannot be rendered: .*unsafe") as caught:
+        Plan([Agent("a", "x"), Agent("b", "{{ ''.__class__ }}")]).check_prompts()
+    assert "b" == caught.value.agent
+
+
+def test_a_value_too_long_for_a_request_is_refused_with_its_agent():
+    """Before anything is sent, by its name."""
+    plan = Plan([Agent("a", "Read: {{ book }}")], {"book": "x" * 32_000_001})
+    with pytest.raises(
+        DeclarationError, match=r"agent 'a' cannot be rendered: \{\{ book \}\}: it has more than 32,000,000"
+    ):
+        plan.check_prompts()
+
+
+def test_hints_name_each_value_once():
+    """What few people mean is said before it is sent: Python's form of a dict, the name of a file."""
+    values = {"image": Path("x.png"), "facts": {"a": 1}, "text": "x"}
+    plan = Plan([Agent("a", "{{ image }}{{ facts }}{{ text }}"), Agent("b", "{{ facts }}{{ a }}")], values)
+    assert ["image is a path:", "facts is a dict"] == [" ".join(hint.split()[:4]) for hint in plan.hints()]

@@ -100,15 +100,53 @@ def test_a_plan_comes_back_as_it_was(plan):
 
 
 def test_depends_on_takes_names_and_places():
-    """Order-only edges may be given by name or by place, before or behind; edges of the prompt need not be named."""
+    """Parents are named or numbered, in either direction; those that the prompt uses need not be in the list."""
     rows = [
         {"name": "a", "prompt": "x", "depends_on": [2]},
-        {"name": "b", "prompt": "{{ a }}", "depends_on": ["a", 2]},
+        {"name": "b", "prompt": "{{ a }}", "depends_on": ["a", "2"]},
         {"name": "c", "prompt": "x"},
     ]
     plan = plan_from_dict({"agents": rows}, Plan)
     assert (("c",), ("a", "c"), ()) == tuple(plan.parents(name) for name in "abc")
-    assert ["after", "prompt", "after"] == [edge.kind for edge in plan.edges]
+    assert {"prompt"} == {edge.kind for edge in plan.edges}
+
+
+def test_the_answers_of_depends_on_reach_the_prompt():
+    """As `previous_outputs`, once each, in the place the prompt has for them or at its end. A note says so."""
+    rows = [
+        {"name": "a", "prompt": "x"},
+        {"name": "b", "prompt": "y {{ a }}", "depends_on": ["a", "c", "c"]},
+        {"name": "c", "prompt": "x"},
+        {"name": "d", "prompt": "Of this:\n{{previous_outputs}}\nwrite.", "depends_on": [0, 2]},
+        {"name": "e", "prompt": "First of all.{{ previous_outputs }}"},
+        {"name": "f", "prompt": "x", "after": ["a"], "depends_on": ["a"]},
+    ]
+    plan = plan_from_dict({"agents": rows}, Plan)
+    answers = {"a": "one", "c": "three"}
+    assert "y one\n\nPrevious outputs:\n\n## c\nthree" == plan.prompt("b", answers)
+    assert "Of this:\n## a\none\n\n## c\nthree\nwrite." == plan.prompt("d", answers)
+    assert ("First of all.", "x") == (plan.prompt("e", {}), plan.prompt("f", {}))
+    assert ("depends_on adds the answers of their parents to the prompts of b, d, e",) == plan.notes
+    assert plan == back(plan)
+    assert () == back(plan).notes
+
+
+def test_roles_in_capitals():
+    """Models write roles in capitals."""
+    row = {"role": "RESEARCHER", "task": "x"}
+    assert "researcher" == plan_from_dict({"agents": [row]}, Plan).agents[0].role
+    with pytest.raises(AgentMagicError, match=r"role of agent 'agent_0' must be one of .*Did you mean 'researcher'"):
+        plan_from_dict({"agents": [{**row, "role": "RESERCHER"}]}, Plan)
+
+
+@pytest.mark.parametrize("far", [7, -1, "7"])
+def test_a_place_that_is_not_there_can_be_dropped(far):
+    """With `on_missing: drop` an edge to nowhere is dropped with a warning, and its answer is not asked for."""
+    rows = [{"task": "x"}, {"task": "y", "depends_on": [far, 0, 1]}]
+    with pytest.warns(PlanWarning) as caught:
+        plan = plan_from_dict({"agents": rows, "on_missing": "drop"}, Plan)
+    assert [f"agent_{far}", "agent_1"] == [str(one.message).split("'")[3] for one in caught]
+    assert "y\n\nPrevious outputs:\n\n## agent_0\none" == plan.prompt("agent_1", {"agent_0": "one"})
 
 
 def test_agents_without_names_are_numbered():
@@ -162,13 +200,13 @@ def test_the_business_plan_survives():
 
 WRONG = {
     "no JSON": ("{", "not JSON"),
-    "a list": ("[]", "JSON object"),
+    "a list": ("[]", "The plan must be an object"),
     "no agents": ("{}", "at least one agent"),
     "empty": ('{"agents": []}', "at least one agent"),
     "agents by name": ('{"agents": {"a": "x"}}', "at least one agent"),
     "no object": ('{"agents": ["a"]}', r"agents\[0\]"),
-    "no prompt": ('{"agents": [{"name": "a"}]}', r"agents\[0\] \('a'\) has no 'prompt'"),
-    "a number as prompt": ('{"agents": [{"name": "a", "prompt": 5}]}', "has no 'prompt'"),
+    "no prompt": ('{"agents": [{"name": "a"}]}', r"prompt of agents\[0\] \('a'\) must be a str"),
+    "a number as prompt": ('{"agents": [{"name": "a", "prompt": 5}]}', "must be a str, got 5"),
     "a place too far": ('{"agents": [{"name": "a", "prompt": "x", "depends_on": [1]}]}', "from 0 to 0"),
     "a place below 0": ('{"agents": [{"name": "a", "prompt": "x", "depends_on": [-1]}]}', "from 0 to 0"),
 }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jinja2 import TemplateSyntaxError
 
 from agent_magic.declare.each import Row
-from agent_magic.declare.serialization import as_text, python_notes, sendable
+from agent_magic.declare.serialization import RenderError, as_text, python_notes, sendable
 from agent_magic.declare.template import Template, _render
 from agent_magic.errors import DeclarationError
 
@@ -203,7 +203,7 @@ FAILURES = {
 @pytest.mark.parametrize(("text", "value"), FAILURES.values(), ids=FAILURES)
 def test_an_expression_that_fails_is_a_declaration_error(text, value):
     """Whatever Python raises inside a template's expression comes out as one of ours."""
-    with pytest.raises(DeclarationError, match="could not be filled in"):
+    with pytest.raises(DeclarationError, match=r"^The prompt of agent 'a' cannot be rendered: "):
         fill(text, a={}, n=value)
 
 
@@ -326,8 +326,8 @@ def test_both_ways_of_filling_in_give_the_same_text(text, values):
     assume(template.simple and "\r" not in text and "\0{#" not in text)
     assume(set(template.names) <= set(values))
     try:
-        slow = _render(text, values)
-    except (DeclarationError, TemplateSyntaxError):
+        slow = _render(text, values, values)
+    except (RenderError, TemplateSyntaxError):
         return  # `{{{ a }}}` means `{`, a, `}` here, and nothing there
     assert sendable(slow) == template.render(values)
 
@@ -372,7 +372,7 @@ def test_an_array_is_shown_whole():
 @pytest.mark.parametrize("value", [len, lambda: 1, dict, pytest], ids=["builtin", "function", "class", "module"])
 def test_what_has_no_text_is_refused(value):
     """A function, a class or a module in a prompt is a mistake, and is said to be one."""
-    with pytest.raises(DeclarationError, match="as text"):
+    with pytest.raises(DeclarationError, match="has no text"):
         fill("{{ f }}", f=value)
 
 

@@ -49,7 +49,7 @@ def test_what_would_end_the_kernel_is_a_declaration_error(prompt, error):
     """Safety 1: whatever a value raises while a prompt is rendered, the error names the agent and says what it was."""
     plan = Plan([Agent("speaker", prompt)], {"value": Leaves(error)})
     for render in (plan.check_prompts, lambda: plan.prompt("speaker", {})):
-        with pytest.raises(DeclarationError, match=r"'speaker'.*could not be filled in") as caught:
+        with pytest.raises(DeclarationError, match=r"^The prompt of agent 'speaker' cannot be rendered: ") as caught:
             render()
         assert type(error).__name__ in str(caught.value)
 

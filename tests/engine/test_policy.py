@@ -26,14 +26,14 @@ def test_the_defaults():
 
 
 WRONG = {
-    "no slot": ({"concurrency": 0}, "concurrency=0"),
-    "half a slot": ({"concurrency": 1.5}, "concurrency=1.5"),
-    "a word": ({"concurrency": "8"}, "concurrency='8'"),
-    "true": ({"concurrency": True}, "concurrency=True"),
-    "no attempt": ({"max_attempts": 0}, "max_attempts=0"),
-    "no time": ({"timeout_s": 0}, "timeout_s=0"),
-    "not a time": ({"timeout_s": float("nan")}, "timeout_s=nan"),
-    "endless": ({"timeout_s": float("inf")}, "timeout_s=inf"),
+    "no slot": ({"concurrency": 0}, "concurrency must be an integer >= 1, got 0"),
+    "half a slot": ({"concurrency": 1.5}, "concurrency must be an integer >= 1, got 1.5"),
+    "a word": ({"concurrency": "8"}, "concurrency must be an integer >= 1, got '8'"),
+    "true": ({"concurrency": True}, "concurrency must be an integer >= 1, got True"),
+    "no attempt": ({"max_attempts": 0}, "max_attempts must be an integer >= 1, got 0"),
+    "no time": ({"timeout_s": 0}, "timeout_s must be a number > 0, got 0"),
+    "not a time": ({"timeout_s": float("nan")}, "timeout_s must be a number > 0, got nan"),
+    "endless": ({"timeout_s": float("inf")}, "timeout_s must be a number > 0, got inf"),
     "schedule": ({"schedule": "redy"}, "Did you mean 'ready'"),
     "on_max_tokens": ({"on_max_tokens": "wran"}, "Did you mean 'warn'"),
 }

@@ -233,7 +233,7 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
     for name in shared:
         text: Any = plan.values[name]
         try:
-            same = isinstance(text, str) and read_context(f"{name}{named}", f"{text}\n")[0].written({}) == text
+            same = isinstance(text, str) and read_context(f"{name}{named}", f"{text}\n")[0].render({}) == text
         except (UsageError, AgentMagicError, KeyError):  # it holds braces of its own, or nothing
             same = False
         if same:

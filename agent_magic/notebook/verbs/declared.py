@@ -100,7 +100,7 @@ def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[st
     if missing:
         size = f"not defined yet: {', '.join(missing)}"
     else:
-        size = f"about {count(len(context.written(namespace)) // CHARS_PER_TOKEN)} tokens"
+        size = f"about {count(len(context.render(namespace)) // CHARS_PER_TOKEN)} tokens"
     return f"  context {context.name}: {size}, shared by {', '.join(agents) or 'nobody yet'}"
 
 
