@@ -14,8 +14,10 @@ import pickle
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic, DefaultAioHttpClient
+from jinja2 import Environment
 
 import agent_magic as am
+from agent_magic.declare.sandbox import Sandbox
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.simulator import child
@@ -57,7 +59,7 @@ def test_a_plan_as_coordinators_write_it(stand_in):
     """Roles in capitals and parents by place: the plan runs, and every agent is sent the answers of its parents."""
     plan = am.Plan.from_json(COORDINATED)
     assert E2.plan.dag == plan.dag
-    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, credential="any")))
+    run = asyncio.run(plan.run(client=am.Claude(base_url=stand_in.url, api_key="any")))
     run.raise_for_failures()
     for agent in plan.agents:
         request = run[agent.name].attempts[-1].request
@@ -324,9 +326,22 @@ def test_a_plan_that_cannot_work_sends_nothing(stand_in):
 
     for prompt in ("{{ v.no.no }}", "{{ mute }}", "{{ mute }} {{ 1 + 1 }}"):
         plan = am.Plan([am.Agent("a", "x"), am.Agent("b", prompt)], {"v": {}, "mute": Mute()})
-        with pytest.raises(DeclarationError, match="could not be filled in"):
+        with pytest.raises(DeclarationError, match="The prompt of agent 'b' cannot be rendered"):
             asyncio.run(plan.run(client=client))
     assert not client.asked
+
+
+def test_a_prompt_is_parsed_once_and_rendered_twice(monkeypatch):
+    """From the declaration to the answer Jinja2 reads a prompt once; it is rendered to be checked, and to be sent."""
+    parsed, rendered = [], []
+    monkeypatch.setattr(Sandbox, "parse", lambda *given: parsed.append(given[1]) or Environment.parse(*given))
+    agents = [am.Agent("a", "{% if count() %}once{% endif %} {{ item }}", each="items")]
+    agents = [agent.with_defaults(max_tokens=5) for agent in agents]
+    plan = am.Plan(agents, {"items": [1], "count": lambda: rendered.append(1) or True}).select("a")
+    assert run_of(plan).ok
+    assert (1, 0) == (len(parsed), len(rendered) - 1)
+    asyncio.run(plan.run(client=Scripted(lambda *_: Reply())))
+    assert (1, 2) == (len(parsed), len(rendered) - 1)
 
 
 def test_tokens_do_not_depend_on_the_schedule():

@@ -262,6 +262,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         raise PlanError(f"{shown_value(plan)} is no Plan. Give Plan([Agent('name', '...'), ...]).")
     policy, answering = as_policy(policy), as_provider(client)
     check_ledger(ledger)
+    plan.check_prompts()
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     if pacer is None and (limits is not None or isinstance(answering, Claude)):

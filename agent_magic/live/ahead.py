@@ -54,7 +54,6 @@ def foresee(
     Raises:
         DeclarationError: A prompt cannot be filled in.
     """
-    plan.check_prompts()
     known = None
     if ledger is not None or pilot is not None:
         where = as_provider(client).endpoint

@@ -179,7 +179,6 @@ class Driver:
             NotConnected: There is no key; nothing was sent.
             asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
         """
-        self.plan.check_prompts()
         for model in set(self._models):
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():

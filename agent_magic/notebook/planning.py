@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.declare.serialization import python_notes
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.confirm import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, terms_ahead, unbought
@@ -56,7 +55,7 @@ async def show_plan(
     else:
         print(plan_text(plan))  # noqa: T201 - the answer
     notes = [f"tokens could not be counted: {trouble}"] if trouble else []
-    for note in [*notes, *_python_notes(plan)]:
+    for note in [*notes, *plan.hints()]:
         print(f"note: {note}")  # noqa: T201 - the user has to know
     print(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
     return found
@@ -122,7 +121,6 @@ async def confirm(
     session = ctx.session
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
         return
-    plan.check_prompts()
     policy = ctx.policy(given)
     what = _outlay(session, plan, policy, resume, again, fresh=given.fresh)
     limits = {"above_agents": ctx.confirm_agents, "above_usd": ctx.confirm_usd}
@@ -179,16 +177,6 @@ def _prompts_text(plan: Plan) -> str:
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         parts.append(f"--- {agent.name}\n{_shortened(plan.prompt_ahead(number, answers))}")
     return "\n".join(parts)
-
-
-def _python_notes(plan: Plan) -> list[str]:
-    """Return a note for each value that goes out as Python writes it."""
-    notes: list[str] = []
-    for agent, answers in zip(plan.agents, plan.inputs, strict=True):
-        values = {**plan.values, **(agent.part.values if agent.part is not None else {})}
-        names = [name for name in agent.template.whole if name not in answers and name not in plan.groups]
-        notes += python_notes([*names, *([agent.context] if agent.context else [])], values)
-    return list(dict.fromkeys(notes))
 
 
 def _shortened(prompt: str) -> str:

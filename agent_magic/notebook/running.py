@@ -74,7 +74,6 @@ async def execute(
         AgentMagicError: Nothing was sent.
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
-    plan.check_prompts()
     session.warm_up.hurry()
 
     def live(recorded: Match | None = None) -> Driver:

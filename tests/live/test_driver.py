@@ -13,7 +13,7 @@ import asyncio
 import pytest
 from hypothesis import given
 
-from agent_magic.api import Ledger
+from agent_magic.api import Ledger, start
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
@@ -280,14 +280,14 @@ def test_a_prompt_that_fails_on_the_real_answer_costs_that_agent_only():
     record, client = drive(plan, always(text="answer"))
     assert {"a": "succeeded", "b": "failed", "c": "succeeded"} == statuses(record)
     assert (2, 0) == (len(client.asked), len(record["b"].attempts))
-    assert "could not be filled in" in record["b"].error
+    assert "The prompt of agent 'b' cannot be rendered: line 1" in record["b"].error
 
 
 def test_a_prompt_that_cannot_work_fails_before_any_spend():
     """The whole run is refused, and nothing is sent."""
     client = Scripted(always())
     with pytest.raises(DeclarationError):
-        drive(Plan((Agent("a", "x"), Agent("b", "{{ v.no.no }}")), {"v": 1}), client)
+        start(Plan((Agent("a", "x"), Agent("b", "{{ v.no.no }}")), {"v": 1}), client=client)
     assert not client.asked
 
 
