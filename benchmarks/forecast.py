@@ -233,7 +233,7 @@ def _beside(case: Case, guess: Any, base: Run, run: Run) -> Found:
     off, cost_off = predicted / measured - 1, float(guess["cost_usd"]) / float(run.totals.cost_usd or "nan") - 1
     refused = sum(attempt.kind == "RateLimited" for attempt in run.record.attempts)
     words = ", ".join(f"{name}={value}" for name, value in case.asked.items())
-    counts = [f"{guess['n_429']}", f"{refused}"]
+    counts = [f"{guess['rate_limited']}", f"{refused}"]
     row = [base.plan.name, words, f"{predicted:.2f}", f"{measured:.2f}", f"{off:+.1%}", f"{cost_off:+.2%}", *counts]
     return Found(case.kind, row, abs(off), abs(cost_off), calibrated=bool(len(calibration(base, run))))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from agent_magic.api.plan import Plan
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError
-from agent_magic.measure.fingerprint import fingerprint
+from agent_magic.measure.frames import fingerprint
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.secret_scan import secrets_of

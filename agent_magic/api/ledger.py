@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.api.plan import Plan
 from agent_magic.api.run import Run
 from agent_magic.errors import LedgerError
-from agent_magic.measure.past import runs_frame
+from agent_magic.measure.frames import runs_frame
 from agent_magic.record.ledger.store import SqliteLedger
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Ledger(SqliteLedger):
     """Every answer that was bought and every run, in one file of the user; see `SqliteLedger` for its arguments."""
 
     def runs(self) -> pd.DataFrame:
-        """Return one row per run, the newest first; see `agent_magic.measure.past`."""
+        """Return one row per run, the newest first; see `agent_magic.measure.frames`."""
         return runs_frame(self._past_runs())
 
     def open(self, run: int | None = None) -> Run:

@@ -23,7 +23,7 @@ from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
 from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
-from agent_magic.measure.recorded import record_of
+from agent_magic.measure.compare import record_of
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette

@@ -12,14 +12,20 @@ from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import ARGUMENTS, forecast_one, whatif_frame
-from agent_magic.measure.against import measure_against
+from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.contexts import contexts_frame
-from agent_magic.measure.each import each_frame
-from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
+from agent_magic.measure.frames import (
+    agents_frame,
+    attempts_frame,
+    each_frame,
+    events_frame,
+    layers_frame,
+    summary_frame,
+    texts_series,
+)
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
-from agent_magic.measure.recorded import record_of
-from agent_magic.measure.slo import slo_of
+from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
@@ -105,6 +111,11 @@ class Run:
         return summary_frame(self.record)
 
     @property
+    def events(self) -> pd.DataFrame:
+        """One row per event, in the order they happened: when, which agent and attempt, and what in words."""
+        return events_frame(self.record)
+
+    @property
     def contexts(self) -> pd.DataFrame:
         """One row per shared context and model: what it cost, saved or lost; see `agent_magic.measure.contexts`."""
         return contexts_frame(self.record, self.prices)
@@ -120,7 +131,7 @@ class Run:
         return texts_series(self.record)
 
     def each(self, name: str) -> pd.DataFrame:
-        """One row per item that the agent `name` was declared for: its answer and numbers; see `measure.each`."""
+        """One row per item that the agent `name` was declared for: its answer and numbers; see `measure.frames`."""
         return each_frame(self.record, name)
 
     @property
@@ -133,7 +144,7 @@ class Run:
         return find_path(self.record, self.totals.wall_s)
 
     def against(self, other: Run) -> Run:
-        """Measure it by a run of `plan.baseline()`, or a sequential one of the same plan; see `measure.against`."""
+        """Measure it by a run of `plan.baseline()`, or a sequential one of the same plan; see `measure.compare`."""
         measure_against(self.record, record_of(other, "against"))
         return self
 
@@ -156,7 +167,7 @@ class Run:
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
         """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
-        return slo_of(self.record, targets)
+        return slo_frame(self.record, targets)
 
     def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
         self,

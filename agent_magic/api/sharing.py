@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api.clean import fingerprints
 from agent_magic.api.run import Run
 from agent_magic.errors import AgentMagicError, SecretFound, shown_value
-from agent_magic.measure.fingerprint import fingerprint
-from agent_magic.measure.recorded import record_of
+from agent_magic.measure.compare import record_of
+from agent_magic.measure.frames import fingerprint
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import lines_of, made_with, only_hash, write_cassette
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of

@@ -1,13 +1,16 @@
-"""How far forecasts were off: each one whose scenario was really run later, beside what that run measured."""
+"""How far forecasts were off: each beside what a later run of the same thing measured."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.policy import policy_from
+from agent_magic.forecast.forecast import Forecaster, Scenario
+from agent_magic.measure.compare import check_runs
+from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.recorded import check_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,29 +18,30 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.declare.agent import Agent
-    from agent_magic.engine.pacing.limits import Limits
-    from agent_magic.forecast.forecast import Forecast, Scenario
+    from agent_magic.forecast.forecast import Forecast
     from agent_magic.record.results import RunRecord
+    from agent_magic.record.terms import Ceilings
 
 COLUMNS: Final[Mapping[str, str]] = {
     "plan": "string",
     "model": "string",
     "concurrency": "Int64",
+    "predicted_wall_s": "Float64",
+    "measured_wall_s": "Float64",
+    "wall_error": "Float64",
+    "wall_in_range": "boolean",
+    "predicted_cost_usd": "Float64",
+    "measured_cost_usd": "Float64",
+    "cost_error": "Float64",
+    "predicted_rate_limited": "Int64",
+    "measured_rate_limited": "Int64",
     "schedule": "string",
     "cache": "string",
     "cache_ttl": "string",
     "limits": "string",
     "drop": "string",
-    "predicted_wall_s": "float64",
-    "measured_wall_s": "float64",
-    "wall_error": "float64",
-    "wall_in_range": "boolean",
-    "predicted_cost_usd": "float64",
-    "measured_cost_usd": "float64",
-    "cost_error": "float64",
-    "predicted_429": "Int64",
-    "measured_429": "Int64",
     "basis": "string",
+    "made": "string",
     "simulated": "bool",
     "left_out": "string",
 }
@@ -46,17 +50,17 @@ OWN: Final = frozenset({"live", "simulated"})
 
 
 class Prediction(NamedTuple):
-    """One forecast, as it was made.
+    """One forecast.
 
     Attributes:
         record: The run it was made from.
         forecast: What it said.
-        drop: The agents that were left out, in words.
+        made: `before` the run that it is compared with, or `afterwards`.
     """
 
     record: RunRecord
     forecast: Forecast
-    drop: str
+    made: str = "before"
 
 
 class Forecasts:
@@ -71,22 +75,22 @@ class Forecasts:
         self._runs: list[RunRecord] = []
 
     def add(self, record: RunRecord, forecast: Forecast) -> None:
-        """Take in a forecast. Those of batches are left out: no run is one."""
+        """Keep a forecast. Those of batches are left out: no run is one."""
         if not forecast.scenario.batch:
-            names = [record.plan.agents[agent].name for agent in sorted(forecast.scenario.dropped)]
-            self.made.append(Prediction(record, replace(forecast, record=None), ", ".join(names)))
+            self.made.append(Prediction(record, replace(forecast, record=None)))
 
     def ran(self, record: RunRecord) -> None:
-        """Take in a run."""
+        """Keep a run."""
         self._runs.append(record)
 
     def matched(self, runs: Iterable[RunRecord] = ()) -> list[tuple[Prediction, RunRecord]]:
         """Return each forecast with each later run of what it asked for."""
-        found: list[tuple[Prediction, RunRecord]] = []
-        for record in (*self._runs, *runs):
-            if record.terms is not None:
-                found += [(one, record) for one in self.made if _is_of(one, record)]
-        return found
+        return [
+            (one, record)
+            for record in (*self._runs, *runs)
+            for one in self.made
+            if _is_of(one.record, one.forecast.scenario, record)
+        ]
 
 
 class Holder(Protocol):
@@ -99,7 +103,10 @@ class Holder(Protocol):
 def calibration(*runs: Holder) -> pd.DataFrame:
     """Put forecasts beside what was measured: one row per forecast and run; columns and dtypes are `COLUMNS`.
 
-    Errors are relative to what was measured: 0.02 is 2 % too long or too dear. A run that was cut, or whose answers
+    A run that nobody forecast with `run.whatif` before is forecast now, from the earliest of the runs that it repeats
+    under another policy, model or effort: `made` is `afterwards`.
+
+    Errors are relative to what was measured: 0.02 is 2 % too long or too dear. A run that was stopped, or whose answers
     came from the ledger or a cassette, measures nothing: `left_out` says so, and what it measured is `NA`.
 
     Args:
@@ -109,26 +116,59 @@ def calibration(*runs: Holder) -> pd.DataFrame:
         DeclarationError: One of them is no run.
     """
     check_runs(runs, "calibration")
-    logs = list({id(run.forecasts): run.forecasts for run in runs}.values())
-    records = list({id(run.record): run.record for run in runs}.values())
-    rows: dict[tuple[int, int], dict[str, Any]] = {}
-    for log in logs:
-        for prediction, record in log.matched(records):
-            rows[id(prediction), id(record)] = _row(prediction, record)
-    return _frame(list(rows.values())).drop_duplicates(ignore_index=True)
+    logs = {id(run.forecasts): run.forecasts for run in runs}.values()
+    records = sorted({run.record.uid: run.record for run in runs}.values(), key=lambda record: record.began_at)
+    found = [pair for log in logs for pair in log.matched(records)]
+    forecast_before = {record.uid for _, record in found}
+    for place, record in enumerate(records):
+        if record.uid not in forecast_before and (late := _forecast_now(records[:place], record)) is not None:
+            found.append((late, record))
+    rows = {(id(prediction), record.uid): _row(prediction, record) for prediction, record in found}
+    simulated = any(row["simulated"] for row in rows.values())
+    return make_frame(rows.values(), COLUMNS, simulated=simulated).drop_duplicates(ignore_index=True)
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
+def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction | None:
+    """Forecast a run from the first earlier one that it repeats, by what that one alone could tell."""
+    for base in earlier:
+        scenario = _scenario_of(base, record)
+        if scenario is not None and _is_of(base, scenario, record):
+            return Prediction(base, Forecaster(base).forecast(scenario), "afterwards")
+    return None
 
-    frame = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()})
-    frame.attrs["simulated"] = any(row["simulated"] for row in rows)
-    return frame
+
+def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
+    """Return what a what-if of `base` would have asked to get `record`; `None` where the agents are others."""
+    if record.terms is None or base.terms is None or not set(record.plan.names) <= set(base.plan.names):
+        return None
+    number = base.plan.index
+    agents = zip(record.plan.agents, record.results, strict=True)
+    changed = [(number[agent.name], agent.effort, result.model) for agent, result in agents]
+    limits = _limits_of(record.terms.after)
+    return Scenario(
+        policy_from(record.terms.policy),
+        models={one: model for one, _, model in changed if base.results[one].model != model},
+        efforts={one: effort for one, effort, _ in changed if base.plan.agents[one].effort != effort},
+        dropped=frozenset(range(len(base.plan))) - {one for one, _, _ in changed},
+        limits=None if limits == _limits_of(base.terms.after) else limits,
+    )
+
+
+def _limits_of(ceilings: Ceilings) -> dict[str, Limits]:
+    """Return limits per minute that a run has found."""
+
+    def rate(pool: str, name: str) -> float | None:
+        return round(ceilings[pool][name].per_minute) or None if name in ceilings[pool] else None
+
+    return {
+        pool: Limits(rate(pool, "requests"), rate(pool, "input"), output_tokens=rate(pool, "output"))
+        for pool in ceilings
+    }
 
 
 def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
     forecast, measured = prediction.forecast, summarize(record)
-    policy = forecast.scenario.policy
+    policy, dropped = forecast.scenario.policy, sorted(forecast.scenario.dropped)
     low_s, high_s = forecast.note.wall_range_s
     why = _left_out(record)
     wall_s, cost_usd = (None, None) if why else (measured.wall_s, measured.cost_usd)
@@ -140,7 +180,7 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
         "cache": policy.cache if policy else None,
         "cache_ttl": policy.cache_ttl if policy else None,
         "limits": _limits_text(forecast.scenario.limits) or None,
-        "drop": prediction.drop or None,
+        "drop": ", ".join(prediction.record.plan.names[agent] for agent in dropped) or None,
         "predicted_wall_s": forecast.wall_s,
         "measured_wall_s": wall_s,
         "wall_error": forecast.wall_s / wall_s - 1 if wall_s else None,
@@ -148,9 +188,10 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
         "predicted_cost_usd": forecast.cost_usd,
         "measured_cost_usd": cost_usd,
         "cost_error": forecast.cost_usd / cost_usd - 1 if forecast.cost_usd and cost_usd else None,
-        "predicted_429": forecast.totals.rate_limited,
-        "measured_429": None if why else sum(attempt.kind == "RateLimited" for attempt in record.attempts),
+        "predicted_rate_limited": forecast.totals.rate_limited,
+        "measured_rate_limited": None if why else measured.rate_limited,
         "basis": forecast.note.basis,
+        "made": prediction.made,
         "simulated": record.simulated,
         "left_out": why,
     }
@@ -159,21 +200,20 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
 def _left_out(record: RunRecord) -> str | None:
     """Say why a run measures nothing; `None` where it does."""
     if record.cut:
-        return "it was cut"
+        return "it was stopped"
     others = [one for one in record.results if one.is_served or one.source not in {*OWN, None}]
     served = ["run before" if one.source in OWN else one.source for one in others]
     return f"{len(served)} of {len(record.results)} answers from the {served[0]}" if served else None
 
 
-def _is_of(prediction: Prediction, record: RunRecord) -> bool:
-    """Tell whether a run is what a forecast asked for, and came after the run it was made from."""
-    base, scenario = prediction.record, prediction.forecast.scenario
+def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
+    """Tell whether a run is what a forecast from `base` asked for, and came after it."""
     if record is base or record.began_at < base.began_at or record.terms is None or scenario.policy is None:
         return False
     ran = policy_from(record.terms.policy)
     if replace(ran, seed=None) != replace(scenario.policy, seed=None):
         return False
-    if scenario.limits is not None and not _keeps(record, scenario.limits):
+    if scenario.limits is not None and not _keeps(record.terms.after, scenario.limits):
         return False
     kept = [number for number in range(len(base.plan)) if number not in scenario.dropped]
     agents = zip(record.plan.agents, record.results, strict=True)
@@ -183,35 +223,28 @@ def _is_of(prediction: Prediction, record: RunRecord) -> bool:
 
 
 def _same(base: RunRecord, scenario: Scenario, number: int, agent: Agent, model: str) -> bool:
-    """Tell whether an agent that ran is one that was forecast. Without a dropped one prompts have to differ."""
+    """Tell whether an agent that ran is one that was forecast. Where others are dropped, prompts have to differ."""
     asked = base.plan.agents[number]
     effort = scenario.efforts.get(number, asked.effort)
-    if (agent.name, model, agent.effort) != (
-        asked.name,
-        scenario.models.get(number, base.results[number].model),
-        effort,
-    ):
+    forecast = (asked.name, scenario.models.get(number, base.results[number].model), effort)
+    if forecast != (agent.name, model, agent.effort):
         return False
     return bool(scenario.dropped) or replace(asked, model=agent.model, effort=effort) == agent
 
 
-def _keeps(record: RunRecord, asked: Mapping[str, Limits]) -> bool:
+def _keeps(after: Ceilings, asked: Mapping[str, Limits]) -> bool:
     """Tell whether a run found the limits that were asked for."""
-    after = record.terms.after if record.terms is not None else {}
     if not asked:
         return not after
-    for pool, known in after.items():
-        limits = asked.get(pool) or asked.get("*")
-        if limits is None:
-            continue
-        for name, value in (
-            ("requests", limits.requests),
-            ("input", limits.input_tokens),
-            ("output", limits.output_tokens),
-        ):
-            if value is not None and (name not in known or round(known[name].per_minute) != round(value)):
-                return False
+    for pool, found in _limits_of(after).items():
+        wanted, rates = _rates(asked.get(pool) or asked.get("*") or Limits()), dict(_rates(found))
+        if any(value is not None and rates[name] != round(value) for name, value in wanted):
+            return False
     return bool(after)
+
+
+def _rates(limits: Limits) -> list[tuple[str, float | None]]:
+    return [("requests", limits.requests), ("input", limits.input_tokens), ("output", limits.output_tokens)]
 
 
 def _limits_text(limits: Mapping[str, Limits] | None) -> str:
@@ -220,7 +253,7 @@ def _limits_text(limits: Mapping[str, Limits] | None) -> str:
     parts = [
         f"{'' if pool == '*' else f'{pool}: '}{value:g} {name}"
         for pool, each in limits.items()
-        for name, value in (("requests", each.requests), ("input", each.input_tokens), ("output", each.output_tokens))
+        for name, value in _rates(each)
         if value is not None
     ]
     return ", ".join(parts) or "off"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.validation import is_number
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
-from agent_magic.measure.table import make_frame
+from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +25,10 @@ MINUTE_S, HOUR_S = 60.0, 3600.0
 DAYS_A_MONTH = 30
 CAPACITY: Mapping[str, str] = {
     "limit": "string",
-    "per_minute": "float64",
-    "per_job": "float64",
-    "jobs_per_s": "float64",
-    "needed_per_minute": "float64",
+    "per_minute": "Float64",
+    "per_job": "Float64",
+    "jobs_per_s": "Float64",
+    "needed_per_minute": "Float64",
     "enough": "boolean",
     "formula": "string",
 }

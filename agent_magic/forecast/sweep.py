@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from agent_magic.errors import DeclarationError, shown_value
+from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.table import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 SWEEP: Mapping[str, str] = {
     "concurrency": "Int64",
-    "wall_s": "float64",
-    "forecast_s": "float64",
-    "error": "float64",
-    "speedup": "float64",
-    "agent_s": "float64",
-    "mean_concurrency": "float64",
-    "efficiency": "float64",
-    "refused": "Int64",
+    "wall_s": "Float64",
+    "forecast_s": "Float64",
+    "wall_error": "Float64",
+    "speedup": "Float64",
     "tokens": "Int64",
-    "cost_usd": "float64",
+    "cost_usd": "Float64",
+    "mean_concurrency": "Float64",
+    "efficiency": "Float64",
+    "agent_s": "Float64",
+    "rate_limited": "Int64",
     "succeeded": "Int64",
 }
 
@@ -71,26 +71,22 @@ def sweep_frame(
 ) -> pd.DataFrame:
     """Put measured runs beside their forecasts. One row per run, in the order they were made.
 
-    Columns are `SWEEP`: `forecast_s` from the durations of the first run, under this run's concurrency; `error` is
+    Columns are `SWEEP`: `forecast_s` from the durations of the first run, under this run's concurrency; `wall_error` is
     `forecast_s / wall_s - 1`, and holds what the provider did differently from run to run; `speedup` is the measured
-    wall time at concurrency 1 over this one's, `NaN` where 1 was not among them; `refused` counts 429s.
+    wall time at concurrency 1 over this one's, `NA` where 1 was not among them.
     """
     summaries = [summarize(record) for record in records]
-    ones = [one.wall_s for one, slots in zip(summaries, concurrency, strict=True) if slots == 1]
-    slow_s = ones[0] if ones else None
-    rows: list[dict[str, object]] = []
-    for record, slots, guess, summary in zip(records, concurrency, forecast_s, summaries, strict=True):
-        wall_s = summary.wall_s
-        rows.append(
-            {
-                **{name: getattr(summary, name, None) for name in SWEEP},
-                "concurrency": slots,
-                "forecast_s": guess,
-                "error": guess / wall_s - 1 if guess is not None and wall_s else None,
-                "speedup": slow_s / wall_s if slow_s is not None and wall_s else None,
-                "refused": sum(one.status_code == 429 for one in record.attempts),
-            }
-        )
+    slow_s = next((one.wall_s for one, slots in zip(summaries, concurrency, strict=True) if slots == 1), None)
+    rows = [
+        {
+            **asdict(summary),
+            "concurrency": slots,
+            "forecast_s": guess,
+            "wall_error": guess / summary.wall_s - 1 if guess is not None and summary.wall_s else None,
+            "speedup": slow_s / summary.wall_s if slow_s is not None and summary.wall_s else None,
+        }
+        for summary, slots, guess in zip(summaries, concurrency, forecast_s, strict=True)
+    ]
     return make_frame(rows, SWEEP)
 
 
@@ -103,16 +99,14 @@ async def make_sweep(
 
     Args:
         run: Runs the plan under a policy, for real.
-        concurrency: How many at once, a run each, in this order.
+        concurrency: The concurrency of each run, in this order.
         policy: What stays the same.
 
     Raises:
-        DeclarationError: The concurrencies are no list, or one cannot work; nothing was sent.
+        DeclarationError: `concurrency` is no list of integers >= 1; nothing was sent.
     """
     if not isinstance(concurrency, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DeclarationError(
-            f"concurrency={shown_value(concurrency)} is no list.", hint="Give one such as [1, 2, 4]."
-        )
+        raise DeclarationError(f"concurrency must be a list such as [1, 2, 4], got {shown_value(concurrency)}.")
     slots = list(concurrency)
     policies = [replace(policy, concurrency=each) for each in slots]
     runs = [await run(each) for each in policies]

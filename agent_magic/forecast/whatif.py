@@ -9,6 +9,7 @@ from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError
 from agent_magic.forecast.scenarios import ARGUMENTS, scenarios_of
+from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,60 +21,52 @@ if TYPE_CHECKING:
     from agent_magic.forecast.forecast import Forecast, Forecaster
     from agent_magic.forecast.scenarios import Asked
 
+ASKED: Final[Mapping[str, str]] = {"concurrency": "Int64", "schedule": "string", "batch": "bool"}
+"""The dtypes of columns that hold what was asked; others are `string`, or as they were given."""
 NUMBERS: Final[Mapping[str, str]] = {
-    "wall_s": "float64",
-    "agent_s": "float64",
-    "mean_concurrency": "float64",
-    "bound": "float64",
+    "wall_s": "Float64",
+    "cost_usd": "Float64",
     "input_tokens": "Int64",
     "output_tokens": "Int64",
-    "cache_read_tokens": "Int64",
-    "cache_write_tokens": "Int64",
-    "cost_usd": "float64",
-    "cost_multiple": "float64",
-    "queued_s": "float64",
+    "mean_concurrency": "Float64",
     "limited_by": "string",
+    "queued_s": "Float64",
     "rate_limited": "Int64",
     "succeeded": "Int64",
-    "wall_low_s": "float64",
-    "wall_likely_s": "float64",
-    "wall_high_s": "float64",
-    "cost_low_usd": "float64",
-    "cost_likely_usd": "float64",
-    "cost_high_usd": "float64",
+    "wall_low_s": "Float64",
+    "wall_high_s": "Float64",
+    "cost_low_usd": "Float64",
+    "cost_high_usd": "Float64",
+    "cost_multiple": "Float64",
+    "bound": "Float64",
+    "cache_read_tokens": "Int64",
+    "cache_write_tokens": "Int64",
     "basis": "string",
     "assumed": "string",
-    "simulated": "bool",
 }
-"""The columns behind those of the policy, and their dtypes."""
-POLICY: Final[Mapping[str, str]] = {"model": "string", "concurrency": "Int64", "schedule": "string", "batch": "bool"}
-"""The dtypes of the policy's columns; others are `string`, or as they were given."""
+"""The columns behind those of what was asked, and their dtypes."""
 
 
 def whatif_frame(
     forecaster: Forecaster,
     given: Mapping[str, Any],
     *,
-    baseline_usd: float | None = None,
     tell: Callable[[int, int], None] | None = None,
     log: Forecasts | None = None,
 ) -> pd.DataFrame:
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
-    A batch has no concurrency, schedule, limits or cache of ours: those are `NA`, and what differs in them is one row.
-    First the columns of the policy, named as the arguments, then `NUMBERS`. Unknown is `NA`, never 0.
-    `cost_multiple` is against `baseline_usd`, what one agent cost that did the whole task; `NaN` until it was measured.
+    First a column per argument that was given, named as it, then `NUMBERS`. Unknown is `NA`, never 0. What was not
+    given stays as recorded, and stands in `attrs["unchanged"]`. A batch has no concurrency, schedule, limits or cache
+    of ours: those are `NA`, and what differs in them is one row. `cost_multiple` is over the dollars of one agent that
+    did the whole job; `NA` until that was measured.
 
     Args:
         forecaster: The run.
         given: The arguments of `run.whatif`.
-        baseline_usd: Dollars of the single-agent baseline; by default those that the run was measured against.
         tell: Told after each scenario how many are done, and of how many.
-        log: Keeps each forecast, to hold it against a later run.
+        log: Keeps each forecast, to compare it with a later run.
     """
-    alone = forecaster.record.bases.get("one agent")
-    if baseline_usd is None and alone is not None:
-        baseline_usd = alone.cost_usd
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
     batches: set[str] = set()
@@ -84,12 +77,12 @@ def whatif_frame(
                 continue
             batches.add(str(policy))
         found = forecaster.forecast(one.scenario)
-        rows.append({**policy, **_number_row(found, baseline_usd)})
+        rows.append({**policy, **_number_row(found, forecaster)})
         if log is not None:
             log.add(forecaster.record, found)
         if tell is not None:
             tell(number, len(asked))
-    return _frame(rows, forecaster)
+    return _frame(rows, forecaster, [name for name in ARGUMENTS if given.get(name) is not None])
 
 
 def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
@@ -109,31 +102,30 @@ def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping
     return forecaster.forecast(asked[0].scenario)
 
 
-def _frame(rows: list[dict[str, Any]], forecaster: Forecaster) -> pd.DataFrame:
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    for name in ARGUMENTS:
-        values: list[Any] = [row[name] for row in rows]
-        columns[name] = pd.Series(values, dtype=POLICY.get(name) or _dtype(values))
-    for name, dtype in NUMBERS.items():
-        columns[name] = pd.Series([row[name] for row in rows], dtype=dtype)
-    frame = pd.DataFrame(columns)
-    frame.attrs["plan"] = forecaster.record.plan.name
-    frame.attrs["source"] = "forecast"
-    frame.attrs["simulated"] = forecaster.evidence.simulated
-    return frame
+def _frame(rows: list[dict[str, Any]], forecaster: Forecaster, asked: list[str]) -> pd.DataFrame:
+    record = forecaster.record
+    dtypes = {name: ASKED.get(name) or _dtype([row[name] for row in rows]) for name in asked}
+    unchanged = {name: rows[0][name] for name in ARGUMENTS if name not in asked and rows[0][name] is not None}
+    return make_frame(
+        rows,
+        {**dtypes, **NUMBERS},
+        run=record.uid,
+        plan=record.plan.name,
+        source="forecast",
+        simulated=forecaster.evidence.simulated,
+        unchanged=unchanged,
+    )
 
 
 def _dtype(values: list[Any]) -> str:
     kinds: set[type] = {type(value) for value in values if value is not None}
     if kinds <= {str}:
         return "string"
-    return "float64" if kinds <= {int, float} else "object"
+    return "Float64" if kinds <= {int, float} else "object"
 
 
 def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
-    """Write what was asked; what was not, as it was recorded."""
+    """Return what was asked, in words; what was not, as it was recorded."""
     given, policy = asked.given, asked.scenario.policy or forecaster.policy
     ours = {
         "concurrency": policy.concurrency,
@@ -153,7 +145,7 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
 
 
 def _models_text(forecaster: Forecaster, given: Any) -> Any:
-    """Write the models, those of agents that a mapping leaves out too."""
+    """Return the models in words, those of agents that a mapping leaves out too."""
     value: object = given
     named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
     rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.name not in named}))
@@ -163,7 +155,7 @@ def _models_text(forecaster: Forecaster, given: Any) -> Any:
 
 
 def _text(value: object) -> Any:
-    """Write a value that is no plain one as text, so that it can be read and compared."""
+    """Return a value that is not a plain one as text, so that it can be read and compared."""
     if isinstance(value, Mapping):
         names: dict[str, list[str]] = {}
         for name, each in cast("Mapping[str, object]", value).items():
@@ -178,20 +170,18 @@ def _text(value: object) -> Any:
     return "off" if value is False else value if known else str(value)
 
 
-def _number_row(found: Forecast, baseline_usd: float | None) -> dict[str, Any]:
+def _number_row(found: Forecast, forecaster: Forecaster) -> dict[str, Any]:
     totals, cost = found.totals, found.totals.cost_usd
+    alone = forecaster.record.bases.get("one agent")
     low, high = found.note.cost_range_usd or (None, None)
     return {
         **{name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)},
-        "cost_multiple": cost / baseline_usd if cost is not None and baseline_usd else None,
+        "cost_multiple": cost / alone.cost_usd if cost is not None and alone is not None and alone.cost_usd else None,
         "limited_by": totals.limited_by or None,
         "wall_low_s": found.note.wall_range_s[0],
-        "wall_likely_s": totals.wall_s,
         "wall_high_s": found.note.wall_range_s[1],
         "cost_low_usd": low,
-        "cost_likely_usd": cost,
         "cost_high_usd": high,
         "basis": found.note.basis,
         "assumed": found.note.assumed or None,
-        "simulated": found.note.simulated,
     }

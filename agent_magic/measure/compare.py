@@ -1,36 +1,42 @@
-"""Two runs beside each other."""
+"""Two runs beside each other, and a run measured against the same job done another way."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
+from agent_magic.declare.plan_json import asks_the_same
+from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
+from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.recorded import check_runs
-from agent_magic.measure.spread import ALL
-from agent_magic.measure.table import make_frame
+from agent_magic.measure.spread import ALL, overlap, sent_spans
+from agent_magic.record.base import Base
+from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
 
-    from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.base import Kind
+    from agent_magic.record.results import AgentResult
 
 COMPARISON: Mapping[str, str] = {
     "agent": "string",
     "status_a": "string",
     "status_b": "string",
-    "model_a": "string",
-    "model_b": "string",
-    "seconds_a": "float64",
-    "seconds_b": "float64",
-    "diff_s": "float64",
+    "seconds_a": "Float64",
+    "seconds_b": "Float64",
+    "diff_s": "Float64",
     "tokens_a": "Int64",
     "tokens_b": "Int64",
     "diff_tokens": "Int64",
-    "cost_usd_a": "float64",
-    "cost_usd_b": "float64",
-    "diff_usd": "float64",
+    "cost_usd_a": "Float64",
+    "cost_usd_b": "Float64",
+    "diff_usd": "Float64",
+    "model_a": "string",
+    "model_b": "string",
     "prompt_changed": "boolean",
     "text_changed": "boolean",
 }
@@ -50,6 +56,10 @@ def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
     asked: prompt, context, system prompt; `text_changed` of the answers; both are `NA` unless both runs have one. What
     one run lacks is `NA`.
 
+    Args:
+        a: A run.
+        b: Another, of the same plan or a changed one.
+
     Raises:
         DeclarationError: One of them is no run.
     """
@@ -59,13 +69,75 @@ def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
     one, other = summarize(a.record), summarize(b.record)
     total = {
         "agent": ALL,
-        **_beside("seconds", "diff_s", one.wall_s, other.wall_s),
-        **_beside("tokens", "diff_tokens", one.tokens, other.tokens),
-        **_beside("cost_usd", "diff_usd", one.cost_usd, other.cost_usd),
+        **_pair("seconds", "diff_s", one.wall_s, other.wall_s),
+        **_pair("tokens", "diff_tokens", one.tokens, other.tokens),
+        **_pair("cost_usd", "diff_usd", one.cost_usd, other.cost_usd),
         "prompt_changed": _any(row["prompt_changed"] for row in rows),
         "text_changed": _any(row["text_changed"] for row in rows),
     }
     return make_frame([*rows, total], COMPARISON)
+
+
+def measure_against(record: RunRecord, other: RunRecord) -> Kind:
+    """Keep with a run what the same job took and cost when it was done another way.
+
+    Args:
+        record: The run.
+        other: A run of `plan.baseline()`, or of the same plan with never two requests at once.
+
+    Returns:
+        Which of the two it was.
+
+    Raises:
+        AgentMagicError: It was another job, it did not succeed, or its answers came from the ledger and took no time.
+    """
+    kind = _kind(record.plan, other)
+    summary = summarize(other)
+    wrong = f"{other.plan.name!r} cannot be measured against:"
+    if summary.succeeded < summary.agents or summary.wall_s is None:
+        raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.agents} agents succeeded. Run it again.")
+    if any(result.is_served for result in other.results):
+        raise AgentMagicError(f"{wrong} its answers were bought before and took no time. Run it with fresh=True.")
+    record.measured(kind, Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated))
+    return kind
+
+
+def record_of(run: object, what: str) -> RunRecord:
+    """Return the record of a run.
+
+    Args:
+        run: The run.
+        what: The name of the function that takes it, for the message.
+
+    Raises:
+        DeclarationError: It is no run.
+    """
+    record: Any = getattr(run, "record", None)
+    if not isinstance(record, RunRecord):
+        hint = "Give what plan.run(...) or %agents run returned."
+        raise DeclarationError(f"{what} takes runs, not {shown_value(run)}.", hint=hint)
+    return record
+
+
+def check_runs(given: Iterable[object], what: str) -> None:
+    """Raise `DeclarationError` for the first that is no run."""
+    for run in given:
+        record_of(run, what)
+
+
+def _kind(plan: Plan, other: RunRecord) -> Kind:
+    if other.plan.names == (BASELINE,) and other.plan.values.get(TASKS) == one_agent(plan).values[TASKS]:
+        return "one agent"
+    if asks_the_same(other.plan, plan):
+        if overlap(sent_spans(other.results))[0] <= 1:
+            return "one after another"
+        raise AgentMagicError(
+            "Both runs are concurrent, so neither measures the other: see compare(a, b). "
+            "Run one of them with schedule='sequential'."
+        )
+    raise AgentMagicError(
+        f"{other.plan.name!r} is another job than {plan.name!r}. Run plan.baseline(), or the same plan sequentially."
+    )
 
 
 def _row(name: str, a: AgentResult | None, b: AgentResult | None) -> dict[str, Any]:
@@ -77,15 +149,15 @@ def _row(name: str, a: AgentResult | None, b: AgentResult | None) -> dict[str, A
         "status_b": b and b.status,
         "model_a": a and a.model,
         "model_b": b and b.model,
-        **_beside("seconds", "diff_s", a and a.total_s, b and b.total_s),
-        **_beside("tokens", "diff_tokens", _tokens(a), _tokens(b)),
-        **_beside("cost_usd", "diff_usd", a and a.cost_usd, b and b.cost_usd),
+        **_pair("seconds", "diff_s", a and a.total_s, b and b.total_s),
+        **_pair("tokens", "diff_tokens", _tokens(a), _tokens(b)),
+        **_pair("cost_usd", "diff_usd", a and a.cost_usd, b and b.cost_usd),
         "prompt_changed": None if None in asked else asked[0] != asked[1],
         "text_changed": None if None in texts else texts[0] != texts[1],
     }
 
 
-def _beside(name: str, difference: str, a: float | None, b: float | None) -> dict[str, float | None]:
+def _pair(name: str, difference: str, a: float | None, b: float | None) -> dict[str, float | None]:
     return {f"{name}_a": a, f"{name}_b": b, difference: None if a is None or b is None else b - a}
 
 
@@ -103,6 +175,6 @@ def _tokens(result: AgentResult | None) -> int | None:
     return None if given is None or made is None else given + made
 
 
-def _any(changes: Any) -> bool | None:
+def _any(changes: Iterable[bool | None]) -> bool | None:
     known = [one for one in changes if one is not None]
     return any(known) if known else None

@@ -1,122 +1,106 @@
-"""A run as pandas frames. Unknown is `NA`, never 0.
+"""A run as pandas frames.
 
-Seconds and dollars are `float64` with `NaN`, tokens and counts the nullable `Int64`, names and words `string`,
-yes and no `bool`. Every frame carries `attrs["plan"]`, `attrs["source"]` and `attrs["simulated"]`,
-and one of a run that a cassette holds `attrs["provenance"]`.
+Unknown is `NA`, never 0: seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
+`string`; yes and no are `bool`, or `boolean` where they may be unknown. What a reader looks for comes first: name,
+status, seconds, tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; of a run that a
+cassette holds `provenance`, of a forecast `basis` and `assumed`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.measure.against import against_row
-from agent_magic.measure.metrics import critical_path, slack_s, summarize, total_cost, total_tokens
-from agent_magic.measure.table import make_frame
+from agent_magic.errors import UnknownGroup
+from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
+from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, BackoffStarted, FirstToken, RunEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
     from agent_magic.record.attempt import Attempt
+    from agent_magic.record.events import Event
+    from agent_magic.record.ledger.runs import PastRun
     from agent_magic.record.results import AgentResult, RunRecord
 
-AGENTS: Mapping[str, str] = {
-    "agent": "string",
-    "layer": "Int64",
-    "model": "string",
-    "status": "string",
-    "source": "string",
-    "queued_s": "float64",
-    "api_s": "float64",
-    "backoff_s": "float64",
-    "local_s": "float64",
-    "total_s": "float64",
-    "started_s": "float64",
-    "finished_s": "float64",
-    "ttft_s": "float64",
-    "attempts": "Int64",
-    "input_tokens": "Int64",
-    "cache_read_tokens": "Int64",
-    "cache_write_tokens": "Int64",
-    "output_tokens": "Int64",
-    "cost_usd": "float64",
-    "on_critical_path": "bool",
-    "slack_s": "float64",
-    "stop_reason": "string",
-    "error": "string",
-}
-ATTEMPTS: Mapping[str, str] = {
-    "agent": "string",
-    "attempt": "Int64",
-    "model": "string",
-    "status": "string",
-    "source": "string",
-    "held_by": "string",
-    "queued_s": "float64",
-    "backoff_s": "float64",
-    "started_s": "float64",
-    "ttft_s": "float64",
-    "api_s": "float64",
-    "finished_s": "float64",
-    "input_tokens": "Int64",
-    "cache_read_tokens": "Int64",
-    "cache_write_tokens": "Int64",
-    "output_tokens": "Int64",
-    "usage_estimated": "bool",
-    "cost_usd": "float64",
-    "price": "string",
-    "stop_reason": "string",
-    "http_status": "Int64",
-    "request_id": "string",
-    "error": "string",
-}
-LAYERS: Mapping[str, str] = {
-    "layer": "Int64",
-    "agents": "Int64",
-    "wall_s": "float64",
-    "agent_s": "float64",
-    "mean_concurrency": "float64",
-    "started_s": "float64",
-    "finished_s": "float64",
-    "slowest": "string",
-    "input_tokens": "Int64",
-    "output_tokens": "Int64",
-    "cost_usd": "float64",
-    "succeeded": "Int64",
-}
-SUMMARY: Mapping[str, str] = {
+
+def _columns(words: str = "", numbers: str = "", counts: str = "", flags: str = "") -> dict[str, str]:
+    """Return the dtypes of columns by what they hold."""
+    kinds = {"string": words, "Float64": numbers, "Int64": counts, "bool": flags}
+    return {name: dtype for dtype, names in kinds.items() for name in names.split()}
+
+
+DTYPES: Mapping[str, str] = _columns(
+    words="agent plan run model status source held_by stop_reason request_id price error event what "
+    "verdict limited_by slowest speedup_over",
+    numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
+    "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple",
+    counts="attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
+    "input_tokens output_tokens cache_read_tokens cache_write_tokens",
+    flags="on_critical_path usage_estimated",
+)
+"""The dtype of every column of these frames: a name means the same everywhere."""
+
+
+def _table(names: str) -> Mapping[str, str]:
+    return {name: DTYPES[name] for name in names.split()}
+
+
+AGENTS = _table(
+    "agent status total_s input_tokens output_tokens cost_usd model source attempts queued_s api_s tool_s backoff_s "
+    "local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path slack_s "
+    "stop_reason error"
+)
+"""`run.agents`. pandas shows the first ten and the last ten of so many."""
+ATTEMPTS = _table(
+    "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
+    "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price stop_reason "
+    "request_id error"
+)
+"""`run.attempts`. `price` says what the dollars stand on."""
+LAYERS = _table(
+    "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
+    "finished_s"
+)
+"""`run.layers`. `slowest` is the agent that finished last."""
+SUMMARY = _table(
+    "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
+    "efficiency agent_s queued_s critical_path_s layers failed skipped cancelled rate_limited source speedup "
+    "speedup_over cost_multiple"
+)
+"""`run.summary`. See `agent_magic.measure.metrics.Summary`."""
+EVENTS = _table("at_s event agent attempt what")
+"""`run.events`. `what` is in words, without a prompt, an answer or a key."""
+RUNS: Mapping[str, str] = {
+    "run": "Int64",
+    "began_at": "datetime64[s, UTC]",
     "plan": "string",
+    "state": "string",
     "agents": "Int64",
-    "layers": "Int64",
-    "wall_s": "float64",
-    "agent_s": "float64",
-    "mean_concurrency": "float64",
-    "critical_path_s": "float64",
-    "bound": "float64",
-    "efficiency": "float64",
-    "verdict": "string",
-    "input_tokens": "Int64",
-    "output_tokens": "Int64",
-    "cost_usd": "float64",
     "succeeded": "Int64",
-    "failed": "Int64",
-    "skipped": "Int64",
-    "cancelled": "Int64",
-    "source": "string",
-    "speedup": "float64",
-    "speedup_over": "string",
-    "cost_multiple": "float64",
+    "wall_s": "Float64",
+    "tokens": "Int64",
+    "cost_usd": "Float64",
+    "saved_usd": "Float64",
+    "calls": "Int64",
+    "served": "Int64",
+    "unknown": "Int64",
+    "simulated": "bool",
 }
+"""A ledger's runs; see `agent_magic.record.ledger.runs.PastRun`."""
+OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
+"""The columns of `run.agents` that `run.each` repeats."""
 
 
 def agents_frame(record: RunRecord) -> pd.DataFrame:
-    """One row per agent, in plan order; columns and dtypes are `AGENTS`."""
+    """Return one row per agent, in plan order; columns are `AGENTS`."""
     path, slack = set(critical_path(record)), slack_s(record)
     rows = [
         {
-            **{name: getattr(result, name) for name in ("layer", "model", "status", "source", "stop_reason", "error")},
+            **_fields(result, "layer model status source stop_reason error"),
             **_tokens(result.usage if result.attempts else None),
             **_times(result),
             "agent": result.name,
@@ -127,27 +111,75 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
         }
         for number, result in enumerate(record.results)
     ]
-    return _frame(rows, AGENTS, record)
+    return frame_of(rows, AGENTS, record)
 
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
-    """One row per request, in the order they were sent; columns and dtypes are `ATTEMPTS`."""
-    return _frame([_attempt_row(attempt) for attempt in record.attempts], ATTEMPTS, record)
+    """Return one row per request, in the order they were sent; columns are `ATTEMPTS`."""
+    return frame_of([_attempt_row(attempt) for attempt in record.attempts], ATTEMPTS, record)
 
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:
-    """One row per layer, from 0; columns and dtypes are `LAYERS`. `slowest` is the agent that finished last."""
+    """Return one row per layer, from 0; columns are `LAYERS`."""
     rows = [
         _layer_row(layer, [record.results[agent] for agent in agents])
         for layer, agents in enumerate(record.plan.dag.layers())
     ]
-    return _frame(rows, LAYERS, record)
+    return frame_of(rows, LAYERS, record)
 
 
 def summary_frame(record: RunRecord) -> pd.DataFrame:
-    """One row for the run; columns and dtypes are `SUMMARY`. The speedup is measured: see `measure.against`."""
-    summary, against = summarize(record), against_row(record)
-    return _frame([{name: against.get(name, getattr(summary, name, None)) for name in SUMMARY}], SUMMARY, record)
+    """Return one row for the run; columns are `SUMMARY`."""
+    summary = summarize(record)
+    row = {name: getattr(summary, name) for name in SUMMARY}
+    return frame_of([row | {"limited_by": summary.limited_by or None}], SUMMARY, record)
+
+
+def events_frame(record: RunRecord) -> pd.DataFrame:
+    """Return one row per event, in the order they happened; columns are `EVENTS`."""
+    names = record.plan.names
+
+    def row(event: Event) -> dict[str, Any]:
+        return {
+            "at_s": event.at_s,
+            "event": type(event).__name__,
+            "agent": None if isinstance(event, RunEnded) else names[event.agent],
+            "attempt": event.number if isinstance(event, AttemptStarted | FirstToken | AttemptEnded) else None,
+            "what": _what(event),
+        }
+
+    return frame_of([row(event) for event in record.events], EVENTS, record)
+
+
+def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
+    """Return a row per item of a group, in the items' order, so that `reviews.join(frame)` puts answers beside them.
+
+    Args:
+        record: The run.
+        group: The name of an agent that was declared for each item of a value.
+
+    Returns:
+        The index, `key`, is that of the frame or Series the items are from, with its levels where it has several, the
+        keys of the dict, or else their numbers. Columns: `answer`, `NA` where the agent did not succeed, and `OF_EACH`.
+
+    Raises:
+        UnknownGroup: The plan has no group of this name.
+    """
+    import pandas as pd
+
+    plan = record.plan
+    if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UnknownGroup(group, known=plan.groups)
+    numbers = list(plan.groups[group].values())
+    results = [record.results[number] for number in numbers]
+    answers = [one.text if one.status == "succeeded" else None for one in results]
+    frame = agents_frame(record).iloc[numbers].loc[:, [*OF_EACH]]
+    frame.insert(0, "answer", pd.Series(answers, index=frame.index, dtype="string"))
+    parts: list[Any] = [plan.agents[number].part for number in numbers]
+    keys, levels = [part.key for part in parts], parts[0].levels
+    one = pd.Index(keys, name="key", tupleize_cols=False)
+    frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
+    return frame
 
 
 def texts_series(record: RunRecord) -> pd.Series[str]:
@@ -156,27 +188,83 @@ def texts_series(record: RunRecord) -> pd.Series[str]:
 
     names = [result.name for result in record.results]
     texts = pd.Series([result.text for result in record.results], index=pd.Index(names, name="agent"), name="text")
-    texts.attrs.update(_provenance(record))
+    texts.attrs.update(_attrs(record))
     return texts
 
 
+def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
+    """Return one row per run of a ledger, in the order given; columns are `RUNS`."""
+    return make_frame([run._asdict() for run in runs], RUNS)
+
+
+def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
+    """Return a sha256 per frame of a run: equal where every number is, whoever answered.
+
+    Args:
+        record: The run.
+        texts: Whether texts count, the answers' and the errors'.
+    """
+    frames = {
+        "agents": agents_frame(record),
+        "attempts": attempts_frame(record),
+        "layers": layers_frame(record),
+        "summary": summary_frame(record),
+    }
+    # A replay differs from its run in `source`, and in nothing else.
+    left_out = ["source"] if texts else ["source", "error"]
+    found = {name: frame.drop(columns=left_out, errors="ignore").to_csv() for name, frame in frames.items()}
+    if texts:
+        found["texts"] = texts_series(record).to_csv()
+    return {name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for name, text in found.items()}
+
+
+def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
+    """Return one row per mapping, with these columns in this order. What a row leaves out is `NA`.
+
+    Args:
+        rows: The rows.
+        dtypes: The columns, and their nullable dtypes.
+        **attrs: What `frame.attrs` says of it.
+    """
+    import pandas as pd
+
+    rows = list(rows)
+    frame = pd.DataFrame(
+        {name: pd.Series([row.get(name) for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
+    )
+    frame.attrs.update(attrs)
+    return frame
+
+
+def frame_of(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
+    """Return rows of a run as a frame that says which run it is of."""
+    return make_frame(rows, dtypes, **_attrs(record))
+
+
+def _attrs(record: RunRecord) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "run": record.uid,
+        "plan": record.plan.name,
+        "source": source_of(record),
+        "simulated": record.simulated,
+    }
+    if record.forecast is not None:
+        known |= {"basis": record.forecast.basis, "assumed": record.forecast.assumed}
+    return {**known, "provenance": dict(record.provenance)} if record.provenance else known
+
+
+def _fields(held: object, names: str) -> dict[str, Any]:
+    return {name: getattr(held, name) for name in names.split()}
+
+
 def _times(result: AgentResult) -> dict[str, float | None]:
-    """The parts of an agent's time. They add up to `total_s` to the last bit."""
+    """Return the parts of an agent's time. They add up to `total_s` to the last bit."""
     if result.total_s is None:
         return {"started_s": result.started_s, "finished_s": None if result.ready_s is None else result.finished_s}
-    return {
-        "queued_s": result.queued_s,
-        "api_s": result.api_s,
-        "backoff_s": result.backoff_s,
-        "local_s": result.local_s,
-        "total_s": result.total_s,
-        "started_s": result.started_s,
-        "finished_s": result.finished_s,
-        "ttft_s": result.ttft_s,
-    }
+    return _fields(result, "queued_s api_s tool_s backoff_s local_s total_s started_s finished_s ttft_s")
 
 
-def _tokens(usage: Any) -> dict[str, int | None]:
+def _tokens(usage: object) -> dict[str, int | None]:
     names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
     return {name: getattr(usage, name, None) for name in names}
 
@@ -184,13 +272,10 @@ def _tokens(usage: Any) -> dict[str, int | None]:
 def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     answer = attempt.answer
     return {
-        **{name: getattr(attempt, name) for name in ("agent", "model", "status", "source", "started_s", "backoff_s")},
+        **_fields(attempt, "agent model status source started_s queued_s backoff_s ttft_s api_s error"),
         **_tokens(attempt.usage),
         "attempt": attempt.number,
         "held_by": attempt.held_by or None,
-        "queued_s": attempt.queued_s,
-        "ttft_s": attempt.ttft_s,
-        "api_s": attempt.api_s,
         "finished_s": attempt.ended_s,
         "usage_estimated": bool(attempt.usage and attempt.usage.estimated),
         "cost_usd": attempt.price.cost_usd if attempt.price else None,
@@ -198,7 +283,6 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "stop_reason": answer.stop_reason if answer else None,
         "http_status": attempt.status_code,
         "request_id": answer.request_id if answer else None,
-        "error": attempt.error,
     }
 
 
@@ -225,16 +309,23 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
     }
 
 
-def _frame(rows: list[dict[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
-    return add_provenance(make_frame(rows, dtypes), record)
-
-
-def add_provenance(frame: pd.DataFrame, record: RunRecord) -> pd.DataFrame:
-    """Say on a frame which plan it is of, and where its answers came from."""
-    frame.attrs.update(_provenance(record))
-    return frame
-
-
-def _provenance(record: RunRecord) -> dict[str, Any]:
-    known = {"plan": record.plan.name, "source": summarize(record).source, "simulated": record.simulated}
-    return {**known, "provenance": dict(record.provenance)} if record.provenance else known
+def _what(event: Event) -> str | None:
+    """Say what an event was about."""
+    match event:
+        case AttemptStarted():
+            held = f", held by {event.held_by}" if event.held_by else ""
+            return f"{event.request.model}{held}"
+        case AttemptEnded() if event.error is None:
+            usage = event.usage
+            known = [] if usage is None else [(usage.total_input_tokens, "input"), (usage.output_tokens, "output")]
+            return ", ".join(f"{count:,} {word} tokens" for count, word in known if count is not None)
+        case AttemptEnded():
+            return event.error
+        case BackoffStarted():
+            return f"until {event.until_s:.3f} s: {event.why}"
+        case AgentEnded():
+            return event.status + (f": {event.error}" if event.error else "")
+        case RunEnded():
+            return "stopped" if event.cut else "finished"
+        case _:
+            return None

@@ -1,11 +1,11 @@
-"""The numbers of a run, each derived from its attempts. All in seconds, tokens and USD; `None` where unknown."""
+"""The numbers of a run, each derived from its attempts. Seconds, tokens and USD; `None` where unknown."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,8 +16,9 @@ Verdict = Literal["CONCURRENT", "PARTIAL", "SEQUENTIAL"]
 NEAR_BOUND = 1.2
 """A run within this factor of the critical path used the concurrency its plan allows."""
 NEAR_SUM = 0.8
-"""A run that took this share of the work's sum ran as good as one after another."""
-DONE = frozenset({"succeeded", "failed", "skipped", "cancelled", "capped"})
+"""A run that took this share of the sum of its work was as good as sequential."""
+STOPPED_BY = {"BudgetExceeded": "budget", "Breaker": "breaker"}
+"""What held a run whose agents ended with these errors: they were never sent, so nothing shows in their waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,11 @@ class Summary:
     """A run in one row.
 
     Attributes:
+        plan: The plan's name.
+        agents: How many agents it has.
+        layers: How many layers.
         wall_s: First ready to last finished; so far, while it goes on.
-        agent_s: Sum of every agent's own work, `api_s + local_s`.
+        agent_s: Sum of every agent's own work, `api_s + tool_s + local_s`.
         mean_concurrency: `agent_s / wall_s`: how much ran at once. Not a speedup.
         critical_path_s: The longest chain of work through the plan.
         bound: `agent_s / critical_path_s`: what unlimited concurrency could reach.
@@ -34,18 +38,29 @@ class Summary:
         verdict: `SEQUENTIAL` from 0.8 of the work's sum, else `CONCURRENT` within 1.2 times the critical path, else
             `PARTIAL`. `None` where the run was stopped, nothing succeeded, or answers came from the ledger: those took
             no time of their own, so concurrency and bound are `None` too.
-        limited_by: What kept the run from its bound: `dependencies`, or else what held it most: `slot`, `barrier`,
-            `requests`, `input`, `output`, `budget`, `leader`, `backoff`, ...; an empty string where nothing did.
+        limited_by: What kept the run from being faster, in the words of `agent_magic.record.reasons`: `budget`,
+            `breaker` or `deadline` where they ended agents; `dependencies` where it came near its bound, or nobody
+            waited; else what agents waited for most. Empty where there is no verdict.
+        queued_s: Sum over agents of `queued_s`, of those that have ended.
+        input_tokens: Uncached input.
+        cache_read_tokens: Input read from the cache.
+        cache_write_tokens: Input written to it.
+        output_tokens: Output.
         tokens: All tokens, cached ones included.
-        queued_s: Sum over agents of waiting for a slot, a limit, a leader, the budget or a barrier.
-        rate_limited: Requests that the provider refused for their rate (429).
         cost_usd: Dollars; `None` where the price of an answer is unknown.
         cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are
             estimated, else empty.
-        source: Where all results came from, `mixed`, or `None` where nobody answered; with ` + simulated` where made-up
-            answers were served from the ledger, or replayed.
+        succeeded: How many agents succeeded; the other statuses likewise.
+        rate_limited: How many requests were answered by a 429.
+        source: Where all results came from, `mixed`, or `None` where nobody answered; with ` + simulated` where
+            simulated answers were served from the ledger, or replayed.
+        cut: Whether the run was stopped.
         why: Why agents were given up together, or why all failed that were asked: the commonest error, in one line;
             else empty.
+        speedup: Wall time of the same job done another way, measured, over this run's; `None` until it was, and where
+            this run's own answers were bought before.
+        speedup_over: Which way that was: `sequential`, or `one agent` where no sequential run was made.
+        cost_multiple: This run's dollars over those of one agent that did the same job, measured.
     """
 
     plan: str
@@ -59,24 +74,27 @@ class Summary:
     efficiency: float | None
     verdict: Verdict | None
     limited_by: str
+    queued_s: float
     input_tokens: int | None
-    output_tokens: int | None
     cache_read_tokens: int | None
     cache_write_tokens: int | None
+    output_tokens: int | None
     tokens: int | None
     cost_usd: float | None
     cost_mark: str
-    queued_s: float
-    rate_limited: int
     succeeded: int
     failed: int
     skipped: int
     cancelled: int
     capped: int
     running: int
+    rate_limited: int
     source: str | None
     cut: bool
     why: str
+    speedup: float | None
+    speedup_over: str | None
+    cost_multiple: float | None
 
 
 def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
@@ -91,13 +109,15 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     agent_s = sum(work)
     _, critical_path_s = record.dag.longest_path(work)
     wall_s = _wall_s(results, now_s)
-    timed = not record.served  # served answers took no time of their own
+    timed = not record.served  # answers that were bought before took no time of their own
     mean = _ratio(agent_s, wall_s) if timed else None
     bound = _ratio(agent_s, critical_path_s) if timed else None
     efficiency = _ratio(mean, bound)
     judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
-    counts = _count(result.status for result in results)
+    statuses = Counter(result.status for result in results)
+    usages = [result.usage for result in results]
+    cost_usd = total_cost(results)
     return Summary(
         plan=record.plan.name,
         agents=len(results),
@@ -110,35 +130,33 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         efficiency=efficiency,
         verdict=verdict,
         limited_by=_limited_by(results, verdict, efficiency),
-        input_tokens=total_tokens(result.usage.input_tokens for result in results),
-        output_tokens=total_tokens(result.usage.output_tokens for result in results),
-        cache_read_tokens=total_tokens(result.usage.cache_read_tokens for result in results),
-        cache_write_tokens=total_tokens(result.usage.cache_write_tokens for result in results),
-        tokens=total_tokens([*_whole_inputs(results), *(result.usage.output_tokens for result in results)]),
-        cost_usd=total_cost(results),
-        cost_mark=_cost_mark(results),
         queued_s=sum(result.queued_s or 0.0 for result in results),
-        rate_limited=sum(one.kind == "RateLimited" for result in results for one in result.attempts),
-        succeeded=counts.get("succeeded", 0),
-        failed=counts.get("failed", 0),
-        skipped=counts.get("skipped", 0),
-        cancelled=counts.get("cancelled", 0),
-        capped=counts.get("capped", 0),
-        running=counts.get("running", 0),
-        source=_source(record),
+        input_tokens=total_tokens(usage.input_tokens for usage in usages),
+        cache_read_tokens=total_tokens(usage.cache_read_tokens for usage in usages),
+        cache_write_tokens=total_tokens(usage.cache_write_tokens for usage in usages),
+        output_tokens=total_tokens(usage.output_tokens for usage in usages),
+        tokens=total_tokens(count for usage in usages for count in (usage.total_input_tokens, usage.output_tokens)),
+        cost_usd=cost_usd,
+        cost_mark=_cost_mark(results),
+        succeeded=statuses["succeeded"],
+        failed=statuses["failed"],
+        skipped=statuses["skipped"],
+        cancelled=statuses["cancelled"],
+        capped=statuses["capped"],
+        running=statuses["running"],
+        rate_limited=sum(attempt.kind == "RateLimited" for result in results for attempt in result.attempts),
+        source=source_of(record),
         cut=record.cut,
         why=_why(results),
+        **_against(record, wall_s, cost_usd),
     )
 
 
-def _why(results: Sequence[AgentResult]) -> str:
-    """Name the error of agents that the breaker gave up, or the commonest one of a run in which none succeeded."""
-    errors = [result.error for result in results if result.error and result.status in {"failed", "cancelled"}]
-    given_up = [error for error in errors if error.startswith("Breaker: ")]
-    if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
-        return ""
-    failed = [result.error for result in results if result.error and result.status == "failed"]
-    return Counter(found).most_common(1)[0][0] if (found := given_up or failed) else ""
+def source_of(record: RunRecord) -> str | None:
+    """Say where all results came from; see `Summary.source`."""
+    sources = {result.source for result in record.results if result.source}
+    word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
+    return f"{word} + simulated" if sources & {"ledger", "replay"} and record.simulated else word
 
 
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:
@@ -168,6 +186,25 @@ def slack_s(record: RunRecord) -> list[float | None]:
     ]
 
 
+def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
+    """Say how concurrent a run was; see `Summary.verdict`. `None` where nothing was done."""
+    if not wall_s or not agent_s:
+        return None
+    if wall_s >= NEAR_SUM * agent_s:
+        return "SEQUENTIAL"
+    return "CONCURRENT" if wall_s <= NEAR_BOUND * critical_path_s else "PARTIAL"
+
+
+def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
+    """Add up what agents waited before their attempts, by reason; a wait before a retry counts as a whole."""
+    waits: dict[str, float] = {}
+    for result in results:
+        for attempt in result.attempts:
+            cause = attempt.held_by or "slot"
+            waits[cause] = waits.get(cause, 0.0) + attempt.queued_s + attempt.backoff_s
+    return waits
+
+
 def total_tokens(counts: Iterable[int | None]) -> int | None:
     """Add up the counts that are known; `None` where none is."""
     known = [count for count in counts if count is not None]
@@ -182,8 +219,42 @@ def total_cost(results: Sequence[AgentResult]) -> float | None:
     return None if unpriced or not known else math.fsum(known)
 
 
-def _whole_inputs(results: Sequence[AgentResult]) -> list[int | None]:
-    return [result.usage.total_input_tokens for result in results]
+def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None) -> str:
+    """Name what kept a run from being faster; see `Summary.limited_by`."""
+    ended_by = {STOPPED_BY.get(result.kind or "") for result in results}
+    if stopped := [word for word in STOPPED_BY.values() if word in ended_by]:
+        return stopped[0]
+    if any(result.kind == "Late" and result.status == "cancelled" for result in results):
+        return "deadline"
+    if verdict is None:
+        return ""
+    waits = waited_s(results)
+    near_bound = verdict == "CONCURRENT" or (efficiency is not None and efficiency * NEAR_BOUND >= 1)
+    if near_bound or not any(waits.values()):
+        return "dependencies"
+    return max(waits, key=lambda cause: waits[cause])
+
+
+def _why(results: Sequence[AgentResult]) -> str:
+    """Return the error of agents that the breaker gave up, or the commonest one of a run in which none succeeded."""
+    given_up = [result.error for result in results if result.error and result.kind == "Breaker"]
+    if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
+        return ""
+    failed = [result.error for result in results if result.error and result.status == "failed"]
+    return Counter(found).most_common(1)[0][0] if (found := given_up or failed) else ""
+
+
+def _against(record: RunRecord, wall_s: float | None, cost_usd: float | None) -> dict[str, Any]:
+    """Compare a run with what the same job took and cost in another way, where that was measured."""
+    alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
+    slow = sequence or alone
+    if slow is None or any(result.is_served for result in record.results):
+        return {"speedup": None, "speedup_over": None, "cost_multiple": None}
+    return {
+        "speedup": _ratio(slow.wall_s, wall_s),
+        "speedup_over": "sequential" if sequence else "one agent",
+        "cost_multiple": _ratio(cost_usd, alone.cost_usd) if alone is not None else None,
+    }
 
 
 def _cost_mark(results: Sequence[AgentResult]) -> str:
@@ -211,45 +282,3 @@ def _wall_s(results: Sequence[AgentResult], now_s: float | None) -> float | None
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
-
-
-def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
-    """Say how concurrent a run was; see `Summary.verdict`. `None` where nothing was done."""
-    if not wall_s or not agent_s:
-        return None
-    if wall_s >= NEAR_SUM * agent_s:
-        return "SEQUENTIAL"
-    return "CONCURRENT" if wall_s <= NEAR_BOUND * critical_path_s else "PARTIAL"
-
-
-def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None) -> str:
-    """Name what cost the most waiting; where nothing was waited for, the plan itself is the limit."""
-    if verdict is None or verdict == "CONCURRENT":
-        return ""
-    if efficiency is not None and efficiency * NEAR_BOUND >= 1:
-        return "dependencies"
-    waits = waited_s(results)
-    return max(waits, key=lambda cause: waits[cause], default="")
-
-
-def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
-    """Add up what agents waited before their attempts, by reason; a wait before a retry counts as a whole."""
-    waits: dict[str, float] = {}
-    for result in results:
-        for attempt in result.attempts:
-            cause = attempt.held_by or "slot"
-            waits[cause] = waits.get(cause, 0.0) + attempt.queued_s + attempt.backoff_s
-    return waits
-
-
-def _count(words: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for word in words:
-        found[word] = found.get(word, 0) + 1
-    return found
-
-
-def _source(record: RunRecord) -> str | None:
-    sources = {result.source for result in record.results if result.source}
-    word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
-    return f"{word} + simulated" if sources & {"ledger", "replay"} and record.simulated else word

@@ -10,8 +10,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import critical_path, slack_s
-from agent_magic.measure.table import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,29 +23,30 @@ if TYPE_CHECKING:
 
 STEPS: Mapping[str, str] = {
     "agent": "string",
-    "work_s": "float64",
-    "share": "float64",
-    "halving_saves_s": "float64",
+    "work_s": "Float64",
+    "share": "Float64",
+    "halving_saves_s": "Float64",
 }
 SAVINGS: Mapping[str, str] = {
     "agent": "string",
-    "work_s": "float64",
+    "work_s": "Float64",
     "on_critical_path": "bool",
-    "slack_s": "float64",
-    "halving_saves_s": "float64",
-    "removing_saves_s": "float64",
+    "slack_s": "Float64",
+    "halving_saves_s": "Float64",
+    "removing_saves_s": "Float64",
+    "started_early_s": "Float64",
 }
 MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """The longest chain of work of a run: no schedule and no number of slots could have beaten it.
+    """The longest chain of work of a run: no schedule and no number of slots makes it shorter than that.
 
     Attributes:
         agents: The agents on it, first to last; those that did no work are left out.
         length_s: Its length: the sum of `work_s`.
-        work_s: Per agent of it, seconds of own work, `api_s + local_s`.
+        work_s: Per agent of it, seconds of own work: `api_s + tool_s + local_s`.
         halving_saves_s: Per agent of it, by how much the longest chain shrinks if this agent takes half as long. Less
             than half its work where another chain becomes the longest.
         wall_s: What the run took; `None` where nothing finished.
@@ -74,7 +75,7 @@ class CriticalPath:
 
     def __repr__(self) -> str:
         if not self.agents:
-            return "CriticalPath: nobody worked"
+            return "CriticalPath: no agent ran"
         steps = [f"{agent} {work:.1f} s" for agent, work in zip(self.agents, self.work_s, strict=True)]
         if len(steps) > MOST_NAMED:
             steps = [*steps[: MOST_NAMED - 2], f"({len(steps) - MOST_NAMED + 1} more)", steps[-1]]
@@ -87,12 +88,7 @@ class CriticalPath:
 
 
 def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
-    """Find the critical path of a run, finished or not.
-
-    Args:
-        record: The run.
-        wall_s: What it took.
-    """
+    """Find the critical path of a run, finished or not, that took `wall_s`."""
     work, path = works(record), critical_path(record)
     chains = Chains.of(record.dag, work)
     return CriticalPath(
@@ -105,26 +101,34 @@ def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
 
 
 def savings_frame(record: RunRecord) -> pd.DataFrame:
-    """Say per agent what its seconds are worth, with slots for all. One row per agent, in plan order.
+    """Return per agent what its seconds are worth, with slots for all. One row per agent, in plan order.
 
     Columns are `SAVINGS`: `work_s` of own work; `slack_s`, how much later it could have finished without delaying the
-    run; by how much the longest chain shrinks if the agent takes half as long, or no time. `NaN` where the agent never
-    ran. A split into two halves that run side by side saves what halving saves; into halves that wait for each other,
+    run; by how much the longest chain shrinks if the agent takes half as long, or no time. `NA` where the agent never
+    ran. Splitting an agent into two concurrent halves saves what halving saves; into halves that wait for each other,
     nothing.
+
+    An agent has no speedup of its own: it works as long alone as beside others. What concurrency gives it is an earlier
+    start: `started_early_s` is when a sequential run would have started it (the work of all agents before it in that
+    order), minus `started_s`. Below 0 it started later, because it waited.
     """
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
+    sequential_s, done_s = [0.0] * len(work), 0.0
+    for agent in record.dag.order:
+        sequential_s[agent], done_s = done_s, done_s + work[agent]
 
-    def row(agent: int) -> dict[str, object]:
+    def row(agent: int) -> Mapping[str, object]:
         result = record.results[agent]
-        ran = bool(result.attempts)
+        known = {"agent": result.name, "on_critical_path": agent in path, "slack_s": slack[agent]}
+        if result.started_s is None:
+            return known
         return {
-            "agent": result.name,
-            "work_s": work[agent] if ran else None,
-            "on_critical_path": agent in path,
-            "slack_s": slack[agent],
-            "halving_saves_s": chains.saved_s(agent, work[agent] / 2) if ran else None,
-            "removing_saves_s": chains.saved_s(agent, 0.0) if ran else None,
+            **known,
+            "work_s": work[agent],
+            "halving_saves_s": chains.saved_s(agent, work[agent] / 2),
+            "removing_saves_s": chains.saved_s(agent, 0.0),
+            "started_early_s": sequential_s[agent] - result.started_s,
         }
 
     return make_frame([row(agent) for agent in range(len(record.results))], SAVINGS)

@@ -1,4 +1,4 @@
-"""Service targets against what a run did. A target that the run could not show either way is unknown, not met."""
+"""Service targets against what a run did. A target that the run could not show either way is `NA`, not met."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.validation import is_number
-from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ENOUGH, overlap, percentile, sent_spans
-from agent_magic.measure.table import make_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
@@ -20,78 +20,73 @@ if TYPE_CHECKING:
 
 SLO: Mapping[str, str] = {
     "target": "string",
-    "wanted": "float64",
-    "measured": "float64",
+    "wanted": "Float64",
+    "measured": "Float64",
     "unit": "string",
     "n": "Int64",
     "met": "boolean",
     "why": "string",
 }
 P95 = 95
-TARGETS = ("concurrent", "jobs_per_s", "p95_s", "succeeded", "errors", "usd_per_job")
-"""What can be asked."""
+DEFAULTS: Mapping[str, float] = {
+    "concurrent": 100,
+    "jobs_per_s": 5.0,
+    "p95_s": 15.0,
+    "succeeded": 0.995,
+    "errors": 0.01,
+    "usd_per_job": 2.0,
+}
+"""The targets, and their values where a user gives none.
+
+Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, targets for 100 agents. They are that
+document's, not a recommendation.
+"""
 
 
-def slo_of(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
-    """Hold a run against targets by name; see `slo_frame`.
-
-    Raises:
-        DeclarationError: A target is not known, or is no number.
-    """
-    for name, value in targets.items():
-        if name not in TARGETS:
-            hint = f"It takes {', '.join(TARGETS)}.{did_you_mean(name, TARGETS)}"
-            raise DeclarationError(f"slo has no target {name!r}.", hint=hint)
-        if value is not None and not is_number(value):
-            raise DeclarationError(f"{name}={value!r} cannot work.", hint="Give a number, or None to leave it out.")
-    return slo_frame(record, **targets)
-
-
-def slo_frame(
-    record: RunRecord,
-    *,
-    concurrent: float | None = 100,
-    jobs_per_s: float | None = 5.0,
-    p95_s: float | None = 15.0,
-    succeeded: float | None = 0.995,
-    errors: float | None = 0.01,
-    usd_per_job: float | None = 2.0,
-) -> pd.DataFrame:
-    """Hold a run against service targets. One row per target; columns are `SLO`; an agent is a job.
+def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
+    """Compare a run with service targets. One row per target; columns are `SLO`; an agent is a job.
 
     `met` is `NA` where the run cannot tell, and `why` says so: too few jobs for a percentile or for a share (100 % of
-    five is no 99.5 %), fewer agents than are to be at once, an unknown price, answers from the ledger, which took no
+    five is no 99.5 %), fewer agents than should be concurrent, an unknown price, answers from the ledger, which took no
     time. The last row is no target of its own: by Little's law, `jobs_per_s * mean total_s` jobs are under way at the
     wanted rate, and `met` tells whether `concurrent` leaves room for them.
 
-    Source of the defaults: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, targets for 100
-    agents. They are that document's, not a recommendation.
-
     Args:
         record: The run.
-        concurrent: Requests under way at once, at least.
-        jobs_per_s: Agents that succeeded a second, at least.
-        p95_s: 95th percentile of `total_s`, waiting included, below.
-        succeeded: Share of agents that succeeded, at least.
-        errors: Share of requests that failed, below; 0 is none.
-        usd_per_job: Dollars an agent, below.
+        targets: By name; see `DEFAULTS` for those left out. `None` asks for no such target. `concurrent`: requests
+            under way at a time, at least. `jobs_per_s`: agents that succeeded a second, at least. `p95_s`: 95th
+            percentile of `total_s`, waiting included, below. `succeeded`: share of agents that succeeded, at least.
+            `errors`: share of requests that failed, below; 0 is none. `usd_per_job`: dollars an agent, below.
 
-    A target of `None` is left out.
+    Raises:
+        DeclarationError: A target is not known, or is not a number.
     """
+    for name, value in targets.items():
+        if name not in DEFAULTS:
+            hint = f"It takes {', '.join(DEFAULTS)}.{did_you_mean(name, DEFAULTS)}"
+            raise DeclarationError(f"slo has no target {name!r}.", hint=hint)
+        if value is not None and not is_number(value):
+            raise DeclarationError(f"{name} must be a number or None, got {shown_value(value)}.")
+    asked = {**DEFAULTS, **targets}
     facts = _Facts(record)
-    rows = [
-        None if concurrent is None else facts.concurrent(concurrent),
-        None if jobs_per_s is None else facts.rate(jobs_per_s),
-        None if p95_s is None else facts.p95(p95_s),
-        None if succeeded is None else facts.succeeded(succeeded),
-        None if errors is None else facts.errors(errors),
-        None if usd_per_job is None else facts.dollars(usd_per_job),
-        None if concurrent is None or jobs_per_s is None else facts.little(jobs_per_s, concurrent),
-    ]
-    return make_frame([row for row in rows if row is not None], SLO)
+    tests: dict[str, Callable[[float], dict[str, Any]]] = {
+        "concurrent": facts.concurrent,
+        "jobs_per_s": facts.rate,
+        "p95_s": facts.p95,
+        "succeeded": facts.succeeded,
+        "errors": facts.errors,
+        "usd_per_job": facts.dollars,
+    }
+    rows = [tests[name](wanted) for name, wanted in asked.items() if wanted is not None]
+    rate, room = asked["jobs_per_s"], asked["concurrent"]
+    if rate is not None and room is not None:
+        rows.append(facts.little(rate, room))
+    return make_frame(rows, SLO)
 
 
 class _Facts:
+    """What a run shows of each target."""
+
     def __init__(self, record: RunRecord) -> None:
         self._results = record.results
         self._summary = summarize(record)
@@ -101,9 +96,9 @@ class _Facts:
 
     def concurrent(self, wanted: float) -> dict[str, Any]:
         spans = sent_spans(self._results)
-        row = _row("requests at once, at least", wanted, overlap(spans)[0], "requests", len(spans))
+        row = _row("concurrent requests, at least", wanted, overlap(spans)[0], "requests", len(spans))
         if len(self._results) < wanted:
-            return _unknown(row, f"{len(self._results)} agents cannot show {wanted:g} at once")
+            return _unknown(row, f"{len(self._results)} agents cannot show {wanted:g} concurrent ones")
         return row | {"met": row["measured"] >= wanted}
 
     def rate(self, wanted: float) -> dict[str, Any]:

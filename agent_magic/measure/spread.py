@@ -7,41 +7,34 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
+from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize, total_cost
-from agent_magic.measure.table import make_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
-PERCENTILES: Mapping[str, str] = {
-    "number": "string",
-    "of": "string",
-    "n": "Int64",
-    "mean": "float64",
-    "p50": "float64",
-    "p95": "float64",
-    "p99": "float64",
-    "max": "float64",
-}
+PERCENTILES: Mapping[str, str] = {"number": "string", "of": "string", "n": "Int64"} | dict.fromkeys(
+    ("mean", "p50", "p95", "p99", "max"), "Float64"
+)
 UTILIZATION: Mapping[str, str] = {
     "model": "string",
     "agents": "Int64",
     "requests": "Int64",
-    "busy_s": "float64",
-    "utilization": "float64",
+    "busy_s": "Float64",
+    "cost_usd": "Float64",
+    "utilization": "Float64",
+    "mean_concurrency": "Float64",
     "peak": "Int64",
-    "mean_concurrency": "float64",
-    "slot_utilization": "float64",
-    "requests_per_min": "float64",
-    "mean_s": "float64",
-    "cost_usd": "float64",
+    "slot_utilization": "Float64",
+    "requests_per_min": "Float64",
+    "mean_s": "Float64",
 }
 ENOUGH: Mapping[int, int] = {50: 1, 95: 20, 99: 100}
-"""From how many values on a percentile means anything: below, the largest value would stand for it."""
+"""A percentile of fewer values would only be the largest of them."""
 ALL = "(all)"
 """The row of all together. No agent and no model can have that name."""
 
@@ -62,23 +55,19 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
 
     `total_s`, `queued_s`, `backoff_s` are of agents that finished their work, `api_s`, `ttft_s` and
     `output_tokens_per_s` of requests that were answered. Answers served from the ledger took no time and are left out.
-    P95 is `NaN` below 20 values, P99 below 100.
+    P95 is `NA` below 20 values, P99 below 100.
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
     attempts = [one for agent in agents for one in agent.attempts if one.status == "succeeded"]
-    of_agents: dict[str, Callable[[AgentResult], float | None]] = {
-        "total_s": lambda one: one.total_s,
-        "queued_s": lambda one: one.queued_s,
-        "backoff_s": lambda one: one.backoff_s,
-    }
-    of_attempts: dict[str, Callable[[Attempt], float | None]] = {
-        "api_s": lambda one: one.api_s,
-        "ttft_s": lambda one: one.ttft_s,
-        "output_tokens_per_s": _pace,
-    }
-    rows = [_spread(name, "agents", [take(one) for one in agents]) for name, take in of_agents.items()]
-    rows += [_spread(name, "requests", [take(one) for one in attempts]) for name, take in of_attempts.items()]
+    rows = [
+        _spread("total_s", "agents", [one.total_s for one in agents]),
+        _spread("queued_s", "agents", [one.queued_s for one in agents]),
+        _spread("backoff_s", "agents", [one.backoff_s for one in agents]),
+        _spread("api_s", "requests", [one.api_s for one in attempts]),
+        _spread("ttft_s", "requests", [one.ttft_s for one in attempts]),
+        _spread("output_tokens_per_s", "requests", [_pace(one) for one in attempts]),
+    ]
     return make_frame(rows, PERCENTILES)
 
 
@@ -104,22 +93,22 @@ def _spread(name: str, of: str, found: Iterable[float | None]) -> dict[str, obje
 
 
 def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFrame:
-    """Say per model, and for all together, how much of the run's time requests were under way.
+    """Return per model, and for all together, how much of the run's time requests were under way.
 
     Columns are `UTILIZATION`. `busy_s` is the sum of the requests' seconds; `utilization` the share of the run's time
-    in which at least one request was under way, so the rest was idle; `peak` and `mean_concurrency` how many were at
-    once; `slot_utilization` is `mean_concurrency / slots`, `NaN` without `slots`; `mean_s` is of one request. Answers
-    from the ledger are no requests. Times are `NaN` where nothing finished.
+    in which at least one request was under way; `peak` and `mean_concurrency` count the requests under way at a time;
+    `slot_utilization` is `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is of one request. Answers from
+    the ledger are no requests. Times are `NA` where nothing finished.
 
     Args:
         record: The run.
         slots: Its concurrency cap, if that is to be judged.
 
     Raises:
-        DeclarationError: The slots are no number above 0.
+        DeclarationError: `slots` is not a number above 0.
     """
     if slots is not None and not (is_number(slots) and slots > 0):
-        raise DeclarationError(f"slots={shown_value(slots)} cannot work.", hint="Give the concurrency cap, from 1.")
+        raise DeclarationError(f"slots must be a number above 0, got {shown_value(slots)}.")
     wall_s = summarize(record).wall_s
     models = dict.fromkeys(result.model for result in record.results)
     rows = [

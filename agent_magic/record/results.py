@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 """The stop reasons of an answer that was cut."""
 REFUSED = frozenset({"refusal"})
+_KIND = re.compile(r"([A-Z][A-Za-z]+): ")
 
 
 def _none_yet() -> list[Attempt]:
@@ -55,6 +58,7 @@ class AgentResult:
         finished_s: When it reached its last status; `None` before.
         attempts: Its requests, in order.
         error: Why it did not succeed, in one line.
+        kind: The class of that error, such as `RateLimited` or `BudgetExceeded`; `None` where it has none.
         waits_until_s: Until when it waits because an attempt failed; `None` where it does not.
         waits_why: What failed.
         last_backoff_s: Seconds it waited to retry, without an attempt to follow.
@@ -69,6 +73,7 @@ class AgentResult:
     finished_s: float | None = field(default=None, init=False)
     attempts: list[Attempt] = field(default_factory=_none_yet, init=False)
     error: str | None = field(default=None, init=False)
+    kind: str | None = field(default=None, init=False)
     waits_until_s: float | None = field(default=None, init=False)
     waits_why: str = field(default="", init=False)
     last_backoff_s: float = field(default=0.0, init=False)
@@ -212,6 +217,7 @@ class RunRecord:
     """One execution of a plan, as its events tell it. Grows while the run goes on.
 
     Attributes:
+        uid: Tells it from every other run, in ledgers and frames.
         plan: What was run.
         began_at: The moment the run began, in UTC.
         events: Everything that happened, in order.
@@ -230,6 +236,7 @@ class RunRecord:
     def __init__(
         self, plan: Plan, began_at: datetime, models: Iterable[str], *, origin: str = "", dag: Dag | None = None
     ) -> None:
+        self.uid = uuid.uuid4().hex
         self.plan, self.dag = plan, dag or plan.dag
         self.forecast: ForecastNote | None = None
         self.began_at = began_at
@@ -328,6 +335,12 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
     )
 
 
+def kind_of(error: str | None) -> str | None:
+    """Return the class that begins an error in one line, such as `RateLimited: ...`; `None` where none does."""
+    found = _KIND.match(error) if error else None
+    return found[1] if found else None
+
+
 def _ready(record: RunRecord, event: AgentReady) -> None:
     result = record.results[event.agent]
     if result.ready_s is None:  # one that runs again counts from the first time
@@ -376,11 +389,12 @@ def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
         result.last_backoff_s = _end_backoff(result, free_s, event.at_s)
         result.last_queued_s = event.at_s - free_s - result.last_backoff_s
     result.status, result.error, result.finished_s = event.status, event.error, event.at_s
+    result.kind = event.kind or kind_of(event.error)  # runs of older versions kept no kind
 
 
 def _agent_reopened(record: RunRecord, event: AgentReopened) -> None:
     result = record.results[event.agent]
-    result.status, result.error, result.finished_s = "pending", None, None
+    result.status, result.error, result.kind, result.finished_s = "pending", None, None, None
     result.last_backoff_s = result.last_queued_s = 0.0
 
 

@@ -57,7 +57,7 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
 
 
 def _cells(one: Expected) -> str:
-    if one.held:
+    if one.reused:
         return f"{'ledger':>9}  {'ledger':>7}  {'':>13}  {'0.0 s':>10}  {'$0':>9}  {'$0':>9}"
     ends = f"{count(one.output.low)}–{count(one.output.high)}"
     return (
@@ -81,9 +81,9 @@ def _whole(estimate: Estimate) -> list[str]:
         if len(steps) > MOST_STEPS:
             steps = [*steps[: MOST_STEPS - 2], f"({len(steps) - MOST_STEPS + 1} more)", steps[-1]]
         lines.append(f"critical path: {' → '.join(steps)}, {seconds(path.length_s)} together")
-    lines.append(f"limited by: {estimate.binds}")
-    if estimate.held:
-        lines.append(f"ledger: {estimate.held} of {plural(len(estimate.expected), 'answer')} bought before, at $0")
+    lines.append(f"limited by: {estimate.limited_by}")
+    if estimate.reused:
+        lines.append(f"ledger: {estimate.reused} of {plural(len(estimate.expected), 'answer')} bought before, at $0")
     if estimate.pilot is not None:
         lines.append(pilot_line(estimate.pilot))
     if estimate.reaches is not None:

@@ -55,11 +55,11 @@ def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] |
 
 def _context_note(one: Shared) -> str:
     what = f"context {one.context!r} for {one.model}"
-    if not one.written_tokens and not one.read_tokens:
+    if not one.cache_write_tokens and not one.cache_read_tokens:
         return f"{what}: marked to be cached, but the provider cached nothing"
-    if one.saved_usd is None or one.uncached_usd is None or one.spent_usd is None:
+    if one.saved_usd is None or one.uncached_usd is None or one.cost_usd is None:
         return f"{what}: cached, and what that saved is unknown"
-    paid = f"{dollars(one.spent_usd)} in place of {dollars(one.uncached_usd)}"
+    paid = f"{dollars(one.cost_usd)} in place of {dollars(one.uncached_usd)}"
     if one.saved_usd < 0:
         return f"{what}: caching cost more than it saved, {paid}; --cache off sends it plain"
     return f"{what}: caching saved {dollars(one.saved_usd)}, {paid}"

@@ -28,16 +28,29 @@ def test_a_forecast_that_was_run_is_put_beside_it():
     assert abs(row["wall_error"]) < 0.01
     assert row["wall_in_range"]
     assert abs(row["cost_error"]) < 1e-9
-    assert row["measured_429"] == row["predicted_429"] == 0
+    assert row["measured_rate_limited"] == row["predicted_rate_limited"] == 0
+    assert row["made"] == "before"
+
+
+def test_a_run_that_nobody_forecast_is_forecast_afterwards():
+    """Without a what-if there is a row all the same: from the earliest run that it repeats in another way."""
+    base, fewer, less = ran(Policy(2)), ran(Policy(1)), ran(Policy(2), Plan([Agent("a", "one"), Agent("c", "{{ a }}")]))
+    frame = calibration(less, fewer, base)
+    assert ["afterwards", "afterwards"] == list(frame["made"])
+    assert [1, 2] == list(frame["concurrency"])
+    assert ["b"] == list(frame["drop"].dropna())
+    assert abs(frame["wall_error"][0]) < 0.01
+    assert calibration(base).empty
 
 
 def test_another_plan_is_no_measure_of_it():
-    """A prompt that changed, a model that changed, an earlier run: none of them is what was forecast."""
+    """A changed prompt or an earlier run is not what was forecast; a changed model is forecast afterwards."""
     base = ran(Policy(2))
     base.whatif(concurrency=1)
     other = Plan([*PLAN.agents[:2], replace(PLAN.agents[2], prompt="{{ a }} or {{ b }}")])
     dearer = Plan([replace(agent, model="claude-opus-5-5") for agent in PLAN.agents])
-    assert not len(calibration(base, ran(Policy(1), other), ran(Policy(1), dearer), base))
+    frame = calibration(base, ran(Policy(1), other), ran(Policy(1), dearer), base)
+    assert [("afterwards", "claude-opus-5-5")] == list(zip(frame["made"], frame["model"], strict=True))
 
 
 def test_a_run_under_the_limits_that_were_asked_for_counts():

@@ -99,7 +99,7 @@ def test_a_hand_sum():
     assert found.most_usd == pytest.approx((101 + 7 + 2000 + 5 * (2000 + 2000)) / 1e6)
     assert found.wall_s.likely == pytest.approx(6.0)
     assert ("a", "b") == found.critical_path.agents
-    assert "dependencies" == found.binds
+    assert "dependencies" == found.limited_by
     frame = found.agents
     assert [4.0, 2.0] == list(frame.likely_s)
     assert frame.likely_usd.sum() == pytest.approx(found.cost.likely)
@@ -110,7 +110,7 @@ def test_chains_bind_though_others_run_beside_them():
     """A run that takes as long as its longest chain is bound by it."""
     fan = Plan([Agent("a", "x"), *(Agent(f"b{n}", "{{ a }}") for n in range(3))])
     found = fan.estimate(prices=PRICES)
-    assert "dependencies" == found.binds
+    assert "dependencies" == found.limited_by
     assert found.wall_s.likely == pytest.approx(found.critical_path.length_s)
 
 
@@ -129,16 +129,16 @@ def test_what_binds():
     """Slots, a rate limit that is known, a budget, a deadline."""
     wide = Plan([Agent(f"w{n}", "x", max_tokens=100) for n in range(12)])
     rows = History([past(f"w{n}", 50, 2.0) for n in range(12)] * 5)
-    assert "none known" == wide.estimate(Policy(12), history=rows, prices=PRICES).binds
-    assert "slot" == wide.estimate(Policy(2), history=rows, prices=PRICES).binds
+    assert "none known" == wide.estimate(Policy(12), history=rows, prices=PRICES).limited_by
+    assert "slot" == wide.estimate(Policy(2), history=rows, prices=PRICES).limited_by
     assert 12.5 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES).wall_s.likely)  # no reply yet
     assert 12.0 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES, ceilings={}).wall_s.likely)
     ceilings = {class_of(MODEL): {"requests": Ceiling(6.0, 1.0)}}
     limited = wide.estimate(Policy(12), history=rows, prices=PRICES, ceilings=ceilings)
-    assert "requests" == limited.binds
+    assert "requests" == limited.limited_by
     assert limited.wall_s.likely > 60
-    assert "budget" == wide.estimate(history=rows, prices=PRICES, budget_usd=1e-6).binds
-    assert "deadline" == wide.estimate(Policy(2, deadline_s=5.0), history=rows, prices=PRICES).binds
+    assert "budget" == wide.estimate(history=rows, prices=PRICES, budget_usd=1e-6).limited_by
+    assert "deadline" == wide.estimate(Policy(2, deadline_s=5.0), history=rows, prices=PRICES).limited_by
 
 
 def test_no_price_is_unknown_and_no_budget_reaches_it():
@@ -175,7 +175,7 @@ def test_answers_of_the_ledger_cost_nothing_and_lead_to_their_children():
         answer = Answer(text, "end_turn", usage=Usage(1, output_tokens=1), model=MODEL)
         ledger.keep(requests[agent].key(client.endpoint), 0, answer)
     found = plan.estimate(client=client, ledger=ledger, prices=PRICES)
-    assert [True, True, False] == [one.held for one in found.expected]
+    assert [True, True, False] == [one.reused for one in found.expected]
     assert (0.0, 0.0, 0.0) == found.expected[1].cost
     assert found.cost == found.expected[2].cost
     assert ("c",) == found.critical_path.agents

@@ -83,15 +83,13 @@ def test_another_policy_gives_what_a_run_of_it_takes(record, policy):
 
 
 def test_a_frame_has_a_row_for_each_combination(record):
-    """The last argument changes fastest, and what was asked is in the columns named as the arguments."""
+    """The last argument changes fastest; what was asked is in columns named as the arguments, the rest in `attrs`."""
     frame = Run(record).whatif(concurrency=[1, 4], schedule=["ready", "layers"])
     assert [(1, "ready"), (1, "layers"), (4, "ready"), (4, "layers")] == list(
         frame[["concurrency", "schedule"]].itertuples(index=False, name=None)
     )
-    assert ["model", "concurrency", "schedule", "limits", "cache", "batch", "effort", "drop", "prices"] == list(
-        frame.columns[:9]
-    )
-    assert {MODEL} == set(frame["model"])
+    assert ["concurrency", "schedule", "wall_s", "cost_usd"] == list(frame.columns[:4])
+    assert (MODEL, "auto", False) == tuple(frame.attrs["unchanged"][name] for name in ("model", "cache", "batch"))
     assert frame["cost_multiple"].isna().all()  # nobody ran a baseline
 
 
@@ -111,7 +109,7 @@ def test_a_batch_is_one_row_whatever_the_concurrency(record):
     """Only the provider says how a batch runs: our slots, schedule and cache are `NA` there, not repeated."""
     frame = Run(record).whatif(batch=[True, False], concurrency=[1, 2, 8], cache=["auto", "off"])
     assert [True] + [False] * 6 == sorted(frame["batch"], reverse=True)
-    assert frame.loc[frame["batch"], ["concurrency", "schedule", "limits", "cache"]].isna().all(axis=None)
+    assert frame.loc[frame["batch"], ["concurrency", "cache"]].isna().all(axis=None)
     assert 2 == len(Run(record).whatif(batch=True, concurrency=[1, 2], model=["claude-opus-5-5", None]))
 
 

@@ -60,8 +60,10 @@ def test_the_rest_is_estimated_by_it_and_nothing_is_bought_twice(tmp_path, kept)
     assert ["label_0", "label_3", "label_6"] == list(pilot.plan.names)
     found = ITEMS.estimate(client=client, ledger=ledger, pilot=pilot)
     rows = found.agents.set_index("agent")
-    assert 3 == rows["held"].sum() == found.held
-    assert {"pilot"} == set(rows.loc[~rows["held"], "output_basis"]) == set(rows.loc[~rows["held"], "seconds_basis"])
+    assert 3 == rows["reused"].sum() == found.reused
+    assert (
+        {"pilot"} == set(rows.loc[~rows["reused"], "output_basis"]) == set(rows.loc[~rows["reused"], "seconds_basis"])
+    )
     assert 40 == rows.loc["label_1", "output_tokens"]
     assert (20, 80) == (rows.loc["label_1", "output_low"], rows.loc["label_1", "output_high"])
     assert (10, 160) == (rows.loc["sum", "output_low"], rows.loc["sum", "output_high"])

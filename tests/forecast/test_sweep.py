@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 
 from agent_magic.api import Run
 from agent_magic.engine.policy import Policy
@@ -32,7 +31,7 @@ def test_each_run_beside_its_forecast():
     found = swept([1, 2, 6])
     frame = found.frame
     assert [29.0, 17.0, 9.0] == list(frame["wall_s"]) == list(frame["forecast_s"])
-    assert [0.0, 0.0, 0.0] == list(frame["error"])
+    assert [0.0, 0.0, 0.0] == list(frame["wall_error"])
     assert [1.0, 29 / 17, 29 / 9] == list(frame["speedup"])
     assert [1, 2, 6] == list(frame["concurrency"])
     assert SWEEP == {name: str(kind) for name, kind in frame.dtypes.items()}
@@ -42,4 +41,4 @@ def test_each_run_beside_its_forecast():
 
 def test_without_a_run_at_one_there_is_no_speedup():
     """It would be a guess."""
-    assert all(math.isnan(one) for one in swept([2, 6]).frame["speedup"])
+    assert swept([2, 6]).frame["speedup"].isna().all()

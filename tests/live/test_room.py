@@ -107,10 +107,10 @@ def test_the_frame_of_contexts_adds_up(server):
     )
     assert attempts.loc[attempts["cache_write_tokens"] > 0, "agent"].item() == row["leader"]
     prefix = row["prefix_tokens"]
-    assert (prefix, 3 * prefix) == (row["written_tokens"], row["read_tokens"])
-    assert row["spent_usd"] == pytest.approx(prefix * (2.5 + 3 * 0.1) / 1e6)
+    assert (prefix, 3 * prefix) == (row["cache_write_tokens"], row["cache_read_tokens"])
+    assert row["cost_usd"] == pytest.approx(prefix * (2.5 + 3 * 0.1) / 1e6)
     assert row["uncached_usd"] == pytest.approx(4 * prefix * 2 / 1e6)
-    assert row["uncached_usd"] - row["spent_usd"] == row["saved_usd"]
+    assert row["uncached_usd"] - row["cost_usd"] == row["saved_usd"]
     followers = run.agents[attempts["held_by"].eq("leader").fillna(False).to_numpy(bool)]
     assert 3 == len(followers)
     assert row["waited_s"] == pytest.approx(followers["queued_s"].sum())
@@ -123,12 +123,12 @@ def test_a_life_is_asked_for_and_billed(server, ttl, write):
     run = asyncio.run(plan.run(Policy(cache="on", cache_ttl=ttl), client=client(server)))
     [row] = run.contexts.to_dict("records")
     usage = run["a"].usage
-    assert (ttl, usage.cache_write_tokens) == (row["ttl"], row["written_tokens"])
+    assert (ttl, usage.cache_write_tokens) == (row["ttl"], row["cache_write_tokens"])
     assert (usage.cache_write_tokens if ttl == "1h" else 0) == usage.cache_write_1h_tokens
-    assert row["spent_usd"] == pytest.approx(row["written_tokens"] * write / 1e6)
-    assert row["saved_usd"] == pytest.approx(row["written_tokens"] * (2 - write) / 1e6)
+    assert row["cost_usd"] == pytest.approx(row["cache_write_tokens"] * write / 1e6)
+    assert row["saved_usd"] == pytest.approx(row["cache_write_tokens"] * (2 - write) / 1e6)
     own = ((usage.input_tokens or 0) * 2 + (usage.output_tokens or 0) * 10) / 1e6
-    assert run["a"].cost_usd == pytest.approx(row["spent_usd"] + own)
+    assert run["a"].cost_usd == pytest.approx(row["cost_usd"] + own)
 
 
 def test_without_the_cache_nothing_was_saved_and_nothing_is_invented(server):
@@ -136,7 +136,7 @@ def test_without_the_cache_nothing_was_saved_and_nothing_is_invented(server):
     run = asyncio.run(reviews("d").run(Policy(cache="off"), client=client(server)))
     [row] = run.contexts.to_dict("records")
     assert (False, 4, 0.0) == (row["cached"], row["requests"], row["saved_usd"])
-    assert run.contexts[["prefix_tokens", "spent_usd", "uncached_usd", "ttl", "leader"]].isna().all(axis=None)
+    assert run.contexts[["prefix_tokens", "cost_usd", "uncached_usd", "ttl", "leader"]].isna().all(axis=None)
     assert run.contexts.attrs["simulated"]
     assert 0 == len(asyncio.run(Plan([Agent("a", "x")]).run(client=client(server))).contexts)
 
@@ -147,5 +147,5 @@ def test_answers_bought_before_are_no_requests(server):
     for requests in (4, 0):
         run = asyncio.run(reviews("e").run(client=client(server), ledger=ledger))
         assert requests == run.contexts["requests"].item()
-    assert run.contexts[["written_tokens", "saved_usd"]].isna().all(axis=None)
+    assert run.contexts[["cache_write_tokens", "saved_usd"]].isna().all(axis=None)
     ledger.close()

@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-import math
-
+import pandas as pd
 from hypothesis import given, settings
 
 import agent_magic as am
@@ -42,6 +41,11 @@ def test_what_changed_is_said_by_agent():
     assert COMPARISON == {name: str(kind) for name, kind in frame.dtypes.items()}
 
 
+def same(left, right):
+    """Whether two numbers are equal, or both unknown."""
+    return (pd.isna(left) and pd.isna(right)) or left == right
+
+
 @settings(max_examples=40, deadline=None)
 @given(histories(), histories())
 def test_differences_are_those_of_the_frames(first, second):
@@ -51,12 +55,9 @@ def test_differences_are_those_of_the_frames(first, second):
     one, other = a.agents.set_index("agent"), b.agents.set_index("agent")
     for agent in frame.index[:-1]:
         for mine, theirs in (("diff_s", "total_s"), ("diff_usd", "cost_usd")):
-            before = one[theirs].get(agent, math.nan)
-            after = other[theirs].get(agent, math.nan)
-            found = frame.loc[agent, mine]
-            assert found == after - before or (math.isnan(found) and math.isnan(after - before))
-    wall = b.summary["wall_s"][0] - a.summary["wall_s"][0]
-    assert frame.loc[ALL, "diff_s"] == wall or (math.isnan(wall) and math.isnan(frame.loc[ALL, "diff_s"]))
+            before, after = one[theirs].get(agent, pd.NA), other[theirs].get(agent, pd.NA)
+            assert same(frame.loc[agent, mine], after - before)
+    assert same(frame.loc[ALL, "diff_s"], b.summary["wall_s"][0] - a.summary["wall_s"][0])
     alone = am.compare(a, a)
     assert not alone[["diff_s", "diff_tokens", "diff_usd"]].fillna(0).any(axis=None)
     assert not alone[["prompt_changed", "text_changed"]].fillna(value=False).any(axis=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,8 +46,8 @@ def record(*rows: Any, cached: bool = True) -> RunRecord:
 def test_what_was_written_and_read_is_priced():
     """12.5 dollars a million to write, 1 to read, in place of 10."""
     [one] = shared_contexts(record((0.0, "", WRITES), (2.0, "leader", READS), (2.0, "leader", READS)), PRICE)
-    assert ("a0", 1000, 1000, 2000) == (one.leader, one.prefix_tokens, one.written_tokens, one.read_tokens)
-    assert pytest.approx(0.0145) == one.spent_usd
+    assert ("a0", 1000, 1000, 2000) == (one.leader, one.prefix_tokens, one.cache_write_tokens, one.cache_read_tokens)
+    assert pytest.approx(0.0145) == one.cost_usd
     assert pytest.approx(0.03) == one.uncached_usd
     assert pytest.approx(0.0155) == one.saved_usd
     assert 4.0 == one.waited_s
@@ -73,12 +72,12 @@ def test_unknown_tokens_and_prices_stay_unknown():
     """A request that died unheard is counted as unknown; without a price there are no dollars."""
     made = record((0.0, "", WRITES), (2.0, "leader", None))
     [one] = shared_contexts(made, PRICE)
-    assert (2, 1, 1000) == (one.requests, one.uncounted, one.written_tokens)
+    assert (2, 1, 1000) == (one.requests, one.uncounted, one.cache_write_tokens)
     row = contexts_frame(made).iloc[0]
-    assert all(math.isnan(row[name]) for name in ("spent_usd", "uncached_usd", "saved_usd"))
+    assert row[["cost_usd", "uncached_usd", "saved_usd"]].isna().all()
     assert "cached, and what that saved is unknown" in context_notes(made, None)[0]
     [dead] = shared_contexts(record((0.0, "", None)), PRICE)
-    assert (None, None, None, None) == (dead.prefix_tokens, dead.written_tokens, dead.spent_usd, dead.saved_usd)
+    assert (None, None, None, None) == (dead.prefix_tokens, dead.cache_write_tokens, dead.cost_usd, dead.saved_usd)
 
 
 def test_a_mark_the_provider_ignored_is_said():

@@ -17,21 +17,21 @@ from hypothesis import given, settings
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
-from agent_magic.errors import Unreachable
-from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame
+from agent_magic.errors import Overloaded, Unreachable
+from agent_magic.measure.frames import agents_frame, attempts_frame, events_frame, layers_frame, summary_frame
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
 
-# The columns of `run.agents` and `run.summary` are the contract of issue 2.
+# The columns of `run.agents` and `run.summary` are a contract.
 AGENTS = (
-    "agent, layer, model, status, source, queued_s, api_s, backoff_s, local_s, total_s, started_s, finished_s, "
-    "ttft_s, attempts, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, cost_usd, "
+    "agent, status, total_s, input_tokens, output_tokens, cost_usd, model, source, attempts, queued_s, api_s, tool_s, "
+    "backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, cache_write_tokens, layer, "
     "on_critical_path, slack_s, stop_reason, error"
 ).split(", ")
 SUMMARY = (
-    "plan, agents, layers, wall_s, agent_s, mean_concurrency, critical_path_s, bound, efficiency, verdict, "
-    "input_tokens, output_tokens, cost_usd, succeeded, failed, skipped, cancelled, source, "
+    "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
+    "bound, efficiency, agent_s, queued_s, critical_path_s, layers, failed, skipped, cancelled, rate_limited, source, "
     "speedup, speedup_over, cost_multiple"
 ).split(", ")
 WORDS = {
@@ -43,6 +43,9 @@ WORDS = {
     "error",
     "plan",
     "verdict",
+    "limited_by",
+    "event",
+    "what",
     "held_by",
     "price",
     "slowest",
@@ -59,6 +62,7 @@ COUNTS = {
     "failed",
     "skipped",
     "cancelled",
+    "rate_limited",
     "http_status",
 }
 YES_NO = {"on_critical_path", "usage_estimated"}
@@ -70,7 +74,7 @@ def dtype_of(column):
         return "string"
     if column in YES_NO:
         return "bool"
-    return "Int64" if column in COUNTS or column.endswith("_tokens") else "float64"
+    return "Int64" if column in COUNTS or column.endswith("_tokens") else "Float64"
 
 
 def business_run():
@@ -80,26 +84,27 @@ def business_run():
 
 
 def every_frame(record):
-    """All four frames of a record."""
+    """All five frames of a record."""
     return {
         "agents": agents_frame(record),
         "attempts": attempts_frame(record),
         "layers": layers_frame(record),
         "summary": summary_frame(record),
+        "events": events_frame(record),
     }
 
 
 def test_the_columns_of_the_contract():
-    """`run.agents` and `run.summary` have exactly the columns of the issue, in its order."""
+    """`run.agents` and `run.summary` have exactly these columns; what a reader looks for stands first."""
     frames = every_frame(business_run())
     assert AGENTS == list(frames["agents"].columns)
     assert SUMMARY == list(frames["summary"].columns)
 
 
-@pytest.mark.parametrize("frame", ["agents", "attempts", "layers", "summary"])
+@pytest.mark.parametrize("frame", ["agents", "attempts", "layers", "summary", "events"])
 @pytest.mark.parametrize("kind", ["finished", "failed", "empty"])
 def test_dtypes_do_not_depend_on_the_run(frame, kind):
-    """Seconds and dollars are float64, counts Int64, words string, yes and no bool; whatever happened."""
+    """Seconds and dollars are Float64, counts Int64, words string, yes and no bool; whatever happened."""
     record = {
         "finished": business_run,
         "failed": lambda: drive(E2.plan, lambda *_: Reply(error=Unreachable("x"), status=None))[0],
@@ -125,15 +130,36 @@ def test_rows_stand_in_plan_order():
 
 
 def test_frames_say_where_they_are_from():
-    """Every frame carries the plan's name and the source of its results."""
-    for frame in every_frame(business_run()).values():
-        assert {"plan": "agents", "source": "live", "simulated": False} == dict(frame.attrs)
+    """Every frame carries the run's id, the plan's name and the source of its results."""
+    record = business_run()
+    for frame in every_frame(record).values():
+        assert {"run": record.uid, "plan": "agents", "source": "live", "simulated": False} == dict(frame.attrs)
+    assert record.uid != business_run().uid
+
+
+def test_events_are_a_frame():
+    """A row per event: when, whose, which attempt, and what, in words without prompts or answers."""
+    plan = Plan((Agent("a", "secret"), Agent("b", "{{ a }}")))
+    busy = Overloaded("full", status=529, retry_after_s=2.0)
+    record, _ = drive(plan, lambda prompt, number: Reply(1.0, busy if number == 1 and prompt == "secret" else None))
+    frame = events_frame(record)
+    assert len(record.events) == len(frame)
+    mine = frame[frame["agent"] == "a"]
+    words = "AgentReady AttemptStarted AttemptEnded BackoffStarted AttemptStarted FirstToken AttemptEnded AgentEnded"
+    assert words.split() == list(mine["event"])
+    assert [1, 1, 2, 2, 2] == list(mine["attempt"].dropna())
+    assert "RunEnded" == frame["event"].iloc[-1]
+    assert frame["agent"].isna().iloc[-1]
+    assert "finished" == frame["what"].iloc[-1]
+    assert not frame["what"].str.contains("secret").any()
 
 
 def test_the_business_plan_in_numbers():
     """E2 at two seconds an agent: 8 s of wall, 18 s of work, 2.25 at once of 2.25 possible."""
     row = summary_frame(business_run()).iloc[0]
-    assert (9, 4, 8.0, 18.0, 2.25, 8.0, 2.25, 1.0, "CONCURRENT") == tuple(row[SUMMARY[1:10]])
+    names = ["agents", "layers", "wall_s", "agent_s", "mean_concurrency", "critical_path_s", "bound", "efficiency"]
+    assert (9, 4, 8.0, 18.0, 2.25, 8.0, 2.25, 1.0) == tuple(row[names])
+    assert ("CONCURRENT", "dependencies") == (row["verdict"], row["limited_by"])
     assert (90, 45, 9, 0, 0, 0, "live") == (
         row.input_tokens,
         row.output_tokens,
@@ -166,7 +192,7 @@ def test_unknown_is_missing_and_never_zero():
         assert (
             row[["input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "cost_usd"]].isna().all()
         )
-        assert row[["queued_s", "api_s", "backoff_s", "local_s", "total_s", "slack_s"]].notna().all()
+        assert row[["queued_s", "api_s", "tool_s", "backoff_s", "local_s", "total_s", "slack_s"]].notna().all()
     summary = summary_frame(record).iloc[0]
     assert summary[["input_tokens", "output_tokens", "cost_usd"]].isna().all()
 
@@ -191,6 +217,13 @@ def test_a_failed_attempt_has_its_own_row():
     assert ["slot", "backoff"] == list(frame["held_by"][1:])
 
 
+def rows_of(frame):
+    """The rows of a frame as dicts, unknown as NaN, which can be added up."""
+    return [
+        {name: math.nan if pd.isna(value) else value for name, value in row.items()} for row in frame.to_dict("records")
+    ]
+
+
 def known(values):
     """The values that are known."""
     return [value for value in values if not pd.isna(value)]
@@ -207,7 +240,7 @@ def test_every_number_follows_from_the_attempts(history):
     """`run.agents`, `run.layers` and `run.summary`, worked out once more from `run.attempts` in plain Python."""
     record, _ = history
     frames = every_frame(record)
-    agents, attempts = frames["agents"].to_dict("records"), frames["attempts"].to_dict("records")
+    agents, attempts = rows_of(frames["agents"]), rows_of(frames["attempts"])
     rows = {name: [row for row in attempts if row["agent"] == name] for name in record.plan.names}
     work = {}
     for agent in agents:
@@ -215,7 +248,8 @@ def test_every_number_follows_from_the_attempts(history):
         assert len(mine) == agent["attempts"]
         if not pd.isna(agent["total_s"]):
             assert sum(row["api_s"] for row in mine) == agent["api_s"]
-            assert agent["total_s"] == agent["queued_s"] + agent["api_s"] + agent["backoff_s"] + agent["local_s"]
+            parts = ("queued_s", "api_s", "tool_s", "backoff_s", "local_s")
+            assert agent["total_s"] == sum(agent[part] for part in parts)
         work[agent["agent"]] = 0.0 if pd.isna(agent["api_s"]) else agent["api_s"] + agent["local_s"]
         for column in ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"):
             counts = known(row[column] for row in mine)
@@ -233,8 +267,8 @@ def test_every_number_follows_from_the_attempts(history):
             assert sum(row["backoff_s"] for row in mine) == agent["backoff_s"]
             assert sum(row["queued_s"] for row in mine) == agent["queued_s"]
     check_slack(record.plan, {agent["agent"]: agent for agent in agents}, rows)
-    check_layers(record, agents, frames["layers"].to_dict("records"), work)
-    check_summary(record, agents, frames["summary"].to_dict("records")[0], work)
+    check_layers(record, agents, rows_of(frames["layers"]), work)
+    check_summary(record, agents, rows_of(frames["summary"])[0], work)
 
 
 def check_slack(plan, agents, rows):
@@ -311,6 +345,7 @@ def check_summary(record, agents, summary, work):
     ends = [result.finished_s for result in record.results]
     wall = max(ends) - min(starts)
     assert wall == summary["wall_s"]
+    assert sum(known(agent["queued_s"] for agent in agents)) == summary["queued_s"]
     if wall and summary["critical_path_s"]:
         assert summary["agent_s"] / wall == summary["mean_concurrency"]
         assert summary["agent_s"] / summary["critical_path_s"] == summary["bound"]

@@ -9,6 +9,7 @@ import pytest
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.engine.key import Key
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
@@ -17,7 +18,7 @@ from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 from agent_magic.record.request import Request
 from tests.declare.examples import E1, E2, E6
-from tests.live.virtual import Reply, drive
+from tests.live.virtual import MODEL, Reply, Scripted, drive
 
 
 def run_of(example, policy=None):
@@ -69,7 +70,7 @@ def test_without_work_or_time_there_is_no_verdict(numbers):
 CAUSES = {
     "one slot": (E2, Policy(1), "SEQUENTIAL", "slot"),
     "sequential": (E2, Policy(8, "sequential"), "SEQUENTIAL", "slot"),
-    "room for all": (E2, Policy(8), "CONCURRENT", ""),
+    "room for all": (E2, Policy(8), "CONCURRENT", "dependencies"),
     "two slots": (E1, Policy(2), "PARTIAL", "slot"),
 }
 
@@ -164,9 +165,22 @@ def test_sources_are_summed_up_in_one_word():
     assert summarize(drive(Plan(()), None)[0]).source is None
 
 
-def test_nothing_waited_for_names_nothing():
-    """A run without attempts has no cause."""
-    assert "" == _limited_by([], "PARTIAL", 0.5)
+def test_without_a_wait_the_plan_is_the_limit():
+    """Nobody waited, and there was no verdict: nothing is named. Nobody waited, and it was slow: dependencies."""
+    assert "" == _limited_by([], None, None)
+    assert "dependencies" == _limited_by([], "PARTIAL", 0.5)
+
+
+@pytest.mark.filterwarnings("ignore::agent_magic.record.prices.PriceWarning")
+def test_what_ended_agents_before_they_were_sent_is_named():
+    """A budget that refuses some or all of them limits the run, whatever else they waited for before."""
+    plan = Plan((Agent("a", "x"), Agent("b", "y")))
+    whole = summarize(drive(plan, lambda *_: Reply(1.0), Policy(budget_usd=1e-9))[0])
+    assert (None, "budget") == (whole.verdict, whole.limited_by)
+    prices = Prices({MODEL: TokenPrice(1_000.0, 1_000.0)})
+    client = Scripted(lambda *_: Reply(1.0, tokens=(10, 10, 0, 0)), credentials=Key())
+    part = summarize(drive(plan, client, Policy(8, budget_usd=4.11), prices=prices)[0])
+    assert "budget" == part.limited_by
 
 
 def test_what_a_plan_may_cost():

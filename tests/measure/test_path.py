@@ -142,7 +142,7 @@ def test_halving_one_of_two_equal_chains_saves_nothing():
 
 
 def test_who_never_ran_has_no_savings():
-    """`NaN` where an agent never ran; the frame keeps its columns and dtypes, empty too."""
+    """`NA` where an agent never ran; the frame keeps its columns and dtypes, empty too."""
     plan = Plan((Agent("a", "x"), Agent("b", "y", after="a")))
     frame = Run(drive(plan, lambda *_: Reply(1.0, Rejected("no", status=400)))[0]).savings
     assert [False, True] == list(frame["halving_saves_s"].isna())
@@ -150,7 +150,7 @@ def test_who_never_ran_has_no_savings():
     assert SAVINGS == {name: str(kind) for name, kind in frame.dtypes.items()}
     empty = Run(drive(Plan(()), None)[0])
     assert SAVINGS == {name: str(kind) for name, kind in empty.savings.dtypes.items()}
-    assert "CriticalPath: nobody worked" == repr(empty.critical_path())
+    assert "CriticalPath: no agent ran" == repr(empty.critical_path())
     assert 0 == len(empty.critical_path().frame)
 
 

@@ -8,7 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, Rejected
-from agent_magic.measure.each import COLUMNS
+from agent_magic.measure.frames import OF_EACH
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
 from agent_magic.notebook.files.scripts import to_script
 from agent_magic.notebook.magics import AgentMagics
@@ -90,7 +90,7 @@ def test_answers_join_what_was_asked(magics):
     failed = Reply(1.0, error=Rejected("broken", status=400))
     run = run_of(plan_of(magics), lambda prompt, *_: failed if "ate bad" in prompt else Reply(1.0))
     frame = run.each("label")
-    assert ["answer", "agent", *COLUMNS] == list(frame.columns)
+    assert ["answer", *OF_EACH] == list(frame.columns)
     assert ["x", "y"] == list(ROWS.join(frame).index)
     assert frame.loc["x", "answer"]
     assert frame["answer"].isna().tolist() == [False, True]

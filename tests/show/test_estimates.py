@@ -39,6 +39,6 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
 def test_one_agent_depends_on_nobody():
     """Nothing holds it up that is known."""
     found = am.Plan([am.Agent("a", "x")]).estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
-    assert "none known" == found.binds
+    assert "none known" == found.limited_by
     assert "1 agent\n" in repr(found)
     assert "no rate limits are known" in estimate_text(found)

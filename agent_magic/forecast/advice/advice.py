@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from agent_magic.declare.validation import is_word
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.forecast.advice.rules import RULES
-from agent_magic.measure.table import make_frame
+from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,10 +29,10 @@ ADVICE: Mapping[str, str] = {
     "action": "string",
     "measured": "string",
     "change": "string",
-    "saves_s": "float64",
-    "saves_usd": "float64",
-    "forecast_s": "float64",
-    "forecast_usd": "float64",
+    "saves_s": "Float64",
+    "saves_usd": "Float64",
+    "forecast_s": "Float64",
+    "forecast_usd": "Float64",
     "basis": "string",
     "assumed": "string",
     "source": "string",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.forecast.advice.finding import CONCURRENT, SCALING, TOKENS, WORTH, Finding, found
-from agent_magic.measure.against import against_row
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -24,16 +23,15 @@ LEAST_PREFIX = 1024
 
 def cost_against_time(outlook: Outlook) -> Finding | None:
     """Many agents are dearer than one: is the time, or the second opinion, worth it? Only with a measured baseline."""
-    row = against_row(outlook.record)
-    multiple, speedup = row.get("cost_multiple"), row.get("speedup")
+    summary = summarize(outlook.record)
+    multiple, speedup = summary.cost_multiple, summary.speedup
     if multiple is None or speedup is None:
         return None
     measured = (
-        f"{multiple:.2f} times the dollars of one agent, {speedup:.2f} times as fast as {row['speedup_over']} "
+        f"{multiple:.2f} times the dollars of one agent, {speedup:.2f} times as fast as {summary.speedup_over} "
         "(the source says 1.9 to 2.0 times the tokens)"
     )
     alone = outlook.record.bases["one agent"]
-    summary = summarize(outlook.record)
     dear = multiple > 1 and summary.wall_s is not None and alone.wall_s <= summary.wall_s * (1 + WORTH)
     advice = "One agent does the same job for less in no more time; keep several only for independent views."
     return Finding(

@@ -90,7 +90,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         most_usd=_total([one.most_usd for one in expected]),
         wall_s=_span([one.wall_s for one in turns]),
         critical_path=_path(plan, guesses, turns[1]),
-        binds="none known",
+        limited_by="none known",
         basis=_weakest(expected),
         order=turns[1].order,
         reaches=None,
@@ -105,7 +105,7 @@ def _with_budget(
     found: Estimate, budget_usd: float | None, policy: Policy, guesses: Sequence[Guess], likely: Turn
 ) -> Estimate:
     reaches = None if budget_usd is None else found.reach(budget_usd)
-    return replace(found, reaches=reaches, binds=_binds(found, reaches, policy, guesses, likely))
+    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, guesses, likely))
 
 
 def _expect_all(
@@ -185,7 +185,7 @@ def _path(plan: Plan, guesses: Sequence[Guess], likely: Turn) -> CriticalPath:
     )
 
 
-def _binds(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequence[Guess], likely: Turn) -> str:
+def _limited_by(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequence[Guess], likely: Turn) -> str:
     if reaches is not None and reaches.likely < len(guesses):
         return "budget"
     if policy.deadline_s is not None and found.wall_s.likely > policy.deadline_s:

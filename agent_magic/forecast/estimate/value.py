@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.measure.table import make_frame
+from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,18 +22,18 @@ EXPECTED: Mapping[str, str] = {
     "agent": "string",
     "layer": "Int64",
     "model": "string",
-    "held": "bool",
+    "reused": "bool",
     "input_tokens": "Int64",
     "output_low": "Int64",
     "output_tokens": "Int64",
     "output_high": "Int64",
-    "low_s": "float64",
-    "likely_s": "float64",
-    "high_s": "float64",
-    "low_usd": "float64",
-    "likely_usd": "float64",
-    "high_usd": "float64",
-    "most_usd": "float64",
+    "low_s": "Float64",
+    "likely_s": "Float64",
+    "high_s": "Float64",
+    "low_usd": "Float64",
+    "likely_usd": "Float64",
+    "high_usd": "Float64",
+    "most_usd": "Float64",
     "on_critical_path": "bool",
     "input_basis": "string",
     "output_basis": "string",
@@ -47,7 +47,7 @@ class Expected:
     """What one agent may use and take. Dollars are `None` where the price is unknown.
 
     Attributes:
-        held: Whether its answer is in the ledger: nothing is sent, nothing is paid.
+        reused: Whether its answer is in the ledger: nothing is sent, nothing is paid.
         input: Its whole input in tokens, its parents' answers as long as theirs are expected.
         output: Its answer in tokens.
         seconds: From its request to the end of its answer.
@@ -63,7 +63,7 @@ class Expected:
     agent: str
     layer: int
     model: str
-    held: bool
+    reused: bool
     input: Span
     output: Span
     seconds: Span
@@ -116,8 +116,8 @@ class Estimate:
         most_usd: Dollars if every answer fills its `max_tokens`.
         wall_s: First ready to last finished, failures and retries left out.
         critical_path: The longest chain of likely seconds.
-        binds: What holds the run up or cuts it: `budget`, `deadline`, `timeout`, `requests`, `input`, `output`, `slot`,
-            `barrier`, `leader`, `dependencies`, or `none known`.
+        limited_by: What holds the run up or cuts it: `budget`, `deadline`, `timeout`, `requests`, `input`, `output`,
+            `slot`, `barrier`, `leader`, `dependencies`, or `none known`.
         basis: The weakest thing a number stands on: `ledger` (earlier answers) or `assumed`.
         order: The agents' numbers in the order they start.
         reaches: How far the budget reaches; `None` without one.
@@ -132,7 +132,7 @@ class Estimate:
     most_usd: float | None = field(kw_only=True)
     wall_s: Span = field(kw_only=True)
     critical_path: CriticalPath = field(kw_only=True)
-    binds: str = field(kw_only=True)
+    limited_by: str = field(kw_only=True)
     basis: Basis = field(kw_only=True)
     order: tuple[int, ...] = field(kw_only=True)
     reaches: Reach | None = field(kw_only=True)
@@ -147,9 +147,9 @@ class Estimate:
         return make_frame([_row(one, on_path=one.agent in path) for one in self.expected], EXPECTED)
 
     @property
-    def held(self) -> int:
+    def reused(self) -> int:
         """How many answers are in the ledger."""
-        return sum(one.held for one in self.expected)
+        return sum(one.reused for one in self.expected)
 
     @property
     def stands_on(self) -> str:
@@ -157,9 +157,9 @@ class Estimate:
         parts = [
             f"{what} {', '.join(f'{number} {basis}' for basis, number in Counter(found).items())}"
             for what, found in (
-                ("inputs", [one.basis for one in self.expected if not one.held]),
-                ("lengths", [one.output_basis for one in self.expected if not one.held]),
-                ("seconds", [one.seconds_basis for one in self.expected if not one.held]),
+                ("inputs", [one.basis for one in self.expected if not one.reused]),
+                ("lengths", [one.output_basis for one in self.expected if not one.reused]),
+                ("seconds", [one.seconds_basis for one in self.expected if not one.reused]),
             )
             if found
         ]
@@ -181,9 +181,9 @@ class Estimate:
 
     def __repr__(self) -> str:
         made_up = ", by answers that were made up" if self.simulated else ""
-        held = f", {self.held} answered by the ledger at $0" if self.held else ""
+        reused = f", {self.reused} answered by the ledger at $0" if self.reused else ""
         noun = "agent" if len(self.expected) == 1 else "agents"
-        lines = [f"Estimate of {self.plan!r}: {len(self.expected)} {noun}{held}{made_up}"]
+        lines = [f"Estimate of {self.plan!r}: {len(self.expected)} {noun}{reused}{made_up}"]
         if self.cost is None:
             lines.append("dollars: unknown, a model has no known price")
         else:
@@ -192,7 +192,7 @@ class Estimate:
                 lines[-1] += f"; {self.most_usd:.4f} if every answer fills its max_tokens"
         lines.append("seconds: {:.1f} low, {:.1f} likely, {:.1f} high".format(*self.wall_s))
         lines.append(f"{self.critical_path!r}" if self.critical_path.agents else "critical path: nothing to do")
-        lines.append(f"binds: {self.binds}")
+        lines.append(f"limited by: {self.limited_by}")
         if self.pilot is not None:
             lines.append(f"pilot: {', '.join(self.pilot.agents)} were run; the rest is estimated by that")
         if self.reaches is not None:

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import sqlite3
 import time
-import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -80,7 +79,7 @@ class SqliteJournal:
 
     def __init__(self, store: Store, record: RunRecord) -> None:
         self._ledger, self._record = store, record
-        self._uid = uuid.uuid4().hex
+        self._uid = record.uid
         record.keeper = partial(store.keep_bases, self._uid)
         self._prices = Prices(tell=lambda _: None)
         self._keys: dict[int, tuple[str, int]] = {}

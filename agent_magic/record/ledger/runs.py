@@ -193,6 +193,7 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
         record.terms = None if terms is None else from_json(Terms, data_of(terms))
     with suppress(ValueError):
         record.bases = {} if bases is None else from_json(dict[Kind, Base], data_of(bases))
+    record.uid = uid
     record.replays_simulation = bool(simulated) and not record.simulated
     return record, plan, uid
 
