@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.calibration import calibration
     from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
     from agent_magic.measure.compare import compare
-    from agent_magic.show.charts.of_run import tradeoff
+    from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
 __version__ = "0.1.0"
@@ -78,7 +78,7 @@ _HOMES = {
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
     "compare": "agent_magic.measure.compare",
-    "tradeoff": "agent_magic.show.charts.of_run",
+    "tradeoff": "agent_magic.show.charts.tradeoff",
     "monthly": "agent_magic.forecast.capacity",
     "speedup_bounds": "agent_magic.forecast.capacity",
     "share": "agent_magic.api",

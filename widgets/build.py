@@ -17,7 +17,7 @@ INNER = ("pure.js", "dom.js", "keep.js", "header.js", "panel.js", "cards.js", "g
 NOTE = "built from widgets/src by widgets/build.py: change it there"
 
 sys.path.insert(0, str(ROOT))
-from agent_magic.show.theme import variables  # noqa: E402 - the package stands beside this folder
+from agent_magic.show.theme import looks_css, variables  # noqa: E402 - the package stands beside this folder
 
 
 def main(arguments: list[str]) -> int:
@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> int:
 def build() -> dict[str, str]:
     """Return the built files by name."""
     return {
-        "figure.css": f"/* {NOTE} */\n{_read('figure.css')}",
-        "live.css": f"/* {NOTE} */\n{_themes()}{_read('figure.css')}{_read('live.css')}",
+        "figure.css": f"/* {NOTE} */\n{looks_css('.am-fig')}{_read('figure.css')}",
+        "live.css": f"/* {NOTE} */\n{_themes()}{looks_css('.am-live')}{_read('figure.css')}{_read('live.css')}",
         "live.js": _joined(*INNER, "live.js"),
         "explore.js": _joined("keep.js", "explore.js"),
     }

@@ -28,7 +28,10 @@ from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
-from agent_magic.show.charts.of_run import run_limits, run_timeline, run_tradeoff, run_waterfall
+from agent_magic.show.charts.limits import run_limits
+from agent_magic.show.charts.timeline import run_timeline
+from agent_magic.show.charts.tradeoff import run_tradeoff
+from agent_magic.show.charts.waterfall import run_waterfall
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.progress import Progress

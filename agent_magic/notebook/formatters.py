@@ -1,4 +1,4 @@
-"""How IPython shows our values: a run, an answer, the series of answers, a chart, what a cell has shown already."""
+"""How IPython shows our values: a run, an answer, the series of answers, what a cell has shown already."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Plan, Run
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.record.results import AgentResult
-from agent_magic.show.charts.chart import Chart
 from agent_magic.show.values import result_bundle, texts_html
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ class Formatters:
         for kind in (Plan, Estimate):
             self._itself.for_type(kind, self._nothing_if_shown)
         self._bundles.for_type(Run, self._run)
-        self._bundles.for_type(Chart, self._chart)
         self._bundles.for_type(AgentResult, self._result)
         self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
         for name, other in self._before.items():
@@ -49,7 +47,7 @@ class Formatters:
         """Leave no formatter of ours behind."""
         for kind in (Plan, Estimate):
             self._itself.pop(kind, None)
-        for kind in (Run, AgentResult, Chart):
+        for kind in (Run, AgentResult):
             self._bundles.pop(kind, None)
         for name, other in self._before.items():
             _restore(self._html, name, other)
@@ -59,11 +57,6 @@ class Formatters:
         del include, exclude
         session = self._session
         return {"text/plain": repr(run)} if run is session.just_shown else run.bundle(theme=session.theme)
-
-    def _chart(self, chart: Chart, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Show a chart in the colours of the page."""
-        del include, exclude
-        return chart.bundle(dark=self._session.dark)
 
     @staticmethod
     def _result(result: AgentResult, **_: object) -> dict[str, str]:

@@ -67,7 +67,6 @@ class Session:
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.
-        dark: Whether that page is dark.
     """
 
     def __init__(self) -> None:
@@ -89,7 +88,6 @@ class Session:
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: object = None
         self.theme: Theme = "auto"
-        self.dark = False
         self._views: list[LiveView] = []
 
     @property
@@ -311,7 +309,7 @@ class Session:
 
     def take_view(self, view: LiveView) -> None:
         """Keep the view of a run that is over for pages that are loaded again, and its colours. Old ones are closed."""
-        self.theme, self.dark = view.theme, view.dark
+        self.theme = view.theme
         if view.watched:
             self._views.append(view)
         while len(self._views) > MOST_VIEWS:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spans import spans_of
-from agent_magic.show.charts.chart import WIDTH, provenance
-from agent_magic.show.charts.timeline import timeline_chart
-from agent_magic.show.charts.tradeoff import Mark, tradeoff_chart
+from agent_magic.show.charts.chart import provenance
+from agent_magic.show.charts.marks import WIDTH
+from agent_magic.show.charts.timeline import run_timeline
+from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
 from agent_magic.show.markup import element, escape, single_line
 from agent_magic.show.theme import built
-from agent_magic.show.units import dollars, plural, ratio, seconds
+from agent_magic.show.units import dollars, plural, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ class Explorer:
         """Forecast a choice and draw it."""
         found = forecast_one(self._forecaster, None, choice.changes)
         line = self._line(found)
-        charts = [self._timeline(found, choice, line), self._tradeoff(found)]
+        charts = [*self._timeline(found, choice, line), self._tradeoff(found)]
         text = "\n\n".join([f"forecast of {choice.words}: {line}", *(chart.text for chart in charts)])
         return Answer(line, {"image/svg+xml": stacked(charts, line), "text/plain": text})
 
@@ -123,30 +123,19 @@ class Explorer:
         parts = [
             seconds(wall) + (SERVED if self._served else _against(wall, run.wall_s, seconds)),
             dollars(cost) + ("" if self._served else _against(cost, run.cost_usd, dollars)),
-            f"{ratio(found.totals.mean_concurrency)} at once",
+            f"{times(found.totals.mean_concurrency)} concurrent",
         ]
         parts += [f"limited by {found.totals.limited_by}"] if found.totals.limited_by else []
         parts += [f"{found.totals.rate_limited} refused (429)"] if found.totals.rate_limited else []
         return " · ".join([*parts, f"basis: {found.note.basis}"])
 
-    def _timeline(self, found: Forecast, choice: Choice, line: str) -> Chart:
-        plan = self.record.plan
-        spans = [] if found.record is None else spans_of(found.record)
-        present = {span.agent for span in spans}
-        work = dict.fromkeys(plan.names, 0.0)
-        for span in spans:
-            if span.phase in {"first", "stream", "local"}:
-                work[span.agent] += span.length_s
-        path = {plan.names[agent] for agent in plan.dag.longest_path(list(work.values()))[0]}
-        order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer if plan.names[agent] in present]
-        return timeline_chart(
-            spans,
-            order,
-            on_path=path if len(path) < len(order) else (),
-            title=f"{single_line(plan.name)}: {choice.words}",
-            line=line,
-            caption=provenance(simulated=found.note.simulated, forecast=found.note.assumed or "nothing was sent"),
-        )
+    def _timeline(self, found: Forecast, choice: Choice, line: str) -> list[Chart]:
+        """Draw when each agent would wait and work; a batch says neither."""
+        if found.record is None:
+            return []
+        title = f"{single_line(self.record.plan.name)}: {choice.words}"
+        caption = provenance(simulated=found.note.simulated, forecast=found.note.assumed or "nothing was sent")
+        return [run_timeline(found.record, title=title, line=line, caption=caption)]
 
     def _tradeoff(self, found: Forecast) -> Chart:
         if self._frame is None:
@@ -157,13 +146,13 @@ class Explorer:
             }
             self._frame = whatif_frame(self._forecaster, given)
         run = self._run
-        marks: list[Mark] = []
+        marks: list[Marked] = []
         if run.cost_usd is not None and run.wall_s is not None and not self._served:
-            marks.append(Mark("this run", run.cost_usd, run.wall_s))
+            marks.append(Marked("this run", run.cost_usd, run.wall_s))
         if found.cost_usd is not None:
-            marks.append(Mark("this scenario", found.cost_usd, found.wall_s, strong=True))
+            marks.append(Marked("this scenario", found.cost_usd, found.wall_s, is_chosen=True))
         caption = provenance(simulated=found.note.simulated, forecast="nothing was sent")
-        return tradeoff_chart(self._frame, marks=marks, caption=caption)
+        return tradeoff_chart(self._frame, marked=marks, caption=caption)
 
 
 def stacked(charts: Sequence[Chart], label: str) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_magic.record.answer import Source
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.results import AgentResult
 
@@ -22,23 +21,25 @@ class State:
     Attributes:
         word: What it is called.
         icon: The outline of its icon, in a box of 12 by 12.
+        ink: The role of its colour in `agent_magic.show.theme`.
     """
 
     word: str
     icon: str
+    ink: str
 
 
 STATES = {
-    "p": State("pending", "M6 2.2a3.8 3.8 0 1 0 .01 0"),
-    "q": State("queued", "M4 2.4v7.2M8 2.4v7.2"),
-    "r": State("running", "M3.4 2v8L10 6z"),
-    "s": State("succeeded", "M2 6.5l2.8 2.9L10 3"),
-    "l": State("succeeded", "M2.6 4.2A4 4 0 1 1 2.2 7.3M2.2 1.6v2.8H5"),
-    "y": State("succeeded", "M2.4 2.6L5.8 6 2.4 9.4M6.6 2.6L10 6 6.6 9.4"),
-    "f": State("failed", "M2.6 2.6l6.8 6.8M9.4 2.6L2.6 9.4"),
-    "k": State("skipped", "M6 1.9a4.1 4.1 0 1 0 .01 0M3.2 8.8l5.6-5.6"),
-    "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z"),
-    "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9"),
+    "p": State("pending", "M6 2.2a3.8 3.8 0 1 0 .01 0", "idle"),
+    "q": State("queued", "M4 2.4v7.2M8 2.4v7.2", "wait"),
+    "r": State("running", "M3.4 2v8L10 6z", "run"),
+    "s": State("succeeded", "M2 6.5l2.8 2.9L10 3", "done"),
+    "l": State("succeeded", "M2.6 4.2A4 4 0 1 1 2.2 7.3M2.2 1.6v2.8H5", "kept"),
+    "y": State("succeeded", "M2.4 2.6L5.8 6 2.4 9.4M6.6 2.6L10 6 6.6 9.4", "tape"),
+    "f": State("failed", "M2.6 2.6l6.8 6.8M9.4 2.6L2.6 9.4", "fail"),
+    "k": State("skipped", "M6 1.9a4.1 4.1 0 1 0 .01 0M3.2 8.8l5.6-5.6", "idle"),
+    "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "soft"),
+    "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait"),
 }
 """Per character. `l` and `y` are successes that were not bought now: out of the ledger, out of a cassette."""
 
@@ -55,7 +56,6 @@ OF_STATUS = {
     "capped": "m",
 }
 OF_SOURCE = {"ledger": "l", "replay": "y"}
-BADGES = {"simulated": "sim", "ledger": "ledger", "replay": "replay"}
 
 
 def state_of(result: AgentResult) -> str:
@@ -72,6 +72,11 @@ def tone_of(attempt: Attempt) -> str:
     return OF_STATUS[attempt.status]
 
 
-def badge_of(source: Source | str | None) -> str:
-    """Return the short mark of a source that is not the live API; empty for the live one."""
-    return BADGES.get(source or "", "")
+def badge_of(source: str | None) -> str:
+    """Return the mark of an answer that was not made for this run: `ledger` or `replay`; empty for any other source."""
+    return source if source and source in OF_SOURCE else ""
+
+
+def source_word(source: str | None) -> str:
+    """Return where an answer came from, in a word; empty for the live API, which goes without saying."""
+    return "" if source is None or source == "live" else source

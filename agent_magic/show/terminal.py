@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.show.graph.scene import header_of, node_view
 from agent_magic.show.markup import single_line
-from agent_magic.show.states import BADGES, DONE, state_of
+from agent_magic.show.states import DONE, badge_of, state_of
 from agent_magic.show.text import counts_line, one_line, total_tokens_of
 from agent_magic.show.units import count, dollars, plural, seconds
 
@@ -104,7 +104,7 @@ def _row(record: RunRecord, agent: int, now_s: float, tail: str) -> Row:
         words = [waits, again, view.tail]
         return Row(view.state, single_line(view.title), took, "", "", single_line(" · ".join(filter(None, words))))
     worked = bool(result.attempts)
-    words = [result.source if result.source in BADGES else "", "" if worked else view.line, view.tail]
+    words = [badge_of(result.source), "" if worked else view.line, view.tail]
     words += [plural(len(result.attempts), "attempt")] if len(result.attempts) > 1 else []
     return Row(
         view.state,
@@ -205,14 +205,14 @@ class TableView:
 
     def _header(self, now_s: float) -> list[Any]:
         header = header_of(self._record, now_s)
-        words = [single_line(self._record.plan.name) + ":", header.counts, "·", " · ".join(header.facts)]
+        words = [single_line(self._record.plan.name) + ":", header.line, "·", " · ".join(header.facts)]
         full = max(8, min(60, self._console.width - 1))
-        parts = (("green", header.done), ("red", header.lost), ("cyan", header.running))
         bar = self._text("")
         left = full
-        for style, share in parts:
+        for state, share in header.progress:
             wide = min(left, round(full * share))
-            bar.append("━" * wide if self._signs is SIGNS else "=" * wide, style=style)
+            sign = _bar_sign(state, is_unicode=self._signs is SIGNS)
+            bar.append(sign * wide, style=STYLES[state])
             left -= wide
         bar.append("─" * left if self._signs is SIGNS else "-" * left, style="dim")
         return [self._text(" ".join(words), "bold"), bar]
@@ -244,6 +244,13 @@ class TableView:
     @staticmethod
     def _text(text: str, style: str = "") -> Any:
         return importlib.import_module("rich.text").Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _bar_sign(state: str, *, is_unicode: bool) -> str:
+    """Return what fills the part of a state: what runs is not done."""
+    if state == "r":
+        return "╌" if is_unicode else "~"
+    return "━" if is_unicode else "="
 
 
 def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:

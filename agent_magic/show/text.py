@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from agent_magic.show.markup import single_line
-from agent_magic.show.states import BADGES, DONE, STATES, state_of
-from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, ratio, seconds
+from agent_magic.show.states import DONE, STATES, source_word, state_of
+from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class Numbers(Protocol):
 def one_line(numbers: Numbers) -> str:
     """Write the honest line under a graph.
 
-    `5 agents in 3 layers · 5.1 s · 2.1 at once of 2.25 possible · 5,366 tokens · $0.0114 · simulated`, with what did
+    `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`, with what did
     not succeed after the layers, and at the end why, where that was the same for all.
     """
     head = f"{plural(numbers.agents, 'agent')} in {plural(numbers.layers, 'layer')}"
@@ -82,11 +82,19 @@ def facts(numbers: Numbers, source: str = "") -> list[str]:
     """
     found: list[str] = []
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
-        found.append(f"{ratio(numbers.mean_concurrency)} at once of {ratio(numbers.bound)} possible")
+        found.append(_concurrency(numbers.mean_concurrency, numbers.bound))
     found.append(f"{count(known(numbers.tokens))} tokens")
     found.append(("" if known(numbers.cost_usd) is None else numbers.cost_mark) + dollars(numbers.cost_usd))
     source = source or numbers.source or ""
     return [*found, source] if source else found
+
+
+def _concurrency(mean: float | None, bound: float | None) -> str:
+    """Write how much ran at once, and how much could have: the work over its longest chain."""
+    mean, bound = known(mean), known(bound)
+    if mean is None or bound is None:
+        return f"{times(mean)} concurrent"
+    return f"{times(mean)} concurrent ({'maximum reached' if mean >= 0.99 * bound else f'{times(bound)} possible'})"
 
 
 def counts_line(states: str) -> str:
@@ -136,7 +144,7 @@ def _stable_head(record: RunRecord) -> str:
     for result in record.results:
         words[result.status] = words.get(result.status, 0) + 1
     counts = [f"{number:,} {word}" for word, number in words.items()]
-    sources = sorted({result.source for result in record.results if result.source and result.source in BADGES})
+    sources = sorted(filter(None, {source_word(result.source) for result in record.results}))
     head = f"{plural(len(record.plan), 'agent')} in {plural(record.plan.depth, 'layer')}"
     return " · ".join([head, *counts, *sources])
 
@@ -147,8 +155,8 @@ def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
     if timings and result.attempts:
         tokens = total_tokens_of(result)
         words.append(f"{seconds(result.work_s)}  {count(tokens)} tok  {dollars(result.cost_usd)}")
-    if result.source in BADGES:
-        words.append(str(result.source))
+    if source_word(result.source):
+        words.append(source_word(result.source))
     if len(result.attempts) > 1 and timings:
         words.append(f"{len(result.attempts)} attempts")
     if word not in {"succeeded", "pending", "running", "queued"} and why_not(result):

@@ -1,60 +1,86 @@
-"""Colours, and the style sheet of a static picture."""
+"""Colours by role, and how a picture gets them: one palette for graph, live view, charts and cards.
+
+A still picture carries its colours as attributes (`fill="#1a7f5a"`), because some viewers strip `<style>`: GitHub's and
+older nbconvert's do, and a picture styled by classes is then a black rectangle. A `<style>` only makes it dark on dark
+pages, by rules that go by the colours its elements have. The live view is styled by classes, for it changes.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from importlib import resources
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 from agent_magic.declare.validation import is_word
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+from agent_magic.show.states import STATES
+
+if TYPE_CHECKING:
+    from agent_magic.record.phases import Kind
 
 Ground = Literal["light", "dark"]
 Theme = Literal["auto", "light", "dark"]
-"""`auto` is light, and dark where the page that shows it is known to be."""
+"""`auto` is light, and dark on a dark page."""
+FONT: Final = "Inter,'Segoe UI',system-ui,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
 
-INKS: dict[Ground, dict[str, str]] = {
-    "light": {
-        "ground": "#ffffff",
-        "card": "#ffffff",
-        "line": "#d9dee5",
-        "ink": "#1b2330",
-        "soft": "#667080",
-        "band": "#f5f6f9",
-        "edge": "#bfc7d2",
-        "track": "#e9edf2",
-        "run": "#2563c9",
-        "done": "#1a7f5a",
-        "wait": "#9a5f08",
-        "none": "#8a94a3",
-        "fail": "#c2362f",
-        "kept": "#7450c4",
-        "tape": "#0f7c8f",
-    },
-    "dark": {
-        "ground": "#111418",
-        "card": "#1b2027",
-        "line": "#343c47",
-        "ink": "#e8ecf1",
-        "soft": "#9ba6b5",
-        "band": "#171b21",
-        "edge": "#4a5462",
-        "track": "#2a313b",
-        "run": "#78a6ff",
-        "done": "#3fbf8c",
-        "wait": "#e0a94a",
-        "none": "#7f8b9b",
-        "fail": "#f5827b",
-        "kept": "#b096f5",
-        "tape": "#4fc0d3",
-    },
+# The columns: on light ground, on dark ground, on either. No two light ones are equal: the rules that make a picture
+# dark tell roles by colour, which is why cards are not quite white.
+_PALETTE: Final = {
+    "ground": ("#ffffff", "#111418", "transparent"),
+    "card": ("#fefefe", "#1b2027", "transparent"),
+    "line": ("#d9dee5", "#343c47", "#8a94a355"),
+    "ink": ("#1b2330", "#e8ecf1", "#707a8a"),
+    "soft": ("#667080", "#9ba6b5", "#707a8b"),
+    "band": ("#f5f6f9", "#171b21", "transparent"),
+    "edge": ("#bfc7d2", "#4a5462", "#8a94a399"),
+    "track": ("#e9edf2", "#2a313b", "#8a94a333"),
+    "run": ("#2563c9", "#78a6ff", "#3e77d9"),
+    "done": ("#1a7f5a", "#3fbf8c", "#208962"),
+    "wait": ("#9a5f08", "#e0a94a", "#a76d15"),
+    "idle": ("#8a94a3", "#7f8b9b", "#7f8b9b"),
+    "fail": ("#c2362f", "#f5827b", "#d14c45"),
+    "kept": ("#7450c4", "#b096f5", "#8665d3"),
+    "tape": ("#0f7c8f", "#4fc0d3", "#178598"),
 }
-"""Per theme, what a colour is for. Words on their ground have a contrast of 4.5 or more, which a test holds."""
+INKS: Final[dict[Ground, dict[str, str]]] = {
+    "light": {role: colours[0] for role, colours in _PALETTE.items()},
+    "dark": {role: colours[1] for role, colours in _PALETTE.items()},
+}
+"""Per ground, the colour of each role. Words on their ground have a contrast of 4.5 or more, which a test holds."""
+INKS_ON_EITHER: Final = {role: colours[2] for role, colours in _PALETTE.items()}
+"""For what cannot ask its page for its colours and stays when the page changes them, as Vega-Lite does.
+
+The contrast of words is 4.3 on white and on JupyterLab's dark ground: more is not possible on both.
+"""
 
 
-def built(name: str) -> str:
-    """Read a built front-end file."""
-    return resources.files("agent_magic.show").joinpath("static", name).read_text(encoding="utf-8")
+class PhaseLook(NamedTuple):
+    """How a phase of an agent's life looks. Phases differ in height or strength, not by colour alone.
+
+    Attributes:
+        word: What it is called.
+        ink: Its role in the palette; empty for the colour of the attempt's state.
+        opacity: How strong it is.
+        height: In px, of a bar that is `BAR_H` high.
+        dash: Its dashes, as SVG has them; empty for none.
+    """
+
+    word: str
+    ink: str
+    opacity: float
+    height: float
+    dash: str = ""
+
+
+BAR_H: Final = 11.0
+PHASES: Final[dict[Kind, PhaseLook]] = {
+    "queued": PhaseLook("queued", "wait", 0.5, 3.0),
+    "backoff": PhaseLook("waiting to retry", "wait", 0.75, 5.0, "2.5 2"),
+    "local": PhaseLook("local work", "idle", 1.0, BAR_H),
+    "first": PhaseLook("waiting for the first token", "", 0.42, BAR_H),
+    "stream": PhaseLook("streaming", "", 1.0, BAR_H),
+}
 
 
 def inks_of(theme: Theme) -> dict[str, str]:
@@ -66,51 +92,170 @@ def inks_of(theme: Theme) -> dict[str, str]:
     known = get_args(Theme)
     if not is_word(theme, known):
         hint = f"One of {', '.join(known)}.{did_you_mean(theme, known)}"
-        raise DeclarationError(f"theme={shown_value(theme)} cannot work.", hint=hint)
-    return INKS["light" if theme == "auto" else theme]
+        raise DeclarationError(f"Unknown theme: {shown_value(theme)}.", hint=hint)
+    return INKS["dark" if theme == "dark" else "light"]
 
 
-def style_sheet(theme: Theme) -> str:
-    """Return the style of a static picture.
+def dark_style(body: str) -> str:
+    """Return the `<style>` that makes a light picture dark on dark pages. Paper stays light.
 
-    Its colours are written out, for not every program knows CSS variables. Its rules name the theme, for pictures of
-    two themes can stand in one page. What makes `auto` dark stands in media rules, which such programs leave out.
-    """
-    inks = inks_of(theme)
-    rules = built("figure.css").partition("*/\n")[2].replace(".am-fig", f".am-fig.am-{theme}").strip()
-    plain = _VARIABLE.sub(lambda found: inks[found[1]], rules)
-    if theme != "auto":
-        return plain
-    coloured = "".join(_coloured(*rule) for rule in re.findall(r"([^{}]+)\{([^{}]*)\}", rules))
-    changing = _VARIABLE.sub(lambda found: f"var(--am-{found[1]},{inks[found[1]]})", coloured)
-    return f"{plain}\n@media screen{{{changing}}}\n{dark_where(variables('dark'), '.am-auto')}"
-
-
-def dark_where(rules: str, picture: str) -> str:
-    """Return rules for pictures on dark pages.
-
-    A picture that is a file of its own, as in JupyterLab and on GitHub, is told by the browser what its page or the
-    system likes; one that is part of a page goes by what the page says of itself. Paper is light.
+    A picture that is a file of its own, as in JupyterLab and on GitHub, learns from the browser what its page or the
+    system likes; one that is part of a page goes by what the page says of itself.
 
     Args:
-        rules: Declarations, or whole rules with `&` in place of the picture.
-        picture: A selector of it.
+        body: The elements of the picture, whose root has the class `am-auto`.
     """
-    alone, inside = f"svg{picture}:root", f":is({_DARK_PAGES}) {picture}"
-    whole = [rules.replace("&", one) if "&" in rules else f"{one}{{{rules}}}" for one in (alone, inside)]
-    return f"@media screen and (prefers-color-scheme:dark){{{whole[0]}}}\n@media screen{{{whole[1]}}}"
+    rules = "".join(
+        f'.am-auto [{key}="{colour}"]{{{key}:var(--am-{role},{colour})}}'
+        for key in ("fill", "stroke")
+        for role, colour in INKS["light"].items()
+        if f'{key}="{colour}"' in body
+    )
+    dark = variables("dark")
+    return (
+        f"<style>@media screen{{{rules}:is({_DARK_PAGES}) .am-auto{{{dark}}}}}"
+        f"@media screen and (prefers-color-scheme:dark){{svg.am-auto:root{{{dark}}}}}</style>"
+    )
 
 
-def _coloured(selector: str, body: str) -> str:
-    """Return of a rule what gives colours."""
-    kept = [one for one in body.split(";") if "var(" in one]
-    return f"{selector.strip()}{{{';'.join(kept)}}}" if kept else ""
-
-
-_VARIABLE = re.compile(r"var\(--am-(\w+)\)")
 _DARK_PAGES = '[data-jp-theme-light="false"],.vscode-dark,.vscode-high-contrast'
 
 
-def variables(theme: Ground) -> str:
-    """Return the colours of a theme as CSS variables, for the live view."""
-    return "".join(f"--am-{name}:{colour};" for name, colour in INKS[theme].items())
+def variables(ground: Ground) -> str:
+    """Return the palette as CSS variables."""
+    return "".join(f"--am-{role}:{colour};" for role, colour in INKS[ground].items())
+
+
+def looks_css(scope: str) -> str:
+    """Return the CSS of states and phases, which front end and pictures share.
+
+    Args:
+        scope: A selector that comes before each rule.
+    """
+    states = [f"{scope} .s-{key}{{color:var(--am-{state.ink})}}" for key, state in STATES.items()]
+    phases: list[str] = []
+    for kind, look in PHASES.items():
+        if look.dash:
+            size = f"fill:none;stroke:currentColor;stroke-width:{look.height:g};stroke-dasharray:{look.dash};"
+        else:
+            size = "fill:currentColor;"
+        fade = f"opacity:{look.opacity:g}" if look.opacity < 1 else ""
+        phases.append(f"{scope} .b-{kind[0]}{{{size}{fade}}}")
+    return "\n".join([*states, *phases, ""])
+
+
+def built(name: str) -> str:
+    """Read a built front-end file."""
+    return resources.files("agent_magic.show").joinpath("static", name).read_text(encoding="utf-8")
+
+
+def attributes_for_classes(markup: str, theme: Theme) -> str:
+    """Write what `figure.css` says of each element into its attributes, and leave its classes out.
+
+    It knows the selectors that `figure.css` uses: tags, classes, `:not(.x)`, descendants and children. What an element
+    inherits is not written again, so that a picture is no larger than with classes.
+
+    Args:
+        markup: Elements as `markup.element` writes them, the first with the class `am-fig`. Other attributes win.
+        theme: Whose colours.
+    """
+    inks = inks_of(theme)
+    above: list[tuple[_Element, dict[str, str]]] = []
+
+    def write(found: re.Match[str]) -> str:
+        closing, tag, given, empty = found.groups()
+        if closing:
+            above.pop()
+            return found[0]
+        classes = _CLASSES.search(given)
+        here: _Element = (tag, frozenset(classes[1].split() if classes else ()))
+        inherited = above[-1][1] if above else {}
+        declared = _declared((*(one for one, _ in above), here))
+        color = declared.get("color", inherited.get("color", ""))
+        values = {key: color if value == "currentColor" else value for key, value in declared.items()}
+        fresh = {key: value for key, value in values.items() if inherited.get(key) != value}
+        if not empty:
+            above.append((here, {**inherited, **{key: value for key, value in values.items() if key != "opacity"}}))
+        new = "".join(
+            f' {key}="{inks[value[1:]] if value[0] == "@" else value}"'
+            for key, value in fresh.items()
+            if key != "color" and f' {key}="' not in given
+        )
+        return f"<{tag}{_CLASSES.sub('', given)}{new}{empty}>"
+
+    return _TAG.sub(write, markup)
+
+
+_Element = tuple[str, frozenset[str]]
+"""A tag and its classes."""
+_TAG = re.compile(r"<(/?)([a-z]+)((?: [^<>]*?)?)(/?)>")
+_CLASSES = re.compile(r' class="([^"]*)"')
+_VARIABLE = re.compile(r"var\(--am-(\w+)\)")
+
+
+class _Rule(NamedTuple):
+    """A CSS rule: the steps of its selector, outermost first, and what it declares."""
+
+    steps: tuple[_Step, ...]
+    declared: dict[str, str]
+
+
+class _Step(NamedTuple):
+    """A part of a selector: `>.c` has to be the child of the part before."""
+
+    is_child: bool
+    tag: str
+    wanted: frozenset[str]
+    unwanted: frozenset[str]
+
+
+@functools.cache
+def _rules() -> list[_Rule]:
+    """Read `figure.css`: its rules, the more specific ones last. A colour is its role behind an `@`."""
+    sheet = re.sub(r"/\*.*?\*/", "", built("figure.css"))
+    rules: list[_Rule] = []
+    for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet):
+        pairs = (one.split(":", 1) for one in _VARIABLE.sub(r"@\1", body).split(";") if one)
+        declared = {key: value.removesuffix("px") for key, value in pairs if key in _ATTRIBUTES}
+        for selector in selectors.strip().split(","):
+            parts = re.findall(r"([ >]?)([^ >]+)", selector)
+            rules.append(_Rule(tuple(_step(combinator, part) for combinator, part in parts), declared))
+    return sorted(
+        rules, key=lambda rule: sum(10 * len(one.wanted | one.unwanted) + bool(one.tag) for one in rule.steps)
+    )
+
+
+_ATTRIBUTES = frozenset(
+    "color fill font-family font-size font-style font-weight opacity shape-rendering stroke stroke-dasharray"
+    " stroke-linecap stroke-linejoin stroke-width".split()
+)
+
+
+def _step(combinator: str, part: str) -> _Step:
+    unwanted = re.findall(r":not\(\.([\w-]+)\)", part)
+    rest = part.partition(":")[0]
+    tag = re.match(r"\w*", rest)
+    return _Step(
+        combinator == ">", tag[0] if tag else "", frozenset(re.findall(r"\.([\w-]+)", rest)), frozenset(unwanted)
+    )
+
+
+@functools.lru_cache(maxsize=4096)  # a picture has thousands of elements, and a few dozen kinds of them
+def _declared(chain: tuple[_Element, ...]) -> dict[str, str]:
+    """Return what the rules declare for an element, given it and what it is in, outermost first."""
+    found: dict[str, str] = {}
+    for rule in _rules():
+        if _matches(rule.steps, chain):
+            found |= rule.declared
+    return found
+
+
+def _matches(steps: tuple[_Step, ...], chain: tuple[_Element, ...]) -> bool:
+    *_, (tag, classes) = chain
+    step = steps[-1]
+    if (step.tag and step.tag != tag) or not step.wanted <= classes or step.unwanted & classes:
+        return False
+    if len(steps) == 1:
+        return True
+    outer = (chain[:-1],) if step.is_child else (chain[:end] for end in range(1, len(chain)))
+    return any(one and _matches(steps[:-1], one) for one in outer)

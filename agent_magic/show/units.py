@@ -33,23 +33,44 @@ def count(value: float | None) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """Write dollars with the digits that matter: `$0.0021`, `$1.25`, `$0`."""
+    """Write dollars: `$1.25`, below that with four decimals, `$0.0021`; `<$0.0001`; `$0`."""
     value = known(value)
     if value is None:
         return f"${UNKNOWN}"
     if value == 0:
         return "$0"
+    if value < 0:
+        return f"−{dollars(-value)}"
     if value >= 1:
         return f"${value:,.2f}"
-    return f"${value:.4f}" if value >= 0.00095 else f"${value:.2g}" if value >= 0.0001 else f"${value:.6f}"
+    return f"${value:.4f}" if value >= 0.00005 else "<$0.0001"
 
 
-def ratio(value: float | None) -> str:
-    """Write a ratio with at most two decimals: `2.25`, `2.1`, `1`."""
+def times(value: float | None) -> str:
+    """Write a factor with one decimal: `2.3x`, `2x`."""
     value = known(value)
-    return UNKNOWN if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{UNKNOWN}x" if value is None else f"{value:.1f}".removesuffix(".0") + "x"
 
 
 def plural(number: int, noun: str) -> str:
     """Write `1 agent`, `2 agents`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+_TICK_STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
+_MOST_TICKS = 7
+
+
+def time_ticks(span_s: float) -> tuple[float, ...]:
+    """Choose round times from 0 to at most `span_s`, not more than fit under an axis."""
+    step = next((one for one in _TICK_STEPS_S if span_s / one <= _MOST_TICKS - 1), span_s / (_MOST_TICKS - 1))
+    return tuple(round(index * step, 6) for index in range(int(span_s / step + 1e-9) + 1))
+
+
+def time_tick(value_s: float, span_s: float) -> str:
+    """Write a time under an axis, in a unit that fits the length of the axis."""
+    if span_s >= 2 * _HOUR_S:
+        return f"{value_s / _HOUR_S:g} h"
+    if span_s >= 3 * _MINUTE_S:
+        return f"{value_s / _MINUTE_S:g} min"
+    return f"{value_s:g} s"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from agent_magic.show.markup import clean, escape, single_line
-from agent_magic.show.states import BADGES, STATES, state_of
+from agent_magic.show.states import STATES, source_word, state_of
 from agent_magic.show.theme import inks_of
 from agent_magic.show.units import count, dollars, plural, seconds
 
@@ -144,7 +144,7 @@ def _facts(result: AgentResult) -> list[str]:
     if len(result.attempts) > 1:
         facts.append(plural(len(result.attempts), "attempt"))
     facts += [f"stopped at {result.stop_reason}"] if result.stop_reason not in {None, "end_turn"} else []
-    return [*facts, *([str(result.source)] if result.source in BADGES else [])]
+    return [*facts, *filter(None, [source_word(result.source)])]
 
 
 def _trouble(result: AgentResult) -> str:
@@ -171,9 +171,7 @@ def _first_lines(text: str) -> list[str]:
 
 
 def _edge(state: str) -> str:
-    return _ink(
-        {"s": "done", "l": "kept", "y": "tape", "f": "fail", "r": "run", "m": "wait", "q": "wait"}.get(state, "line")
-    )
+    return _ink("line" if state in "pkc" else STATES[state].ink)
 
 
 def _ink(name: str) -> str:

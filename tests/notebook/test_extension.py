@@ -8,12 +8,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.api import Run
 from agent_magic.notebook.extension import load, unload
-from agent_magic.show.charts.chart import MIME
-from agent_magic.show.live import make_live_view
-from agent_magic.show.theme import INKS
-from tests.show.story import business_run
 
 
 @pytest.fixture
@@ -57,16 +52,3 @@ def test_loading_twice_and_unloading_leave_nothing_behind(shell):
     assert (0, 0) == (len(shell.input_transformers_post), ours())
     assert not {"agent", "context"} & set(shell.magics_manager.magics["cell"])
     assert not [name for name in shell.magics_manager.magics["line"] if name.startswith("agents")]
-
-
-@pytest.mark.parametrize("dark", [True, False])
-def test_charts_take_the_colours_of_the_page(shell, dark):
-    """Of the one that showed the last run."""
-    load(shell)
-    magics = next(one for one in shell.configurables if type(one).__name__ == "AgentMagics")
-    view = make_live_view(business_run(), lambda *_: None)
-    widget: Any = view.face
-    widget._handle_custom_msg({"cmd": "page", "dark": dark, "system": dark}, [])
-    magics.session.take_view(view)
-    data, _ = shell.display_formatter.format(Run(business_run()).timeline())
-    assert INKS["dark" if dark else "light"]["ground"] == data[MIME]["background"]

@@ -16,15 +16,15 @@ from agent_magic.api import Run
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import chain_of, spans_of
-from agent_magic.show.charts.chart import MIME, ticks
-from agent_magic.show.charts.limits import REQUESTS, UNDER_WAY, WINDOW_S, curves_of, thinned, value_at
-from agent_magic.show.charts.of_run import tradeoff
-from agent_magic.show.charts.points import pareto, points_of
-from agent_magic.show.charts.timeline import FAILED, PHASES, binned
+from agent_magic.show.charts.chart import MIME
+from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks, value_at
+from agent_magic.show.charts.marks import numbers
+from agent_magic.show.charts.timeline import STACK, binned, look_of
+from agent_magic.show.charts.tradeoff import pareto, scenarios_of, tradeoff
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
-from agent_magic.show.theme import INKS
+from agent_magic.show.theme import INKS, INKS_ON_EITHER, PHASES
 from tests.show.story import business_run, finished_run, layered_plan
-from tests.show.test_pictures import HOSTILE
+from tests.show.test_pictures import HOSTILE, contrast
 
 PHASE_COLUMNS = {"queued": "queued_s", "backoff": "backoff_s", "local": "local_s"}
 SIZES = st.tuples(st.integers(1, 60), st.integers(1, 12), st.integers(0, 10_000))
@@ -63,18 +63,16 @@ def all_charts(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("agents", [9, 100])
-def test_on_a_dark_page_a_chart_is_dark(agents: int) -> None:
-    """Of `auto` alone: other colours, and nothing else; a theme that was chosen stays."""
+def test_an_interactive_chart_can_be_read_on_light_and_on_dark(agents: int) -> None:
+    """It is drawn once and stays when the page changes its theme: no ground of its own, and colours for either."""
     run = Run(business_run() if agents == 9 else finished_run(layered_plan(agents, 20)))
     for name, chart in all_charts(run).items():
-        light, dark = (json.dumps(chart.bundle(dark=dark)[MIME]) for dark in (False, True))
-        assert chart.spec == chart._repr_mimebundle_()[MIME] == json.loads(light), name
-        colour = r"#[0-9a-f]{6}"
-        assert re.sub(colour, "", light) == re.sub(colour, "", dark), name
-        assert not (set(re.findall(colour, dark)) & set(INKS["light"].values())), name
-        assert INKS["dark"]["ground"] == json.loads(dark)["background"], name
-    chosen = run.timeline(theme="light")
-    assert chosen.spec == chosen.bundle(dark=True)[MIME]
+        assert "transparent" == chart.spec["background"], name
+        used = {one[:7] for one in re.findall(r"#[0-9a-f]{6,8}", json.dumps(chart.spec))}
+        assert used <= {colour[:7] for colour in INKS_ON_EITHER.values()}, name
+    for role in ("ink", "soft", "run", "done", "wait", "fail", "kept", "tape"):
+        assert min(contrast(INKS_ON_EITHER[role], ground) for ground in ("#ffffff", "#111111")) >= 4.3, role
+    assert INKS["dark"]["ground"] == run.timeline(theme="dark").spec["background"]
 
 
 @given(SIZES)
@@ -108,10 +106,11 @@ def test_spans_of_retries_and_queues_add_up():
 def test_bins_lose_no_second(size: tuple[int, int, int], count: int):
     """Who did what at once, times how long, is the seconds of each phase."""
     spans = spans_of(finished_run(layered_plan(size[0], size[1], size[2]), size[2]))
-    bins = binned(spans, count)
-    for phase in PHASES:
+    until_s = max(span.to_s for span in spans)
+    counts = binned(spans, until_s, count)
+    for phase in STACK:
         wanted = sum(span.length_s for span in spans if span.phase == phase)
-        assert math.isclose(wanted, sum(one.counts[phase] * (one.to_s - one.from_s) for one in bins), abs_tol=1e-6)
+        assert math.isclose(wanted, sum(counts[phase]) * until_s / count, abs_tol=1e-6)
 
 
 @given(SIZES)
@@ -137,18 +136,24 @@ def test_curves_count_what_was_sent(size: tuple[int, int, int], at_s: float):
     record = finished_run(layered_plan(size[0], size[1], size[2]), size[2])
     curves = {curve.name: curve for curve in curves_of(record, {})}
     sent = [(one.started_s, one.ended_s or math.inf) for one in record.attempts]
-    assert sum(start <= at_s < end for start, end in sent) == value_at(curves[UNDER_WAY], at_s)
+    assert sum(start <= at_s < end for start, end in sent) == value_at(curves[CONCURRENT], at_s)
     assert sum(at_s - WINDOW_S < start <= at_s for start, _ in sent) == value_at(curves[REQUESTS], at_s)
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 50)), max_size=3000))
+@given(st.lists(st.tuples(st.floats(0, 99.9), st.floats(0, 50)), max_size=3000))
 @settings(max_examples=20, deadline=None)
-def test_thinning_keeps_the_peak(steps: list[tuple[float, float]]):
-    """However many steps are left out, the highest value is drawn."""
-    steps = sorted(steps)
-    kept = thinned(steps, 100.0)
-    assert len(kept) <= 401 or len(kept) == len(steps)
-    assert max((value for _, value in steps), default=0) == max((value for _, value in kept), default=0)
+def test_a_long_curve_keeps_its_peak(steps: list[tuple[float, float]]):
+    """However many steps there are, at most 240 are drawn, and the highest value is among them."""
+    curve = Curve("requests", tuple(sorted(dict(steps).items())))
+    kept = peaks(curve, 100.0)
+    assert len(kept) <= 240
+    assert max((value for _, value in curve.steps), default=0) == max(value for _, _, value in kept)
+
+
+def test_a_dip_too_short_to_be_seen_is_no_spike():
+    """A request that ends as the next one begins leaves the curve level."""
+    curve = Curve("requests", ((0.0, 8.0), (5.0, 7.0), (5.001, 8.0)))
+    assert [(0.0, 100.0, 8.0)] == peaks(curve, 100.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60))
@@ -166,7 +171,7 @@ def test_the_front_is_what_nothing_beats(pairs: list[tuple[int, int]]):
 @given(st.floats(1e-6, 1e7), st.integers(2, 8))
 def test_axes_start_at_zero_and_hold_everything(most: float, count: int):
     """Ticks are evenly spaced from 0, the last is at least the most, and there are not many more than asked for."""
-    found = ticks(most, count)
+    found = numbers(most, count)
     assert 0 == found[0]
     assert found[-1] >= most * (1 - 1e-9)
     assert found[-2] < most
@@ -195,7 +200,7 @@ def test_names_in_charts_are_texts(payload: str):
     run = Run(record)
     for chart in [*all_charts(run).values(), run.tradeoff(given), tradeoff(given)]:
         tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(chart.svg).iter()}
-        assert tags <= {"svg", "style", "rect", "text", "path", "circle", "title"}
+        assert tags <= {"svg", "style", "g", "rect", "text", "path", "circle", "title"}
         assert "\x1b" not in chart.text
         json.dumps(chart.spec, allow_nan=False)
 
@@ -213,24 +218,23 @@ def test_large_runs_stay_small(agents: int):
 def test_the_timeline_marks_the_critical_path():
     """Its agents are bold, and said so; where every agent is on it that says nothing."""
     svg = Run(business_run()).timeline().svg
-    bold = [element.text for element in ET.fromstring(svg).iter() if element.get("font-weight") == "650"]
+    bold = [element.text for element in ET.fromstring(svg).iter() if element.get("font-weight") == "600"]
     assert ["operations", "review_ops", "business_plan"] == [name for name in bold if name in business_run().plan.index]
     alone = Run(finished_run(layered_plan(3, 1)))
     assert "critical path" not in alone.timeline().svg
 
 
 def test_phases_can_be_told_without_colour():
-    """No two kinds of bar are alike in height and strength, but for a failed attempt, which has an edge of red."""
-    looks = [(look.height, look.opacity) for look in (*PHASES.values(), FAILED)]
+    """No two kinds of bar are alike in height and strength; local work is not drawn, a failed attempt has no token."""
+    looks = [(look.height, look.opacity) for kind, look in PHASES.items() if kind != "local"]
     assert len(looks) == len(set(looks))
+    assert "failed attempt" == look_of("first", "failed").word
 
 
 def test_the_front_is_labelled_by_what_differs():
     """Labels name only what was varied, in few words."""
-    points = points_of(frame())
-    assert {"1 at once · cache on", "2 at once · cache on", "4 at once · cache on", "4 at once · cache off"} >= {
-        point.label for point in points if point.front
-    }
+    found = {one.label for one in scenarios_of(frame()) if one.is_front}
+    assert {f"concurrency {most} · cache on" for most in (1, 2, 4)} | {"concurrency 4 · cache off"} >= found
 
 
 def test_scenarios_without_a_price_are_counted():
@@ -257,9 +261,9 @@ def test_what_takes_hours_leaves_the_others_room():
     chart = tradeoff(frame([*quick, late]))
     assert "↑ 1 above the scale" in chart.text
     assert "↑ 2 h 00 min · batch on" in chart.svg
-    points = chart.spec["data"]["values"]
-    assert {12.0, 7200.0} <= {one["seconds"] for one in points}
-    assert max(one["at"] for one in points) < 30
+    rows = [row for layer in chart.spec["vconcat"][0]["layer"] for row in layer["data"]["values"]]
+    assert {"12.0 s", "2 h 00 min"} <= {row["seconds"] for row in rows if "seconds" in row}
+    assert max(row["y"] for row in rows) < 30
     assert "above the scale" not in tradeoff(frame(quick)).text
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,14 +14,15 @@ from hypothesis import strategies as st
 
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
 from agent_magic.record.results import RunRecord
-from agent_magic.show.charts.of_run import run_timeline
+from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.graph import cards_layout, picture, static_bundle
 from agent_magic.show.graph.scene import Scene, scene_of
 from agent_magic.show.graph.svg import draw
 from agent_magic.show.states import STATES
-from agent_magic.show.theme import INKS, Theme, style_sheet
+from agent_magic.show.theme import INKS, Theme, attributes_for_classes
 from tests.show.story import (
     REQUEST,
+    answered,
     broken,
     business_plan,
     business_run,
@@ -28,6 +31,11 @@ from tests.show.story import (
     plan_of,
     record_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_magic.declare.plan import Plan
 
 NS = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -58,8 +66,9 @@ texts = st.one_of(
 )
 ALLOWED_TAGS = {"circle", "svg", "style", "g", "rect", "path", "text", "tspan", "title"}
 ALLOWED_ATTRIBUTES = set(
-    "class width height viewBox role aria-label x y rx d dx transform text-anchor style stroke-width "
-    "stroke-dasharray stroke-dashoffset cx cy r".split()
+    "class width height viewBox role aria-label x y rx d dx transform text-anchor style stroke-dashoffset cx cy r fill "
+    "stroke stroke-width stroke-dasharray stroke-linecap stroke-linejoin opacity shape-rendering font-family font-size "
+    "font-style font-weight".split()
 )
 
 
@@ -81,6 +90,22 @@ def classes(root: ET.Element, name: str) -> list[ET.Element]:
 def words(element: ET.Element) -> str:
     """Return all text of an element."""
     return "".join(element.itertext())
+
+
+def with_classes(plan: Plan, record: RunRecord | None = None, **options: Any) -> ET.Element:
+    """Draw a picture and keep the classes, by which tests find its parts."""
+    with patch("agent_magic.show.graph.svg.attributes_for_classes", lambda markup, _: markup):
+        return ET.fromstring(picture(plan, record, **options))
+
+
+def business_picture(theme: Theme) -> str:
+    """Draw the run of the business plan."""
+    return picture(business_plan(), business_run(), theme=theme)
+
+
+def business_chart(theme: Theme) -> str:
+    """Draw its timeline."""
+    return run_timeline(business_run(), theme=theme).svg
 
 
 def retold(scene: Scene, text: str) -> Scene:
@@ -112,7 +137,7 @@ def test_texts_of_models_and_errors_are_text(tail: str, error: str, name: str) -
     record.add(broken(1, 1, error=error))
     record.add(AgentEnded(1, 1, "failed", error))
     root = parsed(draw(scene_of(plan, record, now_s=2, tails={0: tail}), plan, cards_layout(plan)))
-    assert 2 == len(classes(root, "n"))
+    assert 2 == len(list(root.iter(f"{NS}title")))
     static_bundle(plan, record)["text/plain"].encode()
 
 
@@ -136,7 +161,8 @@ def test_a_hundred_agents_take_at_most_100_kilobytes() -> None:
     plan = layered_plan(100, 20)
     svg = picture(plan, finished_run(plan))
     assert len(svg.encode()) <= 100_000
-    assert 100 == len(classes(parsed(svg), "n"))
+    parsed(svg)
+    assert 100 == len(classes(with_classes(plan, finished_run(plan)), "n"))
 
 
 @pytest.mark.parametrize(("count", "width"), [(201, 30), (1000, 90), (10_000, 900), (10_000, 1), (10_000, 10_000)])
@@ -146,7 +172,8 @@ def test_more_than_200_agents_are_cells(count: int, width: int) -> None:
     record = finished_run(plan, until_s=3.0)
     svg = picture(plan, record, now_s=3.0)
     assert len(svg.encode()) <= 300_000
-    root = parsed(svg)
+    parsed(svg)
+    root = with_classes(plan, record, now_s=3.0)
     assert [] == [one for one in classes(root, "n") if "gr" not in one.get("class", "").split()]
     assert 1 <= len(classes(root, "gr")) <= 40
     drawn = sum(cells_in(path) for path in classes(root, "z"))
@@ -176,7 +203,7 @@ def test_every_agent_has_its_row_in_a_picture_that_fits_a_page(count: int, named
     """From forty rows on they share the room; where not each can have its name, the picture says so."""
     plan = layered_plan(count, 20)
     record = finished_run(plan)
-    root = parsed(picture(plan, record))
+    root = with_classes(plan, record)
     rows = sorted(heights_of_bars(root))
     assert count == len({round(row, 1) for row in rows})
     assert rows[-1] - rows[0] <= 40 * 19
@@ -194,7 +221,7 @@ def test_two_hundred_agents_that_waited_and_failed_make_a_small_picture() -> Non
 
 def test_the_critical_path_is_bold() -> None:
     """Cards and edges of the longest chain of work are marked, and no others."""
-    root = parsed(picture(business_plan(), business_run()))
+    root = with_classes(business_plan(), business_run())
     bold = [card for card in classes(root, "on") if "n" in card.get("class", "").split()]
     names = {words(next(card.iter(f"{NS}title"))).split(" ")[0] for card in bold}
     assert {"operations", "review_ops", "business_plan"} == names
@@ -202,16 +229,38 @@ def test_the_critical_path_is_bold() -> None:
 
 
 def test_a_source_that_is_not_the_live_api_cannot_be_overlooked() -> None:
-    """The header and each card say that a result was simulated or bought earlier."""
-    root = parsed(picture(business_plan(), business_run()))
+    """The header says it, and each card whose answer was not made for this run."""
+    root = with_classes(business_plan(), business_run())
     assert ["ledger + simulated"] == [words(one) for one in classes(root, "src")]
-    assert 9 == sum(words(one) in {"sim", "ledger"} for one in classes(root, "x"))
+    assert ["ledger"] == [words(one) for one in classes(root, "x")]
+
+
+def test_a_finished_card_shows_the_start_of_its_answer() -> None:
+    """As text, on one line; a failed one shows why, without its class, which stands above."""
+    plan = plan_of({"one": (), "two": ()})
+    record = record_of(plan)
+    for agent in (0, 1):
+        record.add(AgentReady(0, agent))
+        record.add(AttemptStarted(0, agent, 1, 0, "", REQUEST))
+    record.add(broken(1, 1, error="Overloaded: the service is full"))
+    record.add(AgentEnded(1, 1, "failed", "Overloaded: the service is full"))
+    for event in answered(1, 0):
+        record.add(event)
+    assert ["Good.", "the service is full"] == [words(one) for one in classes(with_classes(plan, record), "w")]
+
+
+def test_the_bar_is_filled_by_what_is_done() -> None:
+    """What runs is a pale part behind it, and what will not run is not red."""
+    header = scene_of(business_plan(), business_run(5.1), now_s=5.1).header
+    assert (("s", 4 / 9), ("f", 0.0), ("k", 0.0), ("r", 3 / 9)) == header.progress
+    parts = [one.get("class") for one in classes(with_classes(business_plan(), business_run(5.1)), "p")]
+    assert ["g p s-s", "g p s-f", "g p s-k", "g p s-r"] == parts
 
 
 def test_a_plan_shows_estimates_and_no_timeline() -> None:
     """Before a run a card has what it is expected to use, marked as an estimate."""
     plan = business_plan()
-    root = parsed(picture(plan, estimates=dict.fromkeys(plan.names, (500, 0.002))))
+    root = with_classes(plan, estimates=dict.fromkeys(plan.names, (500, 0.002)))
     assert {"≈ 500 tok · ≈ $0.0020"} == {words(one) for one in classes(root, "l")}
     assert [] == classes(root, "b") == classes(root, "tr")
     assert "≈ 4,500 tokens" in words(classes(root, "facts")[0])
@@ -220,7 +269,7 @@ def test_a_plan_shows_estimates_and_no_timeline() -> None:
 def test_unknown_numbers_are_a_dash_never_zero() -> None:
     """What nobody knows is not 0."""
     plan = plan_of({"one": ()})
-    root = parsed(picture(plan, estimates={"one": (None, None)}))
+    root = with_classes(plan, estimates={"one": (None, None)})
     assert "– tok · $–" == words(classes(root, "l")[0])
 
 
@@ -246,27 +295,35 @@ def contrast(one: str, two: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["auto", "light", "dark"])
-def test_the_static_style_leaves_no_variable_open(theme: Theme) -> None:
-    """Programs that know no CSS variables show the colours too: such are in media rules only."""
-    drawn = picture(business_plan(), business_run(), theme=theme)
-    assert "var(" not in drawn.partition("@media")[0]
-    assert ("@media" in drawn) == (theme == "auto")
+@pytest.mark.parametrize("drawn", [business_picture, business_chart])
+def test_a_picture_needs_no_style(drawn: Callable[[Theme], str], theme: Theme) -> None:
+    """Colours and sizes are attributes, for viewers that strip `<style>`; only the dark twin of `auto` needs one."""
+    style, body = drawn(theme).rpartition("</style>")[::2]
+    assert ("@media" in style) == (theme == "auto")
+    for word in ("var(", "currentColor", "class="):
+        assert word not in body.partition(">")[2]
+    assert INKS["dark" if theme == "dark" else "light"]["ink"] in body
 
 
-def test_dark_changes_colours_and_nothing_else() -> None:
-    """What makes the picture dark has no sizes, no outside and no light colour; every ink has its dark one."""
-    rules = style_sheet("auto").partition("@media")[2]
-    assert {"fill", "stroke", "color"} == set(re.findall(r"[{;]([a-z-]+):(?=var)", rules))
-    assert set(INKS["dark"]) == set(re.findall(r"--am-(\w+):", rules))
+@pytest.mark.parametrize("drawn", [business_picture, business_chart])
+def test_a_picture_turns_dark_by_the_colours_it_has(drawn: Callable[[Theme], str]) -> None:
+    """Each colour of its elements has a rule for dark pages, and no two roles have one light colour."""
+    style, body = drawn("auto").rpartition("</style>")[::2]
+    used = set(re.findall(r'((?:fill|stroke)="#\w+")', body))
+    assert used == set(re.findall(r'\[((?:fill|stroke)="#\w+")\]', style))
+    assert set(INKS["dark"]) == set(re.findall(r"--am-(\w+):", style))
+    assert len(INKS["light"]) == len(set(INKS["light"].values()))
 
 
-def test_a_chart_turns_dark_by_the_colours_it_has() -> None:
-    """Each colour of its elements has a rule for dark pages; a chart in one theme has none."""
-    chart = run_timeline(business_run())
-    used = set(re.findall(r'(?:fill|stroke)="(#\w+)"', chart.svg.partition("</style>")[2]))
-    ruled = set(re.findall(r'\[(?:fill|stroke)="(#\w+)"\]', chart.svg.partition("</style>")[0]))
-    assert used == ruled
-    assert "<style>" not in run_timeline(business_run(), theme="dark").svg
+def test_attributes_are_what_the_style_sheet_says() -> None:
+    """The more specific rule wins, what is inherited is not repeated, and an attribute that is there stays."""
+    card = '<g class="n s-f on"><rect class="c"/><text class="w">x</text><path class="i" stroke-width="9"/></g>'
+    made = attributes_for_classes(f'<g class="am-fig">{card}</g>', "light")
+    inks = INKS["light"]
+    rect, text, icon = ET.fromstring(made)[0]
+    assert {"fill": inks["card"], "stroke": inks["fail"], "stroke-width": "1.8"} == rect.attrib
+    assert {"fill": inks["fail"], "font-size": "10.5", "font-style": "italic"} == text.attrib
+    assert (inks["fail"], "9", "none") == tuple(icon.attrib[key] for key in ("stroke", "stroke-width", "fill"))
 
 
 def test_the_bundle_holds_one_picture_and_its_text() -> None:
@@ -289,5 +346,5 @@ def test_nbconvert_shows_exactly_one_picture() -> None:
 def test_a_record_without_events_can_be_drawn() -> None:
     """The first frame of a live view is of a run that has not begun."""
     record: RunRecord = record_of(business_plan())
-    root = parsed(picture(record.plan, record))
+    root = with_classes(record.plan, record)
     assert 9 == len(classes(root, "s-p"))

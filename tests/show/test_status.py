@@ -68,5 +68,5 @@ def test_the_word_is_the_reason() -> None:
     assert bad is not None
     assert good is not None
     assert ("bad", "requests at 95 % of the limit", "2 × 429 · 1 retry") == (bad["level"], bad["word"], bad["notes"])
-    assert ("ok", "steady", "") == (good["level"], good["word"], good["notes"])
+    assert ("ok", "API healthy", "") == (good["level"], good["word"], good["notes"])
     assert strip_of(None) is None

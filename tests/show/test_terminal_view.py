@@ -80,7 +80,7 @@ def test_the_table_while_it_runs(monkeypatch: pytest.MonkeyPatch):
     assert text.startswith("business_plan: 4 of 9 done · 3 running · 5.0 s · ")
     assert "━" in screen.lines[1]
     assert "  layer 0\n  ✓ market_size" in text
-    assert "  ✓ market_size      2.1 s  812 tok  $0.0021  simulated" in screen.lines
+    assert "  ✓ market_size      2.1 s  812 tok  $0.0021  Good." in screen.lines
     assert "  ▶ operations       5.0 s                    so the first step is" in screen.lines
     assert "  · business_plan                             waits: summary, review_finance +1" in screen.lines
 

@@ -17,7 +17,7 @@ from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.graph.dot import dot_source
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, run_text
-from agent_magic.show.units import UNKNOWN, count, dollars, ratio, seconds
+from agent_magic.show.units import UNKNOWN, count, dollars, seconds, times
 from tests.show.story import business_plan, business_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE
 
@@ -38,19 +38,21 @@ def test_seconds(value: float | None, shown: str) -> None:
         (0, "$0"),
         (1.25, "$1.25"),
         (1234.5, "$1,234.50"),
-        (0.00021, "$0.00021"),
-        (0.000002, "$0.000002"),
+        (0.00021, "$0.0002"),
+        (0.000097, "$0.0001"),
+        (0.000002, "<$0.0001"),
+        (-0.0021, "−$0.0021"),
         (float("nan"), "$–"),
     ],
 )
 def test_dollars(value: float, shown: str) -> None:
-    """Dollars keep the digits that matter."""
+    """Below one dollar there are four decimals, for all numbers of a picture alike."""
     assert shown == dollars(value)
 
 
-def test_counts_and_ratios() -> None:
-    """Thousands are marked, ratios have two decimals at most."""
-    assert ("5,366", "–", "2.25", "2.1", "1") == (count(5366), count(None), ratio(2.25), ratio(2.1), ratio(1.0))
+def test_counts_and_factors() -> None:
+    """Thousands are marked, factors have one decimal at most."""
+    assert ("5,366", "–", "2.3x", "1x", "–x") == (count(5366), count(None), times(2.26), times(1.0), times(None))
 
 
 def test_the_honest_line() -> None:
@@ -60,8 +62,10 @@ def test_the_honest_line() -> None:
         tokens=5366, cost_usd=0.0114, cost_mark="", failed=0, skipped=0, cancelled=0, capped=0,
         source="simulated", why="",
     )  # fmt: skip
-    line = "5 agents in 3 layers · 5.1 s · 2.1 at once of 2.25 possible · 5,366 tokens · $0.0114 · simulated"
+    line = "5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.2x possible) · 5,366 tokens · $0.0114 · simulated"
     assert line == one_line(numbers)
+    numbers.bound = 2.11
+    assert " · 2.1x concurrent (maximum reached) · " in one_line(numbers)
     numbers.failed, numbers.skipped, numbers.source = 1, 2, None
     assert "5 agents in 3 layers · 1 failed · 2 skipped · 5.1 s" in one_line(numbers)
     assert one_line(numbers).endswith("$0.0114")

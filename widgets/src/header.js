@@ -10,7 +10,6 @@ import { seconds } from "./pure.js";
 
 const LEVELS = { ok: "M2 6.5l2.8 2.9L10 3", warn: "M6 1.8L11 10.4H1zM6 5v2.4M6 8.7v.2", bad: "M3.8 1.5h4.4l2.3 2.3v4.4l-2.3 2.3H3.8L1.5 8.2V3.8zM4.4 4.4l3.2 3.2M7.6 4.4L4.4 7.6", none: "M3 6h6" };
 const TONES = { ok: "s", warn: "q", bad: "f", none: "p" };
-const PARTS = ["s", "f", "r"];
 
 export class Header {
   /**
@@ -22,8 +21,7 @@ export class Header {
     this.counts = html("span", { class: "am-counts" });
     this.time = html("span", { class: "am-time" });
     this.left = html("span", { class: "am-left" });
-    this.parts = PARTS.map((state) => html("i", { class: `s-${state}` }));
-    this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" }, this.parts);
+    this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" });
     this.facts = html("div", { class: "am-facts" });
     this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "Health of the service" });
     this.health = html("div", { class: "am-health" });
@@ -51,11 +49,15 @@ export class Header {
   show(head) {
     setText(this.counts, head.counts);
     setText(this.left, head.left);
-    this.parts.forEach((part, place) => {
-      const width = `${((head.progress[place] ?? 0) * 100).toFixed(2)}%`;
-      if (part.style.width !== width) part.style.width = width;
+    if (this.bar.childElementCount !== head.progress.length) {
+      this.bar.replaceChildren(...head.progress.map(([state]) => html("i", { class: `s-${state}` })));
+    }
+    head.progress.forEach(([, share], place) => {
+      const part = this.bar.children[place];
+      const width = `${(share * 100).toFixed(2)}%`;
+      if (part instanceof HTMLElement && part.style.width !== width) part.style.width = width;
     });
-    set(this.bar, "aria-valuenow", String(Math.round(head.progress[0] * 100)));
+    set(this.bar, "aria-valuenow", String(Math.round((head.progress[0]?.[1] ?? 0) * 100)));
     if (this.facts.childElementCount !== head.facts.length) {
       this.facts.replaceChildren(...head.facts.map(() => html("span")));
     }

@@ -1,7 +1,7 @@
 // What the view works out without a page: tested by `node --test widgets/test`.
 
 /**
- * @typedef {{counts: string, progress: [number, number, number], facts: [string, string][], left: string,
+ * @typedef {{counts: string, progress: [state: string, share: number][], facts: [string, string][], left: string,
  *   paused: boolean}} Head
  * @typedef {[kind: string, value: string, percent: number | null, level: string, hint: string]} Meter
  * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip

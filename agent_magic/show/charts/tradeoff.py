@@ -1,307 +1,370 @@
-"""Cost against time: every scenario a point, those that none beats in both joined to the Pareto front."""
+"""Cost against time: every scenario a point, those that no other beats in both joined to the Pareto front."""
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+import math
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from agent_magic.show.charts.chart import MARGIN, WIDTH, Chart, Paper, in_both, spec_of, ticks
-from agent_magic.show.charts.points import Point, points_of
-from agent_magic.show.markup import fit, number, single_line, width_px
+from agent_magic.errors import DeclarationError, shown_value
+from agent_magic.measure.metrics import summarize
+from agent_magic.show.charts.chart import compose, provenance
+from agent_magic.show.charts.marks import Label, Line, Look, Panel, Point, Scale, numbers
+from agent_magic.show.markup import fit, single_line, width_px
 from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.charts.chart import Chart
+    from agent_magic.show.charts.marks import Mark
     from agent_magic.show.theme import Theme
 
-Box: TypeAlias = tuple[float, float, float, float]
-LARGE = 1500
+    Box: TypeAlias = tuple[float, float, float, float]
+    # Left, top, width, height, in px of the plot.
+
+HEIGHT: Final = 340.0
+MOST_POINTS: Final = 1500
 """More points than this are thinned out: the front and an even choice of the rest."""
-_PLOT_H = 340.0
-_PLOT_W = WIDTH - 2 * MARGIN - 68
-_ROOM = 4.0
-_MOST_SPARED = 150
-_OFF = 20.0
+OFF_SCALE: Final = 20.0
 """What takes so many times longer than the median of the rest, such as a batch, is drawn at the top edge."""
-_FAR = (-26.0, -42.0, -58.0, -74.0)
+MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
+"""Models in the order they come; of more models each point has the first colour."""
+MOST_AVOIDED: Final = 150
+"""Labels keep clear of every point where there are at most so many, else of the front alone."""
+LEADER_DY: Final = (-26.0, -42.0, -58.0, -74.0)
+"""How far above its point a label may stand, joined to it by a line, where there is no room beside it."""
+HINT: Final = "Give what run.whatif(...) returned."
+NONE: Final = frozenset({"<NA>", "None", "nan"})
 
 
-class Mark(NamedTuple):
-    """A point of its own beside the scenarios, such as the run itself.
+class Scenario(NamedTuple):
+    """A point of the chart.
 
     Attributes:
-        label: What it is.
-        cost_usd: Dollars.
-        wall_s: Seconds.
-        strong: Whether it is the one to look at.
+        label: What sets it apart from the others, in words.
+        wall_s: How long it takes.
+        cost_usd: What it costs.
+        model: Its models, in words; empty where all have the same.
+        is_front: Whether no other is both cheaper and faster.
+        wall_range_s: The low and the high end, where they are known.
+        basis: What it stands on.
     """
+
+    label: str
+    wall_s: float
+    cost_usd: float
+    model: str = ""
+    is_front: bool = False
+    wall_range_s: tuple[float, float] | None = None
+    basis: str = ""
+
+
+class Marked(NamedTuple):
+    """A point of its own beside the scenarios, such as the run itself."""
 
     label: str
     cost_usd: float
     wall_s: float
-    strong: bool = False
-
-    @property
-    def words(self) -> str:
-        """Its label with its numbers."""
-        return f"{self.label}: {seconds(self.wall_s)}, {dollars(self.cost_usd)}"
+    is_chosen: bool = False
 
 
-def tradeoff_chart(frame: Any, *, marks: Sequence[Mark] = (), caption: str = "", theme: Theme = "auto") -> Chart:
+def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
+    """Draw a frame of scenarios as cost against time: what `run.whatif(...)` returned.
+
+    Raises:
+        DeclarationError: It is none.
+    """
+    check_frame(frame)
+    return tradeoff_chart(frame, caption=_frame_caption(frame), theme=theme)
+
+
+def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
+    """Draw a frame of scenarios as cost against time, the run itself among them.
+
+    Args:
+        record: The run.
+        frame: What `run.whatif(...)` returned.
+        chosen: The label of a row of it, such as `frame["cost_usd"].idxmin()`, to be marked; `None` marks none.
+        theme: Its colours.
+
+    Raises:
+        DeclarationError: The frame has no such row, or its seconds or dollars are unknown.
+    """
+    check_frame(frame)
+    totals = summarize(record)
+    is_known = totals.cost_usd is not None and totals.wall_s is not None
+    marked = [Marked("this run", totals.cost_usd or 0.0, totals.wall_s or 0.0)] if is_known else []
+    if chosen is not None:
+        marked.append(_chosen(frame, chosen))
+    return tradeoff_chart(frame, marked=marked, caption=_frame_caption(frame), theme=theme)
+
+
+def _chosen(frame: Any, chosen: Any) -> Marked:
+    """Mark the row of a label, which has to be one that can be drawn."""
+    labels: list[Any] = frame.index.tolist()
+    places = [place for place, label in enumerate(labels) if isinstance(chosen, Hashable) and label == chosen]
+    if len(places) != 1:
+        what = f"the label of {len(places)} rows" if places else "no row"
+        such = f", such as {labels[0]!r}" if len(places) < len(labels) else ""
+        hint = (
+            f"It has {plural(len(labels), 'row')}; give the label of one{such}. frame.reset_index() tells them apart."
+        )
+        raise DeclarationError(f"chosen={shown_value(chosen)} is {what} of the frame.", hint=hint)
+    cost, wall_s = (frame[name].iloc[places[0]] for name in ("cost_usd", "wall_s"))
+    if not (_is_number(cost) and _is_number(wall_s)):
+        hint = "Choose one that has both: frame.dropna(subset=['cost_usd', 'wall_s'])."
+        raise DeclarationError(f"The seconds or dollars of row {shown_value(chosen)} are unknown.", hint=hint)
+    return Marked("chosen", float(cost), float(wall_s), is_chosen=True)
+
+
+def _frame_caption(frame: Any) -> list[str]:
+    nothing = "nothing was sent" if frame.attrs.get("source") == "forecast" else ""
+    return provenance(simulated=bool(frame.attrs.get("simulated")), forecast=nothing)
+
+
+def tradeoff_chart(
+    frame: Any, *, marked: Sequence[Marked] = (), caption: Sequence[str] = (), theme: Theme = "auto"
+) -> Chart:
     """Draw a frame of scenarios as cost against time.
 
     Args:
         frame: What `run.whatif(...)` returned.
-        marks: Points beside the scenarios, such as the run itself.
+        marked: Points beside the scenarios, such as the run itself.
         caption: Where the numbers come from.
         theme: Its colours.
     """
-    points = points_of(frame)
-    left_out = len(frame) - len(points)
-    front = sorted((one for one in points if one.front), key=lambda one: one.cost_usd)
-    title = "Cost against time"
-    line = f"{plural(len(points), 'scenario')}, {len(front)} of them on the front: none is both cheaper and faster"
-    lost = f"{plural(left_out, 'scenario')} without a known price or time not shown" if left_out else ""
-    caption = " · ".join(filter(None, [caption, lost]))
-    shown = [one for number_, one in enumerate(points) if one.front or number_ % (len(points) // LARGE + 1) == 0]
-    if len(shown) < len(points):
-        caption = " · ".join(filter(None, [caption, f"{len(shown):,} of {len(points):,} points drawn"]))
-    marks = _merged(marks)
-    off = sum(one.wall_s > _scales(points, marks, 0.0)[2].most_s for one in points)
-    caption = " · ".join(filter(None, [caption, f"↑ {off} above the scale" if off else ""]))
-    svg = _svg(shown, front, marks, (title, line, caption), theme)
-    text = _text(front, marks, (title, line, caption))
-    both = in_both(theme, functools.partial(_spec, shown, front, marks, (title, line, caption)))
-    return Chart(title, svg, text=text, **both)
+    known = scenarios_of(frame)
+    marked = _merged(marked)
+    plot = _plot(known, marked)
+    step = len(known) // MOST_POINTS + 1
+    shown = [one for place, one in enumerate(known) if one.is_front or place % step == 0]
+    front = sorted((one for one in known if one.is_front), key=lambda one: one.cost_usd)
+    looks = _looks(known)
+    marks = [*_points(shown, front, plot, looks), *_diamonds(marked, plot), *_labels(shown, front, marked, plot)]
+    unknown, above = len(frame) - len(known), sum(one.wall_s > _top_s(plot) for one in known)
+    notes = [
+        f"{plural(unknown, 'scenario')} without a known price or time not shown" if unknown else "",
+        f"{len(shown):,} of {len(known):,} points drawn" if len(shown) < len(known) else "",
+        f"↑ {above} above the scale" if above else "",
+    ]
+    are = "is" if len(front) == 1 else "are"
+    line = f"{len(front)} of {plural(len(known), 'scenario')} {are} not beaten on both cost and time"
+    legend = [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
+    panels = [replace(plot, marks=marks)]
+    return compose("Cost against time", line, panels, legend=legend, caption=[*caption, *notes], theme=theme)
 
 
-def _merged(marks: Sequence[Mark]) -> list[Mark]:
-    """Give marks that stand at one place one label."""
-    found: dict[str, Mark] = {}
-    for mark in marks:
-        place = mark._replace(label="").words
+def scenarios_of(frame: Any) -> list[Scenario]:
+    """Read the scenarios of a frame that have a time and a price. The columns before `wall_s` say what was asked.
+
+    Raises:
+        DeclarationError: The frame has no times or no prices.
+    """
+    check_frame(frame)
+    columns = [str(name) for name in frame.columns]
+    asked = columns[: columns.index("wall_s")]
+    rows: list[dict[str, Any]] = frame.to_dict("records")
+    varied = [name for name in asked if len({str(row[name]) for row in rows}) > 1]
+    found = [
+        Scenario(
+            " · ".join(_word(name, row[name]) for name in varied if str(row[name]) not in NONE) or "as it was",
+            float(row["wall_s"]),
+            float(row["cost_usd"]),
+            _word("model", row["model"]) if "model" in varied else "",
+            wall_range_s=_range(row),
+            basis=str(row.get("basis", "")),
+        )
+        for row in rows
+        if _is_number(row["wall_s"]) and _is_number(row["cost_usd"])
+    ]
+    front = pareto([(one.cost_usd, one.wall_s) for one in found])
+    return [one._replace(is_front=place in front) for place, one in enumerate(found)]
+
+
+def check_frame(frame: Any) -> None:
+    """Raise `DeclarationError` for what is no frame of scenarios."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
+        raise DeclarationError(f"{shown_value(frame)} is no frame of scenarios.", hint=HINT)
+    columns = [str(name) for name in frame.columns]
+    for name in ("wall_s", "cost_usd"):
+        if name not in columns:
+            raise DeclarationError(f"The frame has no column {name!r}: {columns!r}.", hint=HINT)
+
+
+def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
+    """Return the places of the pairs that no other beats in both; of equal ones the first."""
+    order = sorted(range(len(pairs)), key=lambda place: (*pairs[place], place))
+    best, front = math.inf, set[int]()
+    for place in order:
+        if pairs[place][1] < best:
+            best = pairs[place][1]
+            front.add(place)
+    return front
+
+
+def _word(name: str, value: object) -> str:
+    """Say one argument in few words."""
+    if name == "concurrency":
+        return f"concurrency {value}"
+    if name == "cache_ttl":
+        return f"cached {value}"
+    if name in {"cache", "batch"}:
+        return f"{name} {({'True': 'on', 'False': 'off'}).get(str(value), str(value))}"
+    return "as it was" if str(value) in NONE else single_line(str(value).replace("claude-", ""))
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):  # `None`, and pandas' `NA`
+        return False
+
+
+def _range(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = row.get("wall_low_s"), row.get("wall_high_s")
+    return (float(str(low)), float(str(high))) if _is_number(low) and _is_number(high) else None
+
+
+def _merged(marked: Sequence[Marked]) -> list[Marked]:
+    """Give points that stand at one place one label."""
+    found: dict[tuple[str, str], Marked] = {}
+    for one in marked:
+        place = (dollars(one.cost_usd), seconds(one.wall_s))
         other = found.get(place)
-        label = mark.label if other is None else f"{other.label} and {mark.label}"
-        found[place] = mark._replace(label=label, strong=mark.strong or (other is not None and other.strong))
+        label = one.label if other is None else f"{other.label} and {one.label}"
+        found[place] = one._replace(label=label, is_chosen=one.is_chosen or (other is not None and other.is_chosen))
     return list(found.values())
 
 
-def _svg(
-    points: Sequence[Point],
-    front: Sequence[Point],
-    marks: Sequence[Mark],
-    words: tuple[str, str, str],
-    theme: Theme,
-) -> str:
-    paper = Paper(theme)
-    paper.head(words[0], words[1])
-    top = 92.0
-    across, up, place = _scales(points, marks, top + _PLOT_H)
-    x, wide = place.left, _PLOT_W
-    for tick in up:
-        paper.line(f"M{number(x)} {number(place.y(tick))}H{number(x + wide)}")
-        paper.text(x - 8, place.y(tick) + 4, f"{tick:,.6g}", anchor="end")
-    for tick in across:
-        paper.text(place.x(tick), top + _PLOT_H + 18, _money(tick), anchor="middle")
-    paper.text(MARGIN, top - 12, "seconds")
-    paper.text(x + wide, top + _PLOT_H + 38, "dollars", anchor="end")
-    _draw_points(paper, points, front, place)
-    taken = _taken(points, place)
-    for mark in marks:
-        _draw_mark(paper, mark, place, taken)
-    _draw_labels(paper, _placed(front, place, taken), place)
-    paper.caption(top + _PLOT_H + 58, words[2])
-    return paper.svg(top + _PLOT_H + (72 if words[2] else 52), f"{words[0]}: {words[1]}")
-
-
-class _Place(NamedTuple):
-    """Where dollars and seconds are on the paper."""
-
-    left: float
-    bottom: float
-    across: float
-    up: float
-    most_s: float
-
-    def x(self, cost: float) -> float:
-        return self.left + cost * self.across
-
-    def y(self, wall: float) -> float:
-        """What is off the scale stands at its top edge."""
-        return self.bottom - min(wall, self.most_s) * self.up
-
-    def words(self, one: Point | Mark) -> str:
-        """Return a label, with the seconds of what is off the scale."""
-        return f"↑ {seconds(one.wall_s)} · {one.label}" if one.wall_s > self.most_s else one.label
-
-
-def _scales(points: Sequence[Point], marks: Sequence[Mark], bottom: float) -> tuple[list[float], list[float], _Place]:
+def _plot(scenarios: Sequence[Scenario], marked: Sequence[Marked]) -> Panel:
     """Choose scales from 0 that hold every point, but those that would leave the others no room."""
-    costs = [one.cost_usd for one in (*points, *marks)]
-    walls = sorted(one.wall_s for one in (*points, *marks))
-    while len(walls) > 1 and walls[-1] > _OFF * walls[(len(walls) - 2) // 2]:
+    costs = [one.cost_usd for one in (*scenarios, *marked)]
+    walls = sorted(one.wall_s for one in (*scenarios, *marked))
+    while len(walls) > 1 and walls[-1] > OFF_SCALE * walls[(len(walls) - 2) // 2]:
         walls.pop()
-    across, up = ticks(max(costs, default=1.0) * 1.06, 6), ticks(max(walls, default=1.0) * 1.04, 6)
-    return across, up, _Place(MARGIN + 52, bottom, _PLOT_W / across[-1], _PLOT_H / up[-1], up[-1])
+    across, up = numbers(max(costs, default=1.0) * 1.06, 6), numbers(max(walls, default=1.0) * 1.04, 6)
+    x = Scale(across[-1], across, label=_dollar_tick, write=dollars)
+    y = Scale(up[-1], up, label=lambda tick: f"{tick:,.6g}")
+    return Panel((), x, y, height=HEIGHT, left=52, title="seconds")
 
 
-def _taken(points: Sequence[Point], place: _Place) -> list[Box]:
-    """Return where labels should not stand: on the front, and where there are few points on none of them."""
-    kept = [one for one in points if one.front or len(points) <= _MOST_SPARED]
-    return [(place.x(one.cost_usd) - 4, place.y(one.wall_s) - 4, 8.0, 8.0) for one in kept]
+def _dollar_tick(value: float) -> str:
+    return "$0" if not value else f"${value:.4g}"
 
 
-def _draw_points(paper: Paper, points: Sequence[Point], front: Sequence[Point], place: _Place) -> None:
-    for one in points:
-        if not one.front:
-            paper.dot(place.x(one.cost_usd), place.y(one.wall_s), 3.2, ink="none", hollow=True, hint=_hint(one))
-    steps = [f"{number(place.x(one.cost_usd))} {number(place.y(one.wall_s))}" for one in front]
+def _top_s(plot: Panel) -> float:
+    return plot.y.most if isinstance(plot.y, Scale) else math.inf
+
+
+def _looks(scenarios: Sequence[Scenario]) -> dict[str, Look]:
+    """Return how the points of each model look."""
+    models = list(dict.fromkeys(one.model for one in scenarios))
+    inks = MODEL_INKS if len(models) <= len(MODEL_INKS) else ("run",) * len(models)
+    return {model: Look(ink, size=4.6, word=model) for model, ink in zip(models, inks, strict=False)}
+
+
+def _points(
+    scenarios: Sequence[Scenario], front: Sequence[Scenario], plot: Panel, looks: Mapping[str, Look]
+) -> list[Mark]:
+    """Draw the scenarios as rings, those of the front as discs joined by steps, with their ranges where known."""
+    top = _top_s(plot)
+    marks: list[Mark] = [
+        Point(one.cost_usd, min(one.wall_s, top), looks[one.model]._replace(size=3.2, hollow=True), _facts(one))
+        for one in scenarios
+        if not one.is_front
+    ]
     if len(front) > 1:
-        path = f"M{steps[0]}" + "".join(
-            f"H{number(place.x(one.cost_usd))}V{number(place.y(one.wall_s))}" for one in front[1:]
+        marks.append(
+            Line([(one.cost_usd, min(one.wall_s, top)) for one in front], Look("soft", size=1.4), is_stepped=True)
         )
-        paper.line(path, ink="run", w=1.6)
     for one in front:
         if one.wall_range_s is not None and one.wall_range_s[1] > one.wall_range_s[0]:
             low, high = one.wall_range_s
-            at = number(place.x(one.cost_usd))
-            paper.line(f"M{at} {number(place.y(low))}V{number(max(place.y(high), 60.0))}", ink="run", w=1.0)
-        paper.dot(place.x(one.cost_usd), place.y(one.wall_s), 4.6, ink="run", hint=_hint(one))
+            marks.append(
+                Line([(one.cost_usd, min(low, top)), (one.cost_usd, min(high, top))], Look(looks[one.model].ink))
+            )
+        marks.append(
+            Point(one.cost_usd, min(one.wall_s, top), looks[one.model], _facts(one), label=single_line(one.label))
+        )
+    return marks
 
 
-def _draw_mark(paper: Paper, mark: Mark, place: _Place, taken: list[Box]) -> None:
-    """Draw a diamond, filled where it is the one to look at, and its words above or below it."""
-    at_x, at_y = place.x(mark.cost_usd), place.y(mark.wall_s)
-    diamond = f"M{number(at_x)} {number(at_y - 7)}l7 7l-7 7l-7 -7Z"
-    if mark.strong:
-        paper.shape(diamond, ink="ink", hint=mark.words)
-    paper.line(diamond, ink="ink", w=1.8)
-    taken.append((at_x - 8, at_y - 8, 16.0, 16.0))
-    width = width_px(mark.words, 11, bold=True)
-    left = min(max(at_x - width / 2, place.left + 4), paper.width - MARGIN - width)
-    heights = [at_y + dy for dy in (-14.0, 22.0, -30.0, -46.0, -62.0) if 62 < at_y + dy < place.bottom - 4]
-    free = [y for y in heights if not any(_touch((left, y - 11, width, 13.0), other) for other in taken)]
-    y = (free or heights or [at_y - 14])[0]
-    taken.append((left, y - 11, width, 13.0))
-    paper.text(left, y, mark.words, ink="ink", weight=650)
+def _facts(one: Scenario) -> dict[str, str | float]:
+    return {
+        "scenario": single_line(one.label),
+        "seconds": seconds(one.wall_s),
+        "dollars": dollars(one.cost_usd),
+        "basis": one.basis,
+    }
 
 
-class _Label(NamedTuple):
-    """A label of the front, and where it stands beside its point."""
+def _diamonds(marked: Sequence[Marked], plot: Panel) -> list[Mark]:
+    return [
+        Point(
+            one.cost_usd,
+            min(one.wall_s, _top_s(plot)),
+            Look("ink", size=7.0, hollow=not one.is_chosen),
+            {"scenario": one.label, "seconds": seconds(one.wall_s), "dollars": dollars(one.cost_usd)},
+            one.label,
+            "diamond",
+        )
+        for one in marked
+    ]
 
-    point: Point
-    words: str
-    dx: float
-    dy: float
 
-
-def _placed(front: Sequence[Point], place: _Place, taken: list[Box]) -> list[_Label]:
-    """Find room for the labels of the front; where there is none, the point keeps its tooltip only."""
-    labels: list[_Label] = []
+def _labels(
+    scenarios: Sequence[Scenario], front: Sequence[Scenario], marked: Sequence[Marked], plot: Panel
+) -> list[Mark]:
+    """Write labels where there is room; a point without any has its hover text, and its line in the text."""
+    top = _top_s(plot)
+    kept = [one for one in scenarios if one.is_front or len(scenarios) <= MOST_AVOIDED]
+    spots = [(plot.at_x(one.cost_usd), plot.at_y(min(one.wall_s, top))) for one in kept]
+    taken: list[Box] = [(x - 4, y - 4, 8.0, 8.0) for x, y in spots]
+    taken += [(plot.at_x(one.cost_usd) - 8, plot.at_y(min(one.wall_s, top)) - 8, 16.0, 16.0) for one in marked]
+    marks: list[Mark] = []
+    for one in marked:
+        words = f"{one.label}: {seconds(one.wall_s)}, {dollars(one.cost_usd)}"
+        width = width_px(words, 11, bold=True)
+        middle = min(max(plot.at_x(one.cost_usd) - width / 2, 4), plot.width - width)
+        offers = [(middle - plot.at_x(one.cost_usd), dy) for dy in (-14.0, 22.0, -30.0, 38.0, -46.0, -62.0)]
+        marks += _label(one.cost_usd, min(one.wall_s, top), words, offers, plot, taken, is_bold=True)
     for one in front:
-        at_x, at_y = place.x(one.cost_usd), place.y(one.wall_s)
-        words = fit(single_line(place.words(one)), 230, 11)
+        words = f"↑ {seconds(one.wall_s)} · {one.label}" if one.wall_s > top else one.label
+        words = fit(single_line(words), 230, 11)
         width = width_px(words, 11)
         beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
-        for dx, dy in [*beside, *((dx, dy) for dy in _FAR for dx in (9.0, -width / 2, -9.0 - width))]:
-            box = (at_x + dx, at_y + dy - 10, width, 13.0)
-            inside = place.left <= box[0] and box[0] + width <= WIDTH - MARGIN + 8 and box[1] > 56
-            if inside and box[1] + 13 < place.bottom and not any(_touch(box, other) for other in taken):
-                taken.append(box)
-                labels.append(_Label(one, words, dx, dy))
-                break
-    return labels
+        above = [(dx, dy) for dy in LEADER_DY for dx in (9.0, -width / 2, -9.0 - width)]
+        marks += _label(one.cost_usd, min(one.wall_s, top), words, [*beside, *above], plot, taken)
+    return marks
 
 
-def _draw_labels(paper: Paper, labels: Sequence[_Label], place: _Place) -> None:
-    for point, words, dx, dy in labels:
-        at_x, at_y = place.x(point.cost_usd), place.y(point.wall_s)
-        if dy in _FAR:  # too far from its point to be read without a line
-            paper.line(f"M{number(at_x)} {number(at_y - 6)}V{number(at_y + dy + 5)}", ink="edge")
-        paper.text(at_x + dx, at_y + dy, words, ink="ink")
+def _label(
+    x: float,
+    y: float,
+    words: str,
+    offers: Sequence[tuple[float, float]],
+    plot: Panel,
+    taken: list[Box],
+    *,
+    is_bold: bool = False,
+) -> list[Mark]:
+    """Write a label at the first offered place that is free and inside, with a line to it where it stands far off."""
+    at_x, at_y = plot.at_x(x), plot.at_y(y)
+    width = width_px(words, 11, bold=is_bold)
+    for dx, dy in offers:
+        box = (at_x + dx, at_y + dy - 10, width, 13.0)
+        is_inside = box[0] >= 0 and box[0] + width <= plot.width + 8 and box[1] > -20 and box[1] + 13 < plot.height
+        if is_inside and not any(_touch(box, other) for other in taken):
+            taken.append(box)
+            leader = [(x, y), (x, y - (dy + 5) / plot.height * _top_s(plot))]
+            far: list[Mark] = [Line(leader, Look("edge"))] if dy in LEADER_DY else []
+            return [*far, Label(x, y, words, dx=dx, dy=dy, ink="ink", is_bold=is_bold)]
+    return []
 
 
 def _touch(a: Box, b: Box) -> bool:
-    return a[0] < b[0] + b[2] + _ROOM and b[0] < a[0] + a[2] + _ROOM and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
-
-
-def _text(front: Sequence[Point], marks: Sequence[Mark], words: tuple[str, str, str]) -> str:
-    lines = [words[0], words[1]]
-    lines += [
-        f"  {dollars(one.cost_usd):>10}  {seconds(one.wall_s):>12}  {single_line(one.label)}" for one in front[:20]
-    ]
-    lines += [f"  and {len(front) - 20} more"] if len(front) > 20 else []
-    lines += [f"  {dollars(mark.cost_usd):>10}  {seconds(mark.wall_s):>12}  {mark.label}" for mark in marks]
-    return "\n".join([*lines, *([words[2]] if words[2] else [])])
-
-
-def _spec(
-    points: Sequence[Point],
-    front: Sequence[Point],
-    marks: Sequence[Mark],
-    words: tuple[str, str, str],
-    theme: Theme,
-) -> dict[str, Any]:
-    inks = Paper(theme).inks
-    across, up, place = _scales(points, marks, 92.0 + _PLOT_H)
-    rows = [
-        {
-            "scenario": single_line(one.label),
-            "dollars": one.cost_usd,
-            "seconds": one.wall_s,
-            "at": min(one.wall_s, place.most_s),
-            "front": one.front,
-            "basis": one.basis,
-        }
-        for one in points
-    ]
-    money = {"format": "$~g", "grid": False}
-    x = {"field": "dollars", "type": "quantitative", "scale": {"domain": [0, across[-1]]}, "axis": money}
-    y = {"field": "at", "title": "seconds", "type": "quantitative", "scale": {"domain": [0, up[-1]]}}
-    tips = [{"field": one} for one in ("scenario", "dollars", "seconds", "basis")]
-    on, off = {"filter": "datum.front"}, {"filter": "!datum.front"}
-    layers: list[dict[str, Any]] = [
-        {
-            "transform": [off],
-            "mark": {"type": "point", "size": 36, "color": inks["none"]},
-            "encoding": {"x": x, "y": y, "tooltip": tips},
-        },
-        {
-            "transform": [on],
-            "mark": {"type": "line", "interpolate": "step-after", "color": inks["run"], "strokeWidth": 1.6},
-            "encoding": {"x": x, "y": y},
-        },
-        {
-            "transform": [on],
-            "mark": {"type": "point", "filled": True, "size": 70, "color": inks["run"], "opacity": 1},
-            "encoding": {"x": x, "y": y, "tooltip": tips},
-        },
-    ]
-    taken = _taken([*points, *(Point("", mark.wall_s, mark.cost_usd, front=True) for mark in marks)], place)
-    for point, shown, dx, dy in _placed(front, place, taken):
-        label = {"type": "text", "align": "left", "dx": dx, "dy": dy - 4, "color": inks["ink"]}
-        values = [{"scenario": shown, "dollars": point.cost_usd, "at": min(point.wall_s, place.most_s)}]
-        layers.append(
-            {"data": {"values": values}, "mark": label, "encoding": {"x": x, "y": y, "text": {"field": "scenario"}}}
-        )
-    for mark in marks:
-        known = {"dollars": mark.cost_usd, "seconds": mark.wall_s, "at": min(mark.wall_s, place.most_s)}
-        values = [{"scenario": mark.label, **known, "basis": mark.label}]
-        look = {"type": "point", "shape": "diamond", "size": 140, "color": inks["ink"], "filled": mark.strong}
-        encoding = {"x": x, "y": y, "tooltip": tips}
-        layers.append(
-            {"data": {"values": values}, "mark": {**look, "strokeWidth": 1.8, "opacity": 1}, "encoding": encoding}
-        )
-    body = {"width": _PLOT_W, "height": _PLOT_H, "data": {"values": rows}, "layer": layers}
-    return spec_of(words[0], words[1], body, theme=theme, caption=words[2])
-
-
-def _hint(one: Point) -> str:
-    return f"{single_line(one.label)}: {seconds(one.wall_s)}, {dollars(one.cost_usd)}" + (
-        f", {one.basis}" if one.basis else ""
-    )
-
-
-def _money(value: float) -> str:
-    return "$0" if not value else f"${value:.4g}"
+    room = 4.0
+    return a[0] < b[0] + b[2] + room and b[0] < a[0] + a[2] + room and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]

@@ -1,15 +1,15 @@
-"""What the picture says, before it is drawn: words, numbers and states, worked out from a plan and its record."""
+"""What a picture says, before it is drawn: words, numbers and states, worked out from a plan and its record."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.show.graph.groups import counted, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.markup import single_line
-from agent_magic.show.states import DONE, LOST, STATES, badge_of, state_of
+from agent_magic.show.states import DONE, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, facts, total_tokens_of, why_not
 from agent_magic.show.units import UNKNOWN, count, dollars, plural, seconds
 
@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     from agent_magic.show.text import Numbers
 
     Estimates: TypeAlias = Mapping[str, tuple[int | None, float | None]]
-
     # Per agent's name, expected tokens and dollars; `None` is unknown.
 
 
-MOST_CARDS = 200
+MOST_CARDS: Final = 200
 """With more agents than this, agents are shown in groups and cells: of each only its state and its name are told."""
-FLOW_STEPS = (200, 800, 3200)
-"""Output tokens from which an edge is drawn thicker."""
+FLOW_STEPS: Final = (200, 800, 3200)
+"""Output tokens from which an edge is drawn thicker. The same for every plan, so that pictures can be compared."""
+PARTS: Final = (("s", DONE), ("f", frozenset("f")), ("k", frozenset("kc")), ("r", frozenset("r")))
+"""The parts of the progress bar, and the states that each counts: succeeded, failed, not run, running."""
+MOST_HINT: Final = 240
+"""Characters of a tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,9 @@ class NodeView:
         state: A character of `agent_magic.show.states.STATES`.
         title: The agent's name.
         line: Its numbers, or what it waits for.
-        tail: The end of the text that arrives, or the start of an error.
+        tail: The end of the text that arrives, the start of its answer, or of its error.
         share: How much of its work is done, 0 to 1; `None` where nobody knows.
-        badge: `sim`, `ledger` or `replay`; empty for the live API.
+        badge: `ledger` or `replay`, where its answer was not made for this run.
         hint: All of it, for a tooltip and for a screen reader.
         since_s: When the request under way was sent; `None` where none is. `line` begins with the time since.
     """
@@ -69,20 +72,23 @@ class Header:
     """The lines above the graph.
 
     Attributes:
-        counts: `5 of 9 done · 3 running · 5.1 s`.
-        done: Share of the agents that succeeded, 0 to 1.
-        lost: Share that failed, was skipped or cancelled.
-        running: Share under way.
+        counts: `5 of 9 done · 3 running`.
+        time: `5.1 s`; empty before a run.
+        progress: The parts of the progress bar, as state and share of all agents; see `PARTS`.
         facts: Phrases that begin with their number, the source last.
         source: Where the results came from, if not all were bought now: the fact that must not be overlooked.
     """
 
     counts: str
-    done: float = field(default=0.0, kw_only=True)
-    lost: float = field(default=0.0, kw_only=True)
-    running: float = field(default=0.0, kw_only=True)
+    time: str = field(default="", kw_only=True)
+    progress: tuple[tuple[str, float], ...] = field(default=(), kw_only=True)
     facts: tuple[str, ...] = field(default=(), kw_only=True)
     source: str = field(default="", kw_only=True)
+
+    @property
+    def line(self) -> str:
+        """Counts and time."""
+        return " · ".join(filter(None, [self.counts, self.time]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,36 +135,32 @@ def scene_of(
         path: The critical path. `None`: the longest chain of the work that is known.
         sheet: The groups of a plan with too many agents for cards, if they are known already.
     """
-    estimates = estimates or {}
+    estimates, tails = estimates or {}, tails or {}
     title = single_line(plan.name)
     if record is None:
         nodes = tuple(planned_view(plan, agent, estimates) for agent in range(len(plan)))
         way = expected_path(plan, estimates) if path is None else path
         return Scene(title, planned_header(plan, estimates), nodes=nodes, path=tuple(way))
     moment = moment_of(record, now_s)
-    tails = tails or {}
+    header = header_of(record, moment, numbers=numbers)
+    over = record.ended_s is not None
     if len(plan) > MOST_CARDS:
-        return _grouped_scene(record, sheet or sheet_of(plan), header_of(record, moment, numbers=numbers), moment)
+        sheet = sheet or sheet_of(plan)
+        nodes = tuple(NodeView(state_of(result), result.name) for result in record.results)
+        tallies = [counted("".join(nodes[agent].state for agent in group.agents)) for group in sheet.groups]
+        timeline = grouped_timeline(sheet, record.events, tallies, until_s=moment, over=over)
+        return Scene(title, header, nodes=nodes, timeline=timeline, sheet=sheet)
     nodes = tuple(
         node_view(record, agent, moment, tail=tails.get(agent, ""), estimates=estimates) for agent in range(len(plan))
     )
     return Scene(
         title,
-        header_of(record, moment, numbers=numbers),
+        header,
         nodes=nodes,
         path=tuple(worked_path(record, moment) if path is None else path),
         flows=tuple(map(flow_of, record.results)),
-        timeline=timeline_of(plan, record.results, until_s=moment, over=record.ended_s is not None),
+        timeline=timeline_of(plan, record.results, until_s=moment, over=over),
     )
-
-
-def _grouped_scene(record: RunRecord, sheet: Sheet, header: Header, moment: float) -> Scene:
-    """Work out what a picture of groups says: of an agent only its state and its name."""
-    few = tuple(NodeView(state_of(result), result.name) for result in record.results)
-    tallies = [counted("".join(few[agent].state for agent in group.agents)) for group in sheet.groups]
-    over = record.ended_s is not None
-    timeline = grouped_timeline(sheet, record.events, tallies, until_s=moment, over=over)
-    return Scene(single_line(record.plan.name), header, nodes=few, timeline=timeline, sheet=sheet)
 
 
 def moment_of(record: RunRecord, now_s: float | None) -> float:
@@ -185,16 +187,12 @@ def node_view(
     hint = " · ".join(part for part in (result.name, STATES[state].word, line, badge, tail) if part)
     share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
     since = result.attempts[-1].started_s if state == "r" else None
-    return NodeView(
-        state, result.name, line=line, tail=tail, share=share, badge=badge, hint=single_line(hint), since_s=since
-    )
+    hint = single_line(hint)[:MOST_HINT]
+    return NodeView(state, result.name, line=line, tail=tail, share=share, badge=badge, hint=hint, since_s=since)
 
 
 def flow_of(result: AgentResult) -> int:
-    """Say how much text an agent has passed on: 0 nothing yet, 1 to 4 by its output tokens.
-
-    The steps are the same for every plan, so that two pictures can be compared and an edge never grows thinner.
-    """
+    """Return how much text an agent has passed on: 0 nothing yet, 1 to 4 by its output tokens."""
     answer = result.answer
     if answer is None or result.status not in {"succeeded", "capped"}:
         return 0
@@ -206,9 +204,8 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
-    tail = one.model or ""
     hint = " · ".join(part for part in (one.name, line, "after " + ", ".join(parents) if parents else "") if part)
-    return NodeView("p", one.name, line=line, tail=tail, hint=single_line(hint))
+    return NodeView("p", one.name, line=line, tail=one.model or "", hint=single_line(hint)[:MOST_HINT])
 
 
 def header_of(record: RunRecord, now_s: float, *, numbers: Numbers | None = None) -> Header:
@@ -234,10 +231,9 @@ def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source:
     """
     total = len(states) or 1
     return Header(
-        f"{counts_line(states)} · {seconds(now_s)}",
-        done=sum(map(states.count, DONE)) / total,
-        lost=sum(map(states.count, LOST)) / total,
-        running=states.count("r") / total,
+        counts_line(states),
+        time=seconds(now_s),
+        progress=tuple((state, sum(map(states.count, counts)) / total) for state, counts in PARTS),
         facts=tuple(phrases),
         source="" if source == "live" else source,
     )
@@ -253,7 +249,7 @@ def planned_header(plan: Plan, estimates: Estimates) -> Header:
         unpriced = len(plan) - len(prices)
         phrases.append(f"≈ {dollars(sum(prices))}" + (f" and {unpriced} without a price" if unpriced else ""))
     counts = f"{plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
-    return Header(counts, facts=(*phrases, "nothing bought yet"))
+    return Header(counts, facts=(*phrases, "estimate" if phrases else "not run"))
 
 
 def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
@@ -312,17 +308,24 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
     if not result.attempts:
         return result.status
     if result.status in {"failed", "cancelled"}:
-        kind = (result.attempts[-1].kind or result.status) if result.status == "failed" else "cancelled"
-        return f"{seconds(result.work_s)} · {kind}"
+        return f"{seconds(result.work_s)} · {_kind(result) or result.status}"
     return f"{seconds(result.work_s)} · {count(total_tokens_of(result))} tok · {dollars(result.cost_usd)}"
 
 
+def _kind(result: AgentResult) -> str:
+    """Return the class of the error that an agent failed with."""
+    return (result.attempts[-1].kind or "") if result.status == "failed" and result.attempts else ""
+
+
 def _tail(result: AgentResult, state: str, tail: str) -> str:
+    """Return the last line of a card: what arrives, what was answered, or why there is no answer."""
     if state == "r":
         return tail
     if state in {"f", "q"}:
-        return why_not(result) or tail
-    return f"stopped at {result.stop_reason}" if state == "m" and result.stop_reason else ""
+        return why_not(result).removeprefix(f"{_kind(result)}: ") or tail  # the line above names the class
+    if state == "m" and result.stop_reason:
+        return f"stopped at {result.stop_reason}"
+    return single_line(result.text[:MOST_HINT]) if state in DONE else ""
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:

@@ -16,8 +16,8 @@ from agent_magic.show.graph.groups import draw_cells, draw_groups, sheet_of
 from agent_magic.show.graph.layout import BAND_HEAD
 from agent_magic.show.graph.timeline import tick_label
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
-from agent_magic.show.states import BADGES
-from agent_magic.show.theme import Theme, style_sheet
+from agent_magic.show.states import OF_SOURCE
+from agent_magic.show.theme import BAR_H, PHASES, Theme, attributes_for_classes, dark_style
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,6 @@ HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 960.0
 ROW_H = 19.0
-BAR_H = 11.0
-BACKOFF_H = 5.0
-"""How tall the dashes of a wait after a failure are, where rows leave the room."""
 FULL_ROWS = 40
 """More rows than this share the room of so many."""
 NAME_H = 12.0
@@ -137,7 +134,7 @@ def progress_parts(header: Header, width: float) -> list[tuple[str, float, float
     full = width - 2 * MARGIN
     parts: list[tuple[str, float, float]] = []
     x = MARGIN
-    for state, share in (("s", header.done), ("f", header.lost), ("r", header.running)):
+    for state, share in header.progress:
         wide = full * share
         parts.append((state, x, max(0.0, wide - 1.5) if wide else 0.0))
         x += wide
@@ -149,9 +146,9 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
     runs: list[tuple[str, str]] = []
     for place, phrase in enumerate(header.facts):
         if place:
-            runs.append(("", "  ·  "))
+            runs.append(("", "\u00a0 · \u00a0"))
         if header.source and phrase == header.source:
-            runs.append((f"src src-{header.source}" if header.source in BADGES else "src", phrase))
+            runs.append((f"src src-{header.source}" if header.source in OF_SOURCE else "src", phrase))
             continue
         found = re.match(r"[$≈]?[\d≈$.,– ]*[\d–]", phrase)
         cut = found.end() if found else 0
@@ -162,7 +159,7 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
 def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
     """Return name, numbers and tail, cut to the width of a card."""
     room = card_w - 2 * CARD_PAD
-    cut = fit if node.state in {"f", "p", "q"} else fit_end
+    cut = fit_end if node.state == "r" else fit
     return (
         fit(node.title, room - 22, 13, bold=True),
         fit(node.line, room, 11),
@@ -186,30 +183,32 @@ def _frame(width: float, height: float, body: str, theme: Theme | None, label: s
     It has no height of its own and all the width there is: JupyterLab shows an SVG as an image that it does not shrink,
     so a wide one with a size would be cut off (4.6, seen). Where it stands in a page itself it does not grow.
     """
-    top = HEAD_H - LIVE_TOP if theme is None else 0.0
-    style = "" if theme is None else f"<style>{style_sheet(theme)}</style>"
-    ground = "" if theme is None else element("rect", class_="bg", width=width, height=height, rx=6)
+    page = {"xmlns": "http://www.w3.org/2000/svg", "width": "100%", "aria_label": label}
+    if theme is None:
+        top = HEAD_H - LIVE_TOP
+        box = f"0 {number(top)} {number(width)} {number(height - top)}"
+        return element("svg", body, class_="am-fig", viewBox=box, role="group", **page)
+    ground = element("rect", class_="bg", width=width, height=height, rx=6)
+    inside = attributes_for_classes(f'<g class="am-fig">{ground}{body}</g>', theme)
     return element(
         "svg",
-        style + ground + body,
-        xmlns="http://www.w3.org/2000/svg",
-        class_="am-fig" if theme is None else f"am-fig am-{theme}",
-        width="100%",
-        style=f"max-width:{number(width)}px" if theme else None,
-        viewBox=f"0 {number(top)} {number(width)} {number(height - top)}",
-        role="img" if theme else "group",
-        aria_label=label,
+        (dark_style(inside) if theme == "auto" else "") + inside,
+        class_=f"am-fig am-{theme}",
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        style=f"max-width:{number(width)}px;height:auto;display:block",
+        role="img",
+        **page,
     )
 
 
 def _spoken(scene: Scene) -> str:
-    return " · ".join([scene.title, scene.header.counts, *scene.header.facts])
+    return " · ".join([scene.title, scene.header.line, *scene.header.facts])
 
 
 def _header(scene: Scene, width: float) -> str:
     full = width - 2 * MARGIN
     title = element("tspan", escape(fit(scene.title, 300, 17, bold=True)), class_="h")
-    counts = element("tspan", escape(scene.header.counts), class_="k counts", dx=12)
+    counts = element("tspan", escape(scene.header.line), class_="k counts", dx=12)
     bar = [] if scene.timeline is None else [element("rect", class_="tr", x=MARGIN, y=47, width=full, height=5, rx=2.5)]
     bar += [
         element("rect", class_=f"g p s-{state}", x=x, y=47, width=wide, height=5, rx=2.5)
@@ -229,11 +228,15 @@ def _cards(scene: Scene, plan: Plan, layout: Layout, *, live: bool) -> str:
     # The bold way lies above the others; the live view finds edges by their order, and lifts them itself.
     edges = layout.edges if live else sorted(layout.edges, key=lambda edge: (edge.parent, edge.child) in steps)
     parts += [
-        _edge(edge, flows[edge.parent], on=(edge.parent, edge.child) in steps, passes=passes(plan, edge))
-        for edge in edges
+        '<g class="es">',
+        *(
+            _edge(edge, flows[edge.parent], on=(edge.parent, edge.child) in steps, passes=passes(plan, edge))
+            for edge in edges
+        ),
+        "</g>",
     ]
     parts += [
-        _card(node, box, on=agent in on)
+        _card(node, box, on=agent in on, live=live)
         for agent, (node, box) in enumerate(zip(scene.nodes, layout.nodes, strict=True))
     ]
     return "".join(parts)
@@ -254,27 +257,27 @@ def _edge(edge: EdgePath, flow: int, *, on: bool, passes: bool) -> str:
     return f'<path class="{look}" d="{path_data(edge.points)}"/>'
 
 
-def _card(node: NodeView, box: Box, *, on: bool) -> str:
+def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:
     name, line, tail = card_texts(node, box.w)
-    room = box.w - 2 * CARD_PAD
-    bar_y = box.h - 8
+    room, end, wide = box.w - 2 * CARD_PAD, box.w - CARD_PAD, pill_w(node.badge)
     share = 1.0 if node.share is None else node.share
     going = "g go" if node.share is None else "g"
-    end = box.w - CARD_PAD
-    wide = pill_w(node.badge)
-    return (
-        f'<g class="n s-{node.state}{" on" if on else ""}" transform="translate({number(box.x)} {number(box.y)})">'
-        f"<title>{escape(node.hint)}</title>"
-        f'<rect class="c" width="{number(box.w)}" height="{number(box.h)}" rx="8"/>'
-        f'<path class="i" transform="translate({number(CARD_PAD)} 11.5)" d="{node.icon}"/>'
-        f'<text class="t" x="{number(CARD_PAD + 18)}" y="22">{escape(name)}</text>'
-        f'<text class="l" x="{number(CARD_PAD)}" y="38.5">{escape(line)}</text>'
-        f'<text class="w" x="{number(CARD_PAD)}" y="52.5">{escape(tail)}</text>'
-        f'<rect class="q" x="{number(end - wide)}" y="43" width="{number(wide)}" height="13" rx="6.5"/>'
-        f'<text class="x" x="{number(end - 5)}" y="52.5" text-anchor="end">{escape(node.badge)}</text>'
-        f'<rect class="{going}" x="{number(CARD_PAD)}" y="{number(bar_y)}" width="{number(room * share)}"'
-        ' height="2.5" rx="1.2"/></g>'
-    )
+    parts = [
+        f"<title>{escape(node.hint)}</title>",
+        element("rect", class_="c", width=box.w, height=box.h, rx=8),
+        element("path", class_="i", transform=f"translate({number(CARD_PAD)} 11.5)", d=node.icon),
+        element("text", escape(name), class_="t", x=CARD_PAD + 18, y=22),
+        element("text", escape(line), class_="l", x=CARD_PAD, y=38.5),
+    ]
+    if tail or live:  # the live view fills in what is empty now
+        parts.append(element("text", escape(tail), class_="w", x=CARD_PAD, y=52.5))
+    if node.badge or live:
+        parts.append(element("rect", class_="q", x=end - wide, y=43, width=wide, height=13, rx=6.5))
+        parts.append(element("text", escape(node.badge), class_="x", x=end - 5, y=52.5, text_anchor="end"))
+    if share or live:
+        parts.append(element("rect", class_=going, x=CARD_PAD, y=box.h - 8, width=room * share, height=2.5, rx=1.2))
+    look = f"n s-{node.state}{' on' if on else ''}"
+    return element("g", "".join(parts), class_=look, transform=f"translate({number(box.x)} {number(box.y)})")
 
 
 def _timeline(timeline: Timeline, plot: Plot, note: str, *, live: bool) -> str:
@@ -285,7 +288,7 @@ def _timeline(timeline: Timeline, plot: Plot, note: str, *, live: bool) -> str:
     if note:
         parts.append(element("text", note, x=plot.x, y=plot.bottom + 14))
     if live:
-        thin = f' style="--am-wait:{number(plot.bar_h)}px"' if plot.bar_h < BACKOFF_H else ""
+        thin = f' style="--am-thin:{number(plot.bar_h)}px"' if plot.bar_h < PHASES["backoff"].height else ""
         return "".join([*parts, f'<g class="ticks"></g><g class="bars"{thin}></g>'])
     return "".join([*parts, *_ticks(timeline, plot), *_bars(timeline, plot), _now(timeline, plot)])
 
@@ -323,15 +326,15 @@ def _box(bar: Bar, plot: Plot, span_s: float, now_s: float) -> tuple[float, floa
     """Return the left edge of a bar, its width and its height."""
     start = plot.at(bar.from_s, span_s)
     end = plot.at(max(bar.from_s, now_s) if bar.to_s is None else bar.to_s, span_s)
-    return start, max(1.5, end - start), min(3, plot.bar_h / 2) if bar.kind == "q" else plot.bar_h
+    return start, max(1.5, end - start), min(PHASES["queued"].height, plot.bar_h / 2) if bar.kind == "q" else plot.bar_h
 
 
 def _bar(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> str:
     start, wide, tall = _box(bar, plot, span_s, now_s)
     look = f"b b-{bar.kind} s-{bar.tone}"
     if bar.kind == "b":
-        thin = f"stroke-width:{number(plot.bar_h)}" if plot.bar_h < BACKOFF_H else None
-        return element("path", class_=look, d=f"M{number(start)} {number(middle)}h{number(wide)}", style=thin)
+        thin = plot.bar_h if plot.bar_h < PHASES["backoff"].height else None
+        return element("path", class_=look, d=f"M{number(start)} {number(middle)}h{number(wide)}", stroke_width=thin)
     round_ = None if bar.kind.isdigit() else min(2.5, tall / 2, wide / 2)
     return element("rect", class_=look, x=start, y=middle - tall / 2, width=wide, height=tall, rx=round_)
 

@@ -24,8 +24,8 @@ LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
 _MOST_TICKS = 7
 
-Kind = Literal["q", "b", "w", "a", "1", "2", "3", "4"]
-"""`q` queued, `b` waiting because an attempt failed, `w` a request before its first token, `a` the rest of it.
+Kind = Literal["q", "b", "f", "s", "1", "2", "3", "4"]
+"""Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream.
 
 `1` to `4` are of groups: some of its agents at work, up to most of those that ever were at once.
 """
@@ -140,11 +140,11 @@ def bar_entry(bar: Bar) -> list[str | float | None]:
 def _request(attempt: Attempt) -> Iterator[Bar]:
     tone, first = tone_of(attempt), attempt.first_token_s
     if first is None or first - attempt.started_s < 0.005:
-        kind: Kind = "w" if attempt.ended_s is None and first is None else "a"
+        kind: Kind = "f" if attempt.ended_s is None and first is None else "s"
         yield Bar(kind, tone, from_s=attempt.started_s, to_s=attempt.ended_s)
         return
-    yield Bar("w", tone, from_s=attempt.started_s, to_s=first)
-    yield Bar("a", tone, from_s=first, to_s=attempt.ended_s)
+    yield Bar("f", tone, from_s=attempt.started_s, to_s=first)
+    yield Bar("s", tone, from_s=first, to_s=attempt.ended_s)
 
 
 LEAST_BIN_S = 0.1

@@ -13,7 +13,7 @@ from agent_magic.show.live.feed import Feed, icons
 from agent_magic.show.live.panel import details_of
 from agent_magic.show.live.status import ALONE
 from agent_magic.show.markup import single_line
-from agent_magic.show.states import BADGES, STATES
+from agent_magic.show.states import OF_SOURCE, STATES
 from agent_magic.show.theme import built
 from agent_magic.show.units import plural
 
@@ -65,7 +65,6 @@ class LiveView:
         theme: The colours of the still picture: of the page that showed the view, where they are not the system's.
         watched: Whether a page has said that it shows the view. A page that is loaded again while the cell runs is not
             told of the still picture, and asks the widget for its state when the kernel has time.
-        dark: Whether that page is dark.
         mute: Called at the end: nothing that is pressed is heard from then on.
     """
 
@@ -75,7 +74,7 @@ class LiveView:
         self._handle: Any = None
         self._stepped_s = float("-inf")
         self.theme: Theme = "auto"
-        self.watched = self.dark = False
+        self.watched = False
         self.mute: Callable[[], object] = bool
 
     def show(self) -> None:
@@ -168,7 +167,7 @@ def make_live_view(
         match content:
             case {"cmd": "page", "dark": bool(dark), "system": bool(system)}:
                 view.theme = "auto" if dark == system else "dark" if dark else "light"
-                view.watched, view.dark = True, dark
+                view.watched = True
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
             case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
@@ -213,7 +212,7 @@ def _fixed(plan: Plan) -> dict[str, Any]:
         "title": single_line(plan.name),
         "icons": icons(),
         "words": {state: look.word for state, look in STATES.items()},
-        "pills": {badge: round(pill_w(badge), 1) for badge in BADGES.values()},
+        "pills": {badge: round(pill_w(badge), 1) for badge in OF_SOURCE},
         "names": [single_line(name) for name in plan.names],
     }
 

@@ -17,7 +17,7 @@ from agent_magic.show.live.status import ALONE, strip_of
 from agent_magic.show.markup import fit, fit_end
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import facts
-from agent_magic.show.units import count, dollars, seconds
+from agent_magic.show.units import count, dollars, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -182,14 +182,14 @@ class Feed:
         if around.budget_usd is not None:
             phrases = [_of_budget(phrase, around.budget_usd) for phrase in phrases]
         header = counted_header(self.states, now_s, phrases=phrases, source=source)
-        counts = header.counts.removesuffix(f" · {seconds(now_s)}")
+        counts = header.counts
         if around.cap is not None:
-            counts = counts.replace(" running", f" running of {around.cap:,}")
+            counts = counts.replace(" running", f" running, {plural(around.cap, 'slot')}")
         return {
             "counts": counts,
-            "progress": [round(share, 4) for share in (header.done, header.lost, header.running)],
+            "progress": [[state, round(share, 4)] for state, share in header.progress],
             "facts": [list(run) for run in fact_runs(header)],
-            "left": _left(around.left_s),
+            "left": "" if around.paused else _left(around.left_s),
             "paused": around.paused,
         }
 
@@ -225,8 +225,6 @@ class Feed:
 
     def _repeat(self, delta: dict[str, Any]) -> None:
         """Say some of what was said before once more, each entry in its turn."""
-        if not delta:
-            return
         for key, place in self._again[:AGAIN]:
             delta.setdefault(key, {}).setdefault(place, self.full[key][place])
         self._again = self._again[AGAIN:] + self._again[:AGAIN]

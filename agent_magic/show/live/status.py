@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.health import Health, LimitUse
 
-GOOD = "steady"
+GOOD = "API healthy"
 TREND_S = 0.1
 """A first token that comes later or sooner by less has no arrow."""
 _MOST_REASON = 90

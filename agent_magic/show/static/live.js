@@ -2,7 +2,7 @@
 // What the view works out without a page: tested by `node --test widgets/test`.
 
 /**
- * @typedef {{counts: string, progress: [number, number, number], facts: [string, string][], left: string,
+ * @typedef {{counts: string, progress: [state: string, share: number][], facts: [string, string][], left: string,
  *   paused: boolean}} Head
  * @typedef {[kind: string, value: string, percent: number | null, level: string, hint: string]} Meter
  * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
@@ -332,7 +332,6 @@ function onKernelEnd(manager, ended) {
 
 const LEVELS = { ok: "M2 6.5l2.8 2.9L10 3", warn: "M6 1.8L11 10.4H1zM6 5v2.4M6 8.7v.2", bad: "M3.8 1.5h4.4l2.3 2.3v4.4l-2.3 2.3H3.8L1.5 8.2V3.8zM4.4 4.4l3.2 3.2M7.6 4.4L4.4 7.6", none: "M3 6h6" };
 const TONES = { ok: "s", warn: "q", bad: "f", none: "p" };
-const PARTS = ["s", "f", "r"];
 
 class Header {
   /**
@@ -344,8 +343,7 @@ class Header {
     this.counts = html("span", { class: "am-counts" });
     this.time = html("span", { class: "am-time" });
     this.left = html("span", { class: "am-left" });
-    this.parts = PARTS.map((state) => html("i", { class: `s-${state}` }));
-    this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" }, this.parts);
+    this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" });
     this.facts = html("div", { class: "am-facts" });
     this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "Health of the service" });
     this.health = html("div", { class: "am-health" });
@@ -373,11 +371,15 @@ class Header {
   show(head) {
     setText(this.counts, head.counts);
     setText(this.left, head.left);
-    this.parts.forEach((part, place) => {
-      const width = `${((head.progress[place] ?? 0) * 100).toFixed(2)}%`;
-      if (part.style.width !== width) part.style.width = width;
+    if (this.bar.childElementCount !== head.progress.length) {
+      this.bar.replaceChildren(...head.progress.map(([state]) => html("i", { class: `s-${state}` })));
+    }
+    head.progress.forEach(([, share], place) => {
+      const part = this.bar.children[place];
+      const width = `${(share * 100).toFixed(2)}%`;
+      if (part instanceof HTMLElement && part.style.width !== width) part.style.width = width;
     });
-    set(this.bar, "aria-valuenow", String(Math.round(head.progress[0] * 100)));
+    set(this.bar, "aria-valuenow", String(Math.round((head.progress[0]?.[1] ?? 0) * 100)));
     if (this.facts.childElementCount !== head.facts.length) {
       this.facts.replaceChildren(...head.facts.map(() => html("span")));
     }

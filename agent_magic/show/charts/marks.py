@@ -1,0 +1,187 @@
+"""What a chart is made of: marks on panels. Numbers in the units of the data; only sizes of marks are in px.
+
+Colours are roles of the palette in `agent_magic.show.theme`, so that a mark does not know whether its page is dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from agent_magic.show.units import seconds, time_tick, time_ticks
+
+WIDTH: Final = 860.0
+MARGIN: Final = 24.0
+ROW_H: Final = 20.0
+
+Facts: TypeAlias = Mapping[str, str | float]
+"""What a mark says when pointed at, by name."""
+NOTHING: Final[Facts] = {}
+
+
+class Look(NamedTuple):
+    """How a mark is drawn.
+
+    Attributes:
+        ink: The role of its colour.
+        opacity: How strong it is, 0 to 1.
+        size: In px: the height of a bar, the width of a line, the radius of a point.
+        word: What the legend and the text call it; empty leaves it out of both.
+        dash: Its dashes, as SVG has them.
+        hollow: Whether a point is a ring.
+    """
+
+    ink: str
+    opacity: float = 1.0
+    size: float = 1.0
+    word: str = ""
+    dash: str = ""
+    hollow: bool = False
+
+
+class Bar(NamedTuple):
+    """A horizontal bar; of a panel with rows `y` is the number of the row plus a half."""
+
+    x0: float
+    x1: float
+    y: float
+    look: Look
+    facts: Facts = NOTHING
+
+
+class Area(NamedTuple):
+    """A stepped area: per step where it begins and ends, and its lower and its upper value."""
+
+    steps: Sequence[tuple[float, float, float, float]]
+    look: Look
+
+
+class Line(NamedTuple):
+    """A line through points; a stepped one keeps each value until the next point."""
+
+    points: Sequence[tuple[float, float]]
+    look: Look
+    is_stepped: bool = False
+
+
+class Point(NamedTuple):
+    """A point. One that has a label stands in the text too; a `Label` writes it into the picture, where there is room.
+
+    Attributes:
+        label: Its name.
+        shape: A circle, or a diamond for what is no row of the data.
+    """
+
+    x: float
+    y: float
+    look: Look
+    facts: Facts = NOTHING
+    label: str = ""
+    shape: Literal["circle", "diamond"] = "circle"
+
+
+class Label(NamedTuple):
+    """Words at a place of the panel, moved by px."""
+
+    x: float
+    y: float
+    words: str
+    dx: float = 0.0
+    dy: float = 4.0
+    ink: str = "soft"
+    is_bold: bool = False
+    anchor: Literal["start", "middle", "end"] = "start"
+
+
+Mark: TypeAlias = Bar | Area | Line | Point | Label
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Numbers from 0 on.
+
+    Attributes:
+        most: Where it ends.
+        ticks: Which values have a line or a label.
+        label: Writes a tick.
+        write: Writes a value in full.
+    """
+
+    most: float
+    ticks: Sequence[float] = ()
+    label: Callable[[float], str] = field(default=str, kw_only=True)
+    write: Callable[[float], str] = field(default=seconds, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Names from the top down, in place of numbers from the bottom up.
+
+    Attributes:
+        names: Of the rows.
+        bold: Which of them stand out.
+    """
+
+    names: Sequence[str]
+    bold: frozenset[int] = field(default=frozenset(), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Marks on two scales.
+
+    Attributes:
+        marks: In the order they are drawn.
+        height: In px; of rows `ROW_H` each.
+        left: The room for the labels of `y`, in px.
+        right: The room for labels that stand over, in px.
+        title: Its heading.
+        note: What stands at the other end of the heading, such as a limit.
+        note_ink: The role of its colour.
+    """
+
+    marks: Sequence[Mark]
+    x: Scale
+    y: Scale | Rows
+    height: float = field(kw_only=True)
+    left: float = field(kw_only=True)
+    right: float = field(default=8.0, kw_only=True)
+    title: str = field(default="", kw_only=True)
+    note: str = field(default="", kw_only=True)
+    note_ink: str = field(default="soft", kw_only=True)
+
+    @property
+    def width(self) -> float:
+        """The width of the plot, in px."""
+        return WIDTH - 2 * MARGIN - self.left - self.right
+
+    def at_x(self, value: float) -> float:
+        """Return where a value is, in px from the left edge of the plot."""
+        return value / self.x.most * self.width
+
+    def at_y(self, value: float) -> float:
+        """Return where a value is, in px from the upper edge of the plot."""
+        if isinstance(self.y, Rows):
+            return value * ROW_H
+        return self.height * (1 - value / self.y.most)
+
+
+def numbers(most: float, count: int = 6) -> list[float]:
+    """Choose round values from 0 to at least `most`, about `count` of them."""
+    if most <= 0:
+        return [0.0, 1.0]
+    raw = most / count
+    power = 1.0
+    while power > raw:
+        power /= 10
+    while power * 10 <= raw:
+        power *= 10
+    step = next(power * one for one in (1.0, 2.0, 2.5, 5.0, 10.0) if power * one >= raw * 0.999)
+    return [index * step for index in range(int(most / step - 1e-9) + 2)]
+
+
+def times(until_s: float) -> Scale:
+    """Return the time scale of a run: from 0 to its end."""
+    span_s = max(until_s, 0.1)
+    return Scale(span_s, time_ticks(span_s), label=lambda tick: time_tick(tick, span_s))
