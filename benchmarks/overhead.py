@@ -33,6 +33,7 @@ class NoOp(Provider):
     """A client that answers at once."""
 
     endpoint = "noop://"
+    is_limited = False
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Let the other tasks go on once, and answer."""

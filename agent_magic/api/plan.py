@@ -24,7 +24,7 @@ from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
 from agent_magic.measure.compare import record_of
-from agent_magic.providers.anthropic.client import Claude, as_provider
+from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
@@ -72,8 +72,8 @@ class Plan(DeclaredPlan):
 
         Args:
             policy: How to run; `Policy()` by default.
-            client: Who answers: a `Claude`, an `AsyncAnthropic` of your own, or anything with the methods of
-                `agent_magic.providers.base.Provider`. By default `Claude()`, which takes the key from the environment.
+            client: Who answers: a `Claude`, a client of the SDK, or a `Provider` of your own. By default `Claude()`,
+                which takes the key from the environment.
             fresh: Buy again what the ledger has.
             ledger: Where answers are kept and served again from: a `Ledger`; none by default.
             prices: Your own prices by model, counted before the list.
@@ -88,9 +88,10 @@ class Plan(DeclaredPlan):
             UnknownAgent: `again` names one that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
-        options: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits}
-        driver = start(self, policy, **options, session=session, fresh=fresh, resume=resume, again=again)
-        run = await _driven(driver, ledger if session is None else session.ledger)
+        provider = as_provider(client) if session is None else session.client
+        options: Any = {"client": None if session is not None else provider, "ledger": ledger, "prices": prices}
+        options |= {"limits": limits, "session": session, "fresh": fresh, "resume": resume, "again": again}
+        run = await _driven(start(self, policy, **options), ledger if session is None else session.ledger, provider)
         if session is not None:
             session.history.learn(run.record)
         return run
@@ -114,6 +115,7 @@ class Plan(DeclaredPlan):
         fill: bool = False,
         pace: float | None = None,
         ledger: AnyLedger | None = None,
+        client: Provider | AsyncAnthropic | None = None,
         **more: Any,
     ) -> Run:
         """Play a cassette: the recorded run of this plan, in its own time or with its gaps bought.
@@ -125,15 +127,18 @@ class Plan(DeclaredPlan):
             pace: Recorded seconds in one second: 1 plays it as it was, 4 four times as fast; `None` at once. What is
                 bought takes the time it takes.
             ledger: Where what is bought is kept, as in `run`.
-            **more: `client`, `fresh` and `prices`, as in `run`.
+            client: Who answers what is bought, as in `run`.
+            **more: `fresh` and `prices`, as in `run`.
 
         Raises:
             CassetteError: The file is no cassette, or has no texts to go on from.
             ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
         """
         policy, deck = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace)
-        playing = lay(deck, self, policy, lambda match: start(self, policy, ledger=ledger, recorded=match, **more))
-        return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, ledger)
+        provider = as_provider(client)
+        more |= {"client": provider, "ledger": ledger}
+        playing = lay(deck, self, policy, lambda match: start(self, policy, recorded=match, **more))
+        return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, ledger, provider)
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
@@ -151,8 +156,11 @@ class Plan(DeclaredPlan):
         """Say what a run may cost and take; nothing is sent. `more` is what `forecast.estimate.estimate` takes."""
         tried = None if pilot is None else record_of(pilot, "pilot")
         check_ledger(ledger)
-        more.setdefault("ceilings", terms_ahead(client, None, 0.0))
-        return estimate(self, *foresee(self, client, ledger, tried), policy, pilot=tried, **more)
+        provider = as_provider(client)
+        more.setdefault("ceilings", terms_ahead(provider, None, 0.0))
+        if not isinstance(more.get("prices"), Prices):
+            more["prices"] = Prices(more.get("prices"), seller=provider.price_list)
+        return estimate(self, *foresee(self, provider, ledger, tried), policy, pilot=tried, **more)
 
     async def count_tokens(
         self, *, client: Provider | AsyncAnthropic | None = None, ledger: AnyLedger | None = None
@@ -222,10 +230,11 @@ def check_ledger(ledger: object) -> None:
         raise DeclarationError(f"ledger={shown_value(ledger)} is no Ledger.", hint="Give Ledger('FILE').")
 
 
-async def _driven(driver: Driver | Player, ledger: AnyLedger | None) -> Run:
+async def _driven(driver: Driver | Player, ledger: AnyLedger | None, provider: Provider) -> Run:
     """Let it run, and say what its numbers do not."""
     await driver.drive()
-    for note in (capped_note(driver.record, driver.policy), filled_note(driver.record), *ledger_notes(ledger)):
+    notes = capped_note(driver.record, driver.policy), filled_note(driver.record)
+    for note in (*notes, *ledger_notes(ledger), *provider.take_notes()):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
     return Run(driver.record, driver, prices=driver.prices)
@@ -250,8 +259,8 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
 ) -> Driver:
     """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
 
-    Without a pacer requests to the API get one of their own; runs with one pool share its slots. By a history the
-    longest way to the end goes first.
+    Without a pacer a provider with rate limits gets one of its own; runs with one pool share its slots. By a history
+    the longest way to the end goes first.
     """
     if session is not None:
         if any(one is not None for one in (client, ledger, prices, limits, pacer, pool, history)):
@@ -265,14 +274,14 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     plan.check_prompts()
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
-    if pacer is None and (limits is not None or isinstance(answering, Claude)):
+    if pacer is None and (limits is not None or answering.is_limited):
         pacer = Pacer(checked_limits(limits))
     earlier = (
         None if resume is None else Earlier(record_of(resume, "resume"), answering.endpoint, plan=plan, again=again)
     )
     options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "pool": pool, "history": history}
     options["recorded"] = recorded
-    prices = prices if isinstance(prices, Prices) else Prices(prices)
+    prices = prices if isinstance(prices, Prices) else Prices(prices, seller=answering.price_list)
     driver = Driver(plan, policy, answering, earlier=earlier, prices=prices, **options)
     if earlier is not None:
         driver.skip(earlier.left_out)

@@ -357,8 +357,11 @@ class Driver:
     def _report(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Tell the engine what came of a request."""
         if answer is not None:
-            paid = self._cache is not None and self._cache.paid_before(step, answer)
-            price = PAID_BEFORE if paid else None
+            price, asked = None, self._models[step]
+            if self._cache is not None and self._cache.paid_before(step, answer):
+                price = PAID_BEFORE
+            elif answer.model != asked:
+                price = self.prices.of_answer(asked, answer.model, answer.usage)
             told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price
             outcome = made(Outcome, told)
         else:

@@ -151,10 +151,15 @@ class Provider(Protocol):
         endpoint: Where requests go, without credentials. Answers in the ledger are found by it.
         credentials: Whether the server has accepted the credentials: until it has, one request goes ahead of all
             others. `None` where there are none that could be refused.
+        is_limited: Whether there are rate limits to keep. Answers that are made in this process have none.
+        price_list: Whose list prices count, by the name that `genai-prices` has for the seller. `None` is the maker of
+            a model, by its name.
     """
 
     endpoint: str
     credentials: Key | None = None
+    is_limited: bool = True
+    price_list: str | None = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request, stream its text, and return the answer. Never retry here.

@@ -248,6 +248,7 @@ class Nobody(Provider):
     """Answers nothing: planning while a recording answers needs no network either."""
 
     endpoint = "cassette"
+    is_limited = False
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

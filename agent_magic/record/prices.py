@@ -94,13 +94,20 @@ class Prices:
     Args:
         own: Prices by model that count before the list.
         tell: Told once per model without a price; a Python warning by default.
+        seller: Whose list prices count, by the name that `genai-prices` has for it; `None` is the maker of a model.
 
     Raises:
         DeclarationError: They are no prices.
     """
 
-    def __init__(self, own: Mapping[str, TokenPrice] | None = None, tell: Callable[[str], None] | None = None) -> None:
-        self._own = _checked(own)
+    def __init__(
+        self,
+        own: Mapping[str, TokenPrice] | None = None,
+        tell: Callable[[str], None] | None = None,
+        *,
+        seller: str | None = None,
+    ) -> None:
+        self._own, self._seller = _checked(own), seller
         self._tell = tell or _warn
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
@@ -120,6 +127,14 @@ class Prices:
                 price = other
         return made(Price, (price.cost_usd(usage), basis))
 
+    def of_answer(self, asked: str, answered: str, usage: Usage) -> Price:
+        """Price an answer by the model that gave it, or by the one asked if the other has no known price.
+
+        Your own price for the model asked also counts for one that the list prices alike: its name with a date.
+        """
+        alias = asked in self._own and answered not in self._own and self._listed(asked) == self._listed(answered)
+        return self.of(answered if not alias and self.tariff_of(answered)[0] else asked, usage)
+
     def rates(self, model: str, total_input_tokens: int) -> tuple[float, float, float, float, float] | None:
         """Return the `TokenPrice.rates` of a prompt of this length, USD per million tokens; `None` is unknown."""
         fitting = [price for above, price in self.tariff_of(model)[0] if total_input_tokens > above]
@@ -129,8 +144,11 @@ class Prices:
         """Return a model's prices, and where they are from; none where it has no known price."""
         if model in self._own:
             return ((-1, self._own[model]),), "given"
-        tariff = _tariff(model)
+        tariff = self._listed(model)
         return (tariff, _basis()) if tariff else ((), "")
+
+    def _listed(self, model: str) -> Tariff:
+        return _tariff(model, self._seller)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
         """Look a model up: its price, those of longer prompts, and where they are from. Warns once without a price."""
@@ -167,13 +185,13 @@ def _basis() -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _tariff(model: str) -> Tariff:
+def _tariff(model: str, seller: str | None = None) -> Tariff:
     """Read a model's list prices once. Pricing through the library costs 90 microseconds a call, this way one."""
     from genai_prices import Usage as Tokens
     from genai_prices import calc_price
 
     try:
-        listed = calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id="anthropic").model_price
+        listed = calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_id=seller).model_price
     except LookupError:
         return ()
     kinds = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from playwright.sync_api import sync_playwright
 
-from agent_magic.show.charts.of_run import run_timeline
+from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.graph import picture
 from agent_magic.show.theme import INKS, Ground, Theme
 from tests.lab import FLAGS

@@ -89,6 +89,7 @@ class Scripted(Provider):
     script: Any
     endpoint: str = "scripted"
     credentials: Any = None
+    is_limited: bool = False
     asked: list = field(default_factory=list)
     running: int = 0
     peak: int = 0

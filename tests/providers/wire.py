@@ -81,6 +81,7 @@ class Server:
         answer: What it sends: bytes, or `async f(writer, number)`.
         bodies: The requests.
         heads: Their headers.
+        paths: What they asked for.
         gone: Requests whose client went away before the end.
         open: Requests being answered.
         peak: The most at once.
@@ -90,6 +91,7 @@ class Server:
     url: str = ""
     bodies: list = field(default_factory=list)
     heads: list = field(default_factory=list)
+    paths: list = field(default_factory=list)
     gone: int = 0
     open: int = 0
     peak: int = 0
@@ -105,6 +107,7 @@ class Server:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             headers = dict(line.split(": ", 1) for line in head.lower().split("\r\n")[1:] if line)
             self.heads.append(headers)
+            self.paths.append(head.split(" ", 2)[1])
             self.bodies.append(json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"null"))
             number = len(self.bodies)
             self.asked.set()

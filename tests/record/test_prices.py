@@ -150,3 +150,29 @@ def test_cache_prices_left_out_follow_the_input():
 def test_nothing_used_costs_nothing():
     """No tokens, no dollars: known, and 0."""
     assert 0.0 == Prices().of("claude-haiku-5-5", usage(0, 0)).cost_usd
+
+
+def test_an_answer_is_priced_by_the_model_that_gave_it():
+    """A server may answer with another model than was asked. Where its price is unknown, the one asked counts."""
+    prices, used = Prices(), usage(1_000_000, 0)
+    asked, other = "claude-haiku-5-5", "claude-opus-5-5"
+    assert prices.of(other, used) == prices.of_answer(asked, other, used)
+    assert prices.of(asked, used) == prices.of_answer(asked, "whatever/this-is.gguf", used)
+    dated = "claude-haiku-4-5-20251001"
+    assert prices.of("claude-haiku-4-5", used) == prices.of_answer("claude-haiku-4-5", dated, used)
+
+
+def test_an_own_price_counts_for_the_same_model_with_a_date():
+    """It is the price of what was asked, whatever the answer calls it; but not that of another model."""
+    prices, used = Prices({"claude-haiku-4-5": TokenPrice(7, 7)}), usage(1_000_000, 0)
+    assert 7.0 == prices.of_answer("claude-haiku-4-5", "claude-haiku-4-5-20251001", used).cost_usd
+    assert prices.of("claude-opus-5-5", used) == prices.of_answer("claude-haiku-4-5", "claude-opus-5-5", used)
+    mine = Prices({"mine": TokenPrice(7, 7), "theirs": TokenPrice(9, 9)})
+    assert (7.0, 9.0) == tuple(mine.of_answer("mine", one, used).cost_usd for one in ("/models/mine", "theirs"))
+
+
+def test_a_cloud_has_its_own_list():
+    """Its names for the models, and its prices."""
+    name, used = "eu.anthropic.claude-haiku-4-5-20251001-v1:0", usage(1_000_000, 0)
+    assert 1.1 == pytest.approx(Prices(seller="aws").of(name, used).cost_usd)
+    assert Prices(tell=lambda _: None).of(name, used).cost_usd is None

@@ -44,6 +44,13 @@ NO_KEY = "none"
 CONNECT_S = 10.0
 BLOCKED_S = 120.0
 """How long user code may block the event loop before the transport takes a connection for silent."""
+SELLERS = {
+    "AsyncAnthropicBedrock": "aws",
+    "AsyncAnthropicBedrockMantle": "aws",
+    "AsyncAnthropicVertex": "google",
+    "AsyncAnthropicFoundry": "azure",
+}
+"""Whose list prices count where a client of the SDK is one of these; otherwise the maker's."""
 NO_COUNT = frozenset({404, 405, 501})
 """What a server answers that has no count endpoint."""
 
@@ -111,6 +118,8 @@ class Claude(Provider):
         self._base_url = base_url
         self._api_key = _Hidden(api_key)
         self.credentials = Key()
+        kinds = [kind.__name__ for kind in type(client).__mro__]
+        self.price_list = next((SELLERS[one] for one in kinds if one in SELLERS), "anthropic")
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
         self._notes: list[str] = []
         self._noted: set[str] = set()
@@ -170,7 +179,7 @@ class Claude(Provider):
             finally:
                 await events.close()
         if stream.readings == NO_READINGS and not stream.simulated:
-            self._note("announces no rate limits, so they are learned from refusals")
+            self._note("rate limits (learned from refusals)")
         return answer
 
     async def count_tokens(self, request: Request) -> int | None:
@@ -191,7 +200,7 @@ class Claude(Provider):
         except Rejected as error:
             if error.status is not None and error.status not in NO_COUNT:
                 raise
-            self._note("cannot count tokens, so they are estimated")
+            self._note("token counts (estimated)")
             return None
         return counted(count)
 
@@ -199,7 +208,7 @@ class Claude(Provider):
         """Return what the server leaves out, in one sentence, once."""
         if not self._notes:
             return ()
-        said = f"{self.endpoint} {' and '.join(self._notes)}."
+        said = f"{self.endpoint} leaves out {' and '.join(self._notes)}."
         self._notes.clear()
         return (said,)
 
@@ -246,8 +255,12 @@ def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
     """
     if client is None:
         return Claude()
-    if hasattr(client, "send") and not hasattr(client, "messages"):  # `isinstance` of a protocol takes 0.1 ms
+    if Provider in type(client).__mro__:  # looking at each method, as `isinstance` does, takes 0.1 ms
         return cast("Provider", client)
+    if hasattr(client, "send") and not hasattr(client, "messages"):
+        if isinstance(client, Provider):
+            return client
+        raise AgentMagicError(f"client={type(client).__name__!r} is not a whole Provider: inherit from Provider.")
     return Claude(client=cast("AsyncAnthropic", client))
 
 
