@@ -204,7 +204,7 @@ def test_the_header_is_whole(jupyter: Lab, book: str, width: int) -> None:
     jupyter.page.set_viewport_size({"width": width, "height": 1000})
     page = start(jupyter, book, PLAYER, PRICED, STORY)
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3")
-    assert "at once" in page.locator(".am-facts").inner_text()
+    assert "concurrent" in page.locator(".am-facts").inner_text()
     assert "ends in 4–6 s" == page.locator(".am-left").inner_text()
     assert "0.8 s ↗" == page.locator(".am-meter b").last.inner_text()
     assert "input at 86 % of the limit" == page.locator(".am-health b").inner_text()
