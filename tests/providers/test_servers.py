@@ -2,6 +2,10 @@
 
 # pyright: reportUnknownMemberType=false
 
+# Tests take for granted what they have just checked, and the SDK hands its clients of other clouds out lazily.
+# pyright: reportOptionalMemberAccess=false, reportOptionalOperand=false, reportOperatorIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import asyncio

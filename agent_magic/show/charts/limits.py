@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agent_magic.declare.agent import is_number
+from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.metrics import summarize
 from agent_magic.show.charts.chart import compose, provenance
