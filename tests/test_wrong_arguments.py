@@ -131,7 +131,7 @@ def test_what_goes_on_over_a_run_says_what_it_takes(wrong, tmp_path):
         am.Controls(am.start(plan(), client=client)).skip(wrong)
     assert [] == client.asked
     if wrong is not None:
-        with pytest.raises(AgentMagicError, match="no function"):
+        with pytest.raises(AgentMagicError, match="must be a function"):
             run.save(tmp_path / "x.cassette.jsonl", redact=wrong)
         assert [] == list(tmp_path.iterdir())
 

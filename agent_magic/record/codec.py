@@ -1,11 +1,11 @@
 """Values as JSON and back: the one codec of everything that is kept, in cassettes and in the ledger.
 
-What comes back is plain data in the classes the caller names. No key in the data ever chooses a class, calls anything
-or points anywhere, so a file from a stranger can be wrong but not harmful. Fields that a class has and the data has not
-take the class's default: old files open. Fields that the class does not have are left out: so do newer ones.
+The caller names the class that is read. Nothing in the data chooses a class, calls anything or points anywhere, so a
+file from a stranger can be wrong but not harmful. A field that is missing in the data takes the default of its class:
+old files open. A field that the class does not have is skipped: newer ones open too.
 
-A line is ASCII, keys in order: the same value makes the same bytes, and what no encoding holds (lone surrogates, NUL)
-comes back as it was.
+A line is ASCII with its keys in order: the same value makes the same bytes, and what no encoding holds (lone
+surrogates, NUL) comes back as it was.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PLAIN = frozenset({NoneType, bool, int, str})
+MOST_INT = (1 << 53) - 1
+"""Floats are exact up to here, and no count of a run is larger."""
 NAMES: dict[str, Any] = {name: getattr(answers, name) for name in ("Answer", "Price", "Source", "Status", "Usage")} | {
     "Message": Message,
     "Request": Request,
@@ -37,7 +39,7 @@ EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(event
 
 
 def to_json(value: object) -> Any:
-    """Write a value as plain data: objects, arrays, texts, numbers. A number that is none (`nan`, `inf`) is `None`.
+    """Return a value as plain data: objects, arrays, texts, numbers. `nan` and `inf` become `None`.
 
     Raises:
         TypeError: There is something else in it.
@@ -56,7 +58,7 @@ def to_json(value: object) -> Any:
         return [to_json(one) for one in cast("list[object]", value)]
     if isinstance(value, dict):
         return {str(name): to_json(one) for name, one in cast("dict[object, object]", value).items()}
-    raise TypeError(f"{kind.__name__} is no plain data.")
+    raise TypeError(f"{kind.__name__} is not plain data.")
 
 
 def from_json(kind: type[T], data: object) -> T:
@@ -81,7 +83,7 @@ def event_from_json(data: object) -> Event:
     """
     name: Any = cast("dict[str, Any]", data).get("event") if isinstance(data, dict) else None
     if not isinstance(name, str) or name not in EVENTS:
-        raise ValueError("no event")
+        raise ValueError("not a known event")
     return from_json(EVENTS[name], cast("object", data))
 
 
@@ -101,12 +103,12 @@ def data_of(line: str) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(data, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return cast("dict[str, Any]", data)
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 @functools.cache
@@ -121,10 +123,10 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _reader(kind: Any) -> Any:
-    """Make what reads a value of this type out of plain data, and checks it."""
+    """Return a function that reads a value of this type from plain data, and checks it."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
-        ordered = sorted(inner, key=lambda one: one is not NoneType)  # the last one's complaint is the one to hear
+        ordered = sorted(inner, key=lambda one: one is not NoneType)  # the last one's error is the one that is raised
         return functools.partial(_any_of, tuple(_reader(one) for one in ordered))
     if origin is tuple or origin is list:
         return functools.partial(_list, origin, _reader(inner[0]))
@@ -160,7 +162,7 @@ def _readers(kind: Any) -> dict[str, tuple[Any, bool]]:
 
 def _record(kind: Any, readers: dict[str, tuple[Any, bool]], data: Any) -> Any:
     if not isinstance(data, dict):
-        raise ValueError(f"{kind.__name__} is no object")
+        raise ValueError(f"expected an object for {kind.__name__}, got {type(data).__name__}")
     if kind is Request:
         data = older_request(cast("dict[str, Any]", data))
     given: dict[str, Any] = {}
@@ -177,16 +179,20 @@ def _record(kind: Any, readers: dict[str, tuple[Any, bool]], data: Any) -> Any:
 
 def _exactly(kind: type, data: Any) -> Any:
     if type(data) is not kind:
-        raise ValueError(f"{type(data).__name__} in place of {kind.__name__}")
+        raise ValueError(f"expected {kind.__name__}, got {type(data).__name__}")
+    if kind is int and abs(data) > MOST_INT:
+        raise ValueError("integer too large")
     return data
 
 
 def _number(data: Any) -> float:
     if type(data) is not float and type(data) is not int:
-        raise ValueError(f"{type(data).__name__} in place of a number")
+        raise ValueError(f"expected a number, got {type(data).__name__}")
+    if type(data) is int and abs(data) > MOST_INT:
+        raise ValueError("integer too large")
     number = float(data)
     if not math.isfinite(number):  # such as 1e999
-        raise ValueError("no finite number")
+        raise ValueError("number not finite")
     return number
 
 
@@ -206,16 +212,21 @@ def _any_of(readers: tuple[Any, ...], data: Any) -> Any:
 
 
 def _anything(data: Any) -> Any:
-    return data
+    """Return any plain data, its numbers checked."""
+    if isinstance(data, list):
+        return [_anything(one) for one in cast("list[Any]", data)]
+    if isinstance(data, dict):
+        return {name: _anything(one) for name, one in cast("dict[str, Any]", data).items()}
+    return _number(data) if type(data) is float else _exactly(int, data) if type(data) is int else data
 
 
 def _list(kind: Any, read: Any, data: Any) -> Any:
     if not isinstance(data, list):
-        raise ValueError(f"{type(data).__name__} in place of a list")
+        raise ValueError(f"expected a list, got {type(data).__name__}")
     return kind(read(one) for one in cast("list[Any]", data))
 
 
 def _object(read: Any, data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise ValueError(f"{type(data).__name__} in place of an object")
+        raise ValueError(f"expected an object, got {type(data).__name__}")
     return {name: read(one) for name, one in cast("dict[str, Any]", data).items()}

@@ -1,6 +1,6 @@
-"""What earlier runs took: what is expected of the next one stands on it.
+"""What earlier answers took, on which expectations of the next run are based.
 
-Only complete answers count. Those that the stand-in API made up are marked, and never mixed with real ones.
+Only complete answers count. Simulated ones are marked, and never mixed with real ones.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Past(NamedTuple):
         agent: The name of the agent it was for.
         model: The model asked.
         effort: The effort asked, or `None`.
-        input_tokens: All input, cached or not; `None` where unknown.
-        output_tokens: Output; `None` where unknown.
-        ttft_s: Seconds from the request to the first token; `None` where unknown.
+        input_tokens: All input, cached or not; `None` if unknown.
+        output_tokens: Output; `None` if unknown.
+        ttft_s: Seconds from the request to the first token; `None` if unknown.
         api_s: Seconds from the request to the end of the answer.
-        simulated: Whether the stand-in API made it up.
+        simulated: Whether it is simulated.
     """
 
     agent: str
@@ -65,11 +65,11 @@ class History:
 
     @property
     def latest(self) -> Past | None:
-        """The latest answer; `None` where there is none."""
+        """The latest answer; `None` if there is none."""
         return self._rows[-1] if self._rows else None
 
     def add(self, row: Past) -> None:
-        """Take an answer in."""
+        """Add an answer."""
         self._rows.append(row)
         self._by_agent.setdefault(row.agent, []).append(row)
         self._by_model.setdefault(row.model, []).append(row)
@@ -77,33 +77,33 @@ class History:
             self._by_group.setdefault(group, []).append(row)
 
     def learn(self, record: RunRecord) -> None:
-        """Take in the complete answers of a run that were measured in it."""
+        """Add the complete answers that were measured in a run."""
         for row in answers_of(record):
             self.add(row)
 
     def of_agent(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
-        """Return the answers an agent of this name had, of one model or of all."""
+        """Return the answers that agents of this name had, from one model or from all."""
         rows = self._by_agent.get(agent, ())
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
-        """Return the answers of this agent's group, of one model or of all: of those named alike but for a number."""
+        """Return the answers of this agent's group, from one model or from all; see `kin_of`."""
         rows = self._by_group.get(kin_of(agent), ())
         return tuple(row for row in rows if model is None or row.model == model)
 
     def of_model(self, model: str) -> tuple[Past, ...]:
-        """Return the answers of a model, whoever asked."""
+        """Return the answers from a model, to any agent."""
         return tuple(self._by_model.get(model, ()))
 
 
 def kin_of(agent: str) -> str:
-    """Return what stands before `_` and a number at the end of a name: agents declared together are called so."""
+    """Return the group of an agent that was declared for each item: its name without `_` and the number."""
     name, _, number = agent.rpartition("_")
     return name if number.isdecimal() else ""
 
 
 def answers_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete answers that were measured in a run, refusals left out."""
+    """Yield the complete answers that were measured in a run, without refusals."""
     for attempt in record.attempts:
         if attempt.answer is None or attempt.error is not None or attempt.source not in MEASURED:
             continue

@@ -1,7 +1,7 @@
-"""What tokens cost. Prices are data with a date: `genai-prices`, and the user's own table before it.
+"""What tokens cost: by the user's own table, and then by the list prices of `genai-prices`.
 
-Source: list prices by `genai-prices`, bundled and offline; a cache write for one hour and long prompts are priced as it
-says. The price used is stored with each attempt, because it will change.
+Source: `genai-prices`, bundled and offline; cache writes for one hour and long prompts are priced as it says. The price
+used is stored with each attempt, because prices change.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = Price(None, "unknown")
 MTOK = 1_000_000
+MOST_USD = 1e9
+"""Dollars per million tokens. With higher prices sums could overflow."""
 
 
 class PriceWarning(UserWarning):
@@ -45,7 +47,7 @@ class TokenPrice:
         cache_write_1h: Input written to the cache for an hour; `None` is twice `input`.
 
     Raises:
-        DeclarationError: One of them is no price.
+        DeclarationError: One of them is negative, too large or no number.
     """
 
     input: float
@@ -57,13 +59,13 @@ class TokenPrice:
     def __post_init__(self) -> None:
         of_cache = (self.cache_read, self.cache_write, self.cache_write_1h)
         for rate in (self.input, self.output, *(one for one in of_cache if one is not None)):
-            if not (is_number(rate) and 0 <= rate < math.inf):
-                hint = "Give USD per million tokens, 0 or more."
-                raise DeclarationError(f"A price of {rate!r} cannot be.", hint=hint)
+            if not (is_number(rate) and 0 <= rate <= MOST_USD):
+                hint = "Prices are in USD per million tokens."
+                raise DeclarationError(f"A price must be a number from 0 to {MOST_USD:g}, got {rate!r}.", hint=hint)
 
     @property
     def rates(self) -> tuple[float, float, float, float, float]:
-        """Input, output, read from the cache, written to it for 5 minutes, and for an hour."""
+        """The prices of input, output, cache reads, and cache writes for 5 minutes and for an hour."""
         read = self.input * 0.1 if self.cache_read is None else self.cache_read
         write = self.input * 1.25 if self.cache_write is None else self.cache_write
         write_1h = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
@@ -85,19 +87,19 @@ class TokenPrice:
 
 
 Tariff = tuple[tuple[int, TokenPrice], ...]
-"""Prices by length of the prompt: each counts for prompts of more than so many tokens, the last that fits wins."""
+"""Prices by length of the prompt: each is for prompts of more than this number of tokens. The last that fits counts."""
 
 
 class Prices:
-    """Looks prices up.
+    """Looks up prices.
 
     Args:
-        own: Prices by model that count before the list.
-        tell: Told once per model without a price; a Python warning by default.
+        own: Prices by model, which count before the list.
+        tell: Called once per model without a price; a Python warning by default.
         seller: Whose list prices count, by the name that `genai-prices` has for it; `None` is the maker of a model.
 
     Raises:
-        DeclarationError: They are no prices.
+        DeclarationError: `own` is no mapping of prices.
     """
 
     def __init__(
@@ -112,10 +114,10 @@ class Prices:
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Price the tokens of one attempt. Warns once per model without a price.
+        """Return what the tokens of one attempt cost. Warns once per model without a price.
 
         Returns:
-            Dollars and where the price is from. Dollars are `None` where tokens or price are unknown.
+            Dollars and where the price is from. Dollars are `None` if tokens or price are unknown.
         """
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
@@ -141,7 +143,7 @@ class Prices:
         return fitting[-1].rates if fitting else None
 
     def tariff_of(self, model: str) -> tuple[Tariff, str]:
-        """Return a model's prices, and where they are from; none where it has no known price."""
+        """Return a model's prices, and where they are from; no prices if none is known."""
         if model in self._own:
             return ((-1, self._own[model]),), "given"
         tariff = self._listed(model)
@@ -151,7 +153,7 @@ class Prices:
         return _tariff(model, self._seller)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
-        """Look a model up: its price, those of longer prompts, and where they are from. Warns once without a price."""
+        """Return a model's price, those of longer prompts, and where they are from. Warns once without a price."""
         if model in self._found:
             return self._found[model]
         tariff, basis = self.tariff_of(model)
@@ -165,13 +167,14 @@ class Prices:
 
 
 def _checked(own: object) -> dict[str, TokenPrice]:
-    """Look prices over before a run: one that cannot be reckoned with would show when its answers are paid for."""
+    """Check prices before a run: a wrong one would otherwise show only when answers are paid for."""
     if own is None:
         return {}
     table: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {"": own}
     if not all(isinstance(one, TokenPrice) for one in table.values()):
         hint = "Give a mapping of models to TokenPrice(input, output), in USD per million tokens."
-        raise DeclarationError(f"prices={shown_value(cast('object', own))} cannot work.", hint=hint)
+        got = shown_value(cast("object", own))
+        raise DeclarationError(f"prices must map models to TokenPrice, got {got}.", hint=hint)
     return table
 
 
@@ -186,7 +189,7 @@ def _basis() -> str:
 
 @functools.lru_cache(maxsize=256)
 def _tariff(model: str, seller: str | None = None) -> Tariff:
-    """Read a model's list prices once. Pricing through the library costs 90 microseconds a call, this way one."""
+    """Read a model's list prices once. A price by the library takes 90 microseconds, this way one."""
     from genai_prices import Usage as Tokens
     from genai_prices import calc_price
 
@@ -222,7 +225,7 @@ def saved_usd(record: RunRecord) -> float | None:
 
 
 def has_list_price(model: str) -> bool:
-    """Tell whether a model has a list price. Some other spelling of a known name has none."""
+    """Return whether a model has a list price. Another spelling of a known name has none."""
     return bool(_tariff(model)) and any(model == known or model.startswith(f"{known}-20") for known in listed_models())
 
 

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
+import operator
 import os
 import random
 import stat
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -21,8 +24,9 @@ from agent_magic.declare.plan import Plan
 from agent_magic.errors import CassetteError, Overloaded, RateLimited, ReplayMiss
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.providers.recorded import Deck, replay
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.cassette.reading import checked, read_cassette
 from agent_magic.record.cassette.writing import write_cassette
+from agent_magic.record.codec import line_of
 from agent_magic.record.files import inside
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
@@ -286,6 +290,106 @@ def test_the_mode_of_an_old_file_is_kept(path):
     path.chmod(0o640)
     write_cassette(chain(), path)
     assert 0o640 == stat.S_IMODE(path.stat().st_mode)
+
+
+def pipe(path):
+    """Make a named pipe."""
+    os.mkfifo(path)
+
+
+def device(path):
+    """Make a device of our own, the same as the null device."""
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+@pytest.mark.parametrize("make", [pipe, device, Path.mkdir], ids=["pipe", "device", "folder"])
+@pytest.mark.parametrize("way", ["itself", "a link to it"])
+def test_what_is_no_file_is_neither_replaced_nor_read(path, make, way):
+    """A pipe, a device or a folder stays what it is, and nothing waits for it."""
+    make(path)
+    given = path
+    if way != "itself":
+        given = path.with_name("link")
+        given.symlink_to(path)
+    before = path.lstat()
+    for do in (lambda: write_cassette(chain(), given), lambda: read_cassette(given)):
+        with pytest.raises(CassetteError, match=r"is a (named pipe|device|folder), not a file"):
+            do()
+    after = path.lstat()
+    assert (before.st_mode, before.st_ino) == (after.st_mode, after.st_ino)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["a cassette", "nothing yet"])
+def test_a_link_stays_a_link(path, there):
+    """Its target is written, and read."""
+    target = path.with_name("target")
+    if there:
+        write_cassette(drive(Plan([Agent("a", "p")]), lambda *_: Reply())[0], target)
+    path.symlink_to(target)
+    write_cassette(chain(), path)
+    assert path.is_symlink()
+    assert 3 == len(read_cassette(target).calls) == len(read_cassette(path).calls)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none/x", "The folder of 'x' does not exist"), ("a\0b", "is no file name")]
+)
+def test_what_cannot_be_written_is_said(tmp_path, name, message):
+    """A folder that is missing, a NUL."""
+    with pytest.raises(CassetteError, match=message):
+        write_cassette(chain(), tmp_path / name)
+
+
+def test_a_working_directory_that_is_gone_is_said(tmp_path, monkeypatch):
+    """A relative name then means nothing."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for do in (lambda: write_cassette(chain(), Path("x")), lambda: read_cassette(Path("x"))):
+        with pytest.raises(CassetteError, match="working directory does not exist"):
+            do()
+
+
+@pytest.mark.parametrize("redact", [lambda _: 1 / 0, lambda _: None, lambda _: b"x"], ids=["raises", "None", "bytes"])
+def test_a_redact_that_fails_writes_nothing(path, redact):
+    """The error says what it raised or returned."""
+    with pytest.raises(CassetteError, match=r"redact (raised|must return).*Nothing was written"):
+        write_cassette(chain(), path, redact=redact)
+    assert [] == list(path.parent.iterdir())
+
+
+def numbers_in(data, place=()):
+    """Where numbers and times stand in plain data."""
+    if isinstance(data, dict | list):
+        for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from numbers_in(value, (*place, name))
+    elif data is None or isinstance(data, int | float):
+        yield place
+
+
+@pytest.mark.parametrize("value", [-1.0, -(10**30), 1e308, 10**400, 1 << 63, 3.5], ids=lambda value: f"{value!r:.9}")
+def test_absurd_numbers_with_the_right_checksum_raise_nothing_else(path, value):
+    """Times before the beginning or out of order, a price of 1e308, 2**63 tokens: read, or said to be damaged."""
+    record = chain()
+    write_cassette(record, path)
+    rows = [json.loads(row) for row in path.read_text().splitlines()]
+    refused = 0
+    for number, row in enumerate(rows):
+        for *way, name in numbers_in(row):
+            changed = json.loads(json.dumps(row))
+            functools.reduce(operator.getitem, way, changed)[name] = value
+            changed.pop("check", None)
+            lines = [*rows[:number], checked(changed) if number else changed, *rows[number + 1 :]]
+            path.write_text("".join(f"{line_of(line)}\n" for line in lines))
+            try:
+                frames(replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S))
+            except (CassetteError, ReplayMiss):
+                refused += 1
+    assert refused > 10
 
 
 class TestPlaces:

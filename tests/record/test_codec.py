@@ -94,7 +94,7 @@ def test_what_is_no_number_is_unknown():
 
 def test_only_plain_data_is_written():
     """Anything else is an error, not its `repr`."""
-    with pytest.raises(TypeError, match="object is no plain data"):
+    with pytest.raises(TypeError, match="object is not plain data"):
         to_json({"x": object()})
 
 
@@ -114,7 +114,7 @@ def test_keys_in_the_data_choose_no_class(data):
     assert Answer("t", "end_turn", usage=Usage(1), model="m") == from_json(Answer, {**data, **good})
     with pytest.raises(ValueError, match="is missing"):
         from_json(Answer, data)
-    with pytest.raises(ValueError, match="Answer is no object"):
+    with pytest.raises(ValueError, match="expected an object for Answer"):
         from_json(Answer, [data])
 
 
@@ -128,11 +128,11 @@ def test_text_that_looks_like_data_stays_text(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"text": 5}, "text: int in place of str"),
-        ({"text": ["a"]}, "text: list in place of str"),
-        ({"usage": None}, "usage: Usage is no object"),
-        ({"usage": {"input_tokens": True}}, "usage: input_tokens: bool in place of int"),
-        ({"usage": {"estimated": 1}}, "usage: estimated: int in place of bool"),
+        ({"text": 5}, "text: expected str, got int"),
+        ({"text": ["a"]}, "text: expected str, got list"),
+        ({"usage": None}, "usage: expected an object for Usage, got"),
+        ({"usage": {"input_tokens": True}}, "usage: input_tokens: expected int, got bool"),
+        ({"usage": {"estimated": 1}}, "usage: estimated: expected bool, got int"),
         ({"source": "bank"}, "source: an unknown word"),
         ({"source": ["live"]}, "source: an unknown word"),
     ],
@@ -169,7 +169,7 @@ def test_events_of_unknown_kinds_are_errors(data):
 
 def test_numbers_are_finite():
     """A number beyond the range of floats is damaged data."""
-    with pytest.raises(ValueError, match="at_s: no finite number"):
+    with pytest.raises(ValueError, match="at_s: number not finite"):
         from_json(AgentEnded, {"at_s": float("inf"), "agent": 0, "status": "failed", "error": None})
     assert 3.0 == from_json(AgentEnded, {"at_s": 3, "agent": 0, "status": "failed", "error": None}).at_s
 

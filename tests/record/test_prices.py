@@ -15,6 +15,7 @@ from genai_prices import calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magic.errors import DeclarationError
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
 
@@ -176,3 +177,12 @@ def test_a_cloud_has_its_own_list():
     name, used = "eu.anthropic.claude-haiku-4-5-20251001-v1:0", usage(1_000_000, 0)
     assert 1.1 == pytest.approx(Prices(seller="aws").of(name, used).cost_usd)
     assert Prices(tell=lambda _: None).of(name, used).cost_usd is None
+
+
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), 1e308, 2e9, 10**400, "3", None, True])
+def test_what_is_no_price_is_refused_when_it_is_given(price):
+    """Negative, absurd or no number: an overflow would show only when answers are paid for."""
+    for field in ("input", "output"):
+        with pytest.raises(DeclarationError, match="A price must be a number from 0 to 1e"):
+            TokenPrice(**{"input": 1, "output": 1, field: price})
+    assert TokenPrice(1e9, 1e9).cost_usd(usage(1 << 53, 1 << 53)) < 1e20

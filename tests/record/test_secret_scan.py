@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,8 @@ from hypothesis import strategies as st
 
 from agent_magic.record.secret_scan import not_allowed, scan_file, scan_text, secrets_of
 
+ROOT = Path(__file__).resolve().parents[2]
+RANDOM = "q8Zx7Lk2Vb9Nm4Pw1Rt6Yc3Hd5Fg0Js8Kq2W"
 # Written in pieces, so that no file of ours holds anything of a key's shape.
 KEYS = [
     "sk-" + "ant-api03-" + "A1b2C3d4E5f6G7h8",
@@ -27,6 +32,20 @@ KEYS = [
     "postgres://me:" + "hunter22@" + "host/db",
     "x-api-key" + "': 'abcdefghijklmnop'",
     "ey" + "JhbGciOiJIUzI1NiJ9.ey" + "JzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+    "-----BEGIN PGP PRIV" + "ATE KEY BLOCK-----",
+    "aws_secret_" + "access_key = " + f"{RANDOM}Ez/+",
+    "x-api" + "-key: " + RANDOM[:24],
+    "redis://:" + "hunter22pw" + "@cache.host:6379/0",
+    "Account" + "Key=" + base64.b64encode(bytes(range(64))).decode(),
+    "sk_" + "test_" + RANDOM[:24],
+    "wh" + "sec_" + RANDOM[:32],
+    "S" + "G." + RANDOM[:22] + "." + RANDOM + RANDOM[:7],
+    "xa" + "pp-1-A01BCDEFGHI-1234567890123-" + RANDOM[:32].lower(),
+    "https://hooks." + "slack.com/services/T01234567/B01234567/" + RANDOM[:24],
+    "da" + "pi" + "0123456789abcdef" * 2,
+    "123456789:" + "AA" + RANDOM[:33],
+    "MTIzNDU2Nzg5MDEyMzQ1Njc4." + "GaBcDe." + RANDOM + "xy",
+    "Authorization: Ba" + "sic " + base64.b64encode(b"user:hunter22password").decode(),
 ]
 HARMLESS = [
     "Ask for sk-learn, or a task-" + "b" * 30,
@@ -37,6 +56,13 @@ HARMLESS = [
     "x" * 200,
     "-----BEGIN PUBLIC KEY-----",
     "5d41402abc4b2a76b9719d911017c592",
+    "postgres://me:$PASSWORD@host/db and redis://:<password>@host",
+    "api_key=settings.the_key_of_the_provider",
+    "Authorization: basic knowledge of the matter",
+    "basic responsibilities",
+    "models:\nsk-model-of-the-\nfirst-generation",
+    "a Telegram number 123456789:AAbc",
+    "MTIz.no.token",
 ]
 
 
@@ -74,6 +100,65 @@ def test_secrets_of_the_environment_are_found_whatever_their_shape():
     assert {"correct horse": "MY_PASSWORD", "q8Zx7Lk2Vb9Nm4Pw1Rt6": "DEPLOY"} == secrets
     (found,) = scan_text("it is correct horse", "here", secrets)
     assert ("the value of $MY_PASSWORD", False) == (found.what, "correct horse" in str(found))
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS"])
+def test_the_password_of_a_url_is_a_secret_by_itself(name):
+    """Also without the rest of the URL, and percent-encoded."""
+    secrets = secrets_of({name: "postgres://me:Hunter%2F22pw@host/db"})
+    assert list(scan_text("log in as me with Hunter/22pw", "here", secrets))
+    assert list(scan_text("log in as me with Hunter%2F22pw", "here", secrets))
+
+
+KNOWN = "q8Zx7Lk2Vb9Nm4+Pw/1Rt6"
+WRITTEN = {
+    "in hex": KNOWN.encode().hex(),
+    "in upper hex": KNOWN.encode().hex().upper(),
+    **{f"in base64, {at} before": base64.b64encode(b"x" * at + KNOWN.encode() + b"\n").decode() for at in range(4)},
+    "in base64 of a URL": base64.urlsafe_b64encode(KNOWN.encode()).decode(),
+    "in a URL": quote(KNOWN, safe=""),
+    "split by a line break": f"{KNOWN[:9]}\n{KNOWN[9:]}",
+    "split in source": f"k = ('{KNOWN[:9]}'\n     '{KNOWN[9:]}')".replace("'\n     '", "\n"),
+    "with zero-width characters": "\u200b".join(KNOWN),
+    "with a soft hyphen": f"{KNOWN[:5]}\u00ad{KNOWN[5:]}",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_a_known_key_is_found_however_it_is_written(text):
+    """Encoded, or split: the finding has the mark of the key itself, and does not show it."""
+    (plain,) = scan_text(KNOWN, "here", {KNOWN: "MINE"})
+    found = list(scan_text(f"before {text} after", "here", {KNOWN: "MINE"}))
+    assert [plain.mark] == [one.mark for one in found]
+    assert KNOWN[4:9] not in str(found[0])
+
+
+@pytest.mark.parametrize(
+    "break_", ["\n", "\\\n", "' \\\n    '", '"\n"', "' +\n'", "\r\n", "\u200b", "\ufeff"], ids=repr
+)
+@pytest.mark.parametrize(
+    "key", [f"sk-ant-{'api03'}-{RANDOM}", f"gh{'p_'}{RANDOM}", "AIza" + RANDOM[:35]], ids=lambda key: key[:6]
+)
+def test_a_key_of_a_known_shape_is_found_in_pieces(key, break_):
+    """Split by a line break, as in source or as a mail does it, or by a character that nobody sees."""
+    text = f"k = '{key[:14]}{break_}{key[14:]}'"
+    assert list(scan_text(text, "here", {}))
+    assert not_allowed(scan_file("x.py", text.encode(), {}))
+
+
+def test_the_gallery_raises_no_alarm():
+    """Notebooks, their saved outputs, and the README."""
+    files = [*sorted((ROOT / "notebooks").rglob("*.ipynb")), ROOT / "README.md"]
+    assert len(files) > 3
+    assert [] == [str(one) for path in files for one in scan_file(path.name, path.read_bytes(), {"q8Zx7Lk2Vb9": "A"})]
+
+
+@pytest.mark.parametrize(
+    "part", [" ", "\n", "a", "a.", "sk-", "eyJ", "x://a:", "'\n", "api-key: ", "M.", "SG."], ids=repr
+)
+def test_long_texts_are_scanned_in_linear_time(part):
+    """White space, words and near misses without end: quadratic time would take hours."""
+    assert [] == [one for one in scan_text(part * (300_000 // len(part)), "here", {KNOWN: "A"}) if KNOWN in str(one)]
 
 
 NOTEBOOK = {

@@ -1,16 +1,4 @@
-"""A cassette: recorded runs as a file to share. JSON lines, one call a line, plain data only.
-
-```
-{"cassette": 1, "made_with": {"agent-magic": "0.1.0", "anthropic": "2.11.0", …}, "runs": 1, …}
-{"run": 1, "plan": "agents", "recorded": "2026-11-21T10:00:00+00:00", "agents": 2, "calls": 2, "terms": {…}, …}
-{"run": 1, "agent": "python", "status": "succeeded", "events": [{"event": "AgentReady", "at_s": 0.0}], …}
-{"run": 1, "agent": "python", "call": 1, "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
-```
-
-No headers, no keys, no endpoint. Each line holds everything it needs and a checksum of itself, so a damaged line costs
-itself only, and a line that somebody changed is found. Calls are matched by what was asked, not by the agent's name,
-unless texts were left out or replaced when it was written: then there is only the name to go by.
-"""
+"""Reading a cassette: what a file holds, as values. Nothing but a `CassetteError` comes of a bad one."""
 
 from __future__ import annotations
 
@@ -23,7 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from agent_magic.errors import CassetteError
 from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, event_from_json, from_json, line_of
-from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted
+from agent_magic.record.events import (
+    AgentEnded,
+    AgentReady,
+    AgentReopened,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+)
+from agent_magic.record.files import check_regular, real_path
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
@@ -34,15 +30,21 @@ if TYPE_CHECKING:
     from agent_magic.record.events import Event
 
 T = TypeVar("T")
+SECONDS = cast("type[float | None]", float | None)
 FORMAT = 1
 ENDING = ".cassette.jsonl"
 """How the names of cassettes end that are found by themselves."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: the same call is the same wherever it was answered."""
 MOST_BYTES = 4 << 30
-"""A longer file is none of ours."""
-OF_NOBODY = 0
+"""A longer file is not a cassette."""
+MOST_S = 1e9
+"""Later times, 30 years after the beginning of the run, are damage."""
+MOST_USD = 1e12
+NO_AGENT = 0
 """Stands for the number of an agent, which a plan gives."""
+BESIDES_CALLS = (AgentReady, BackoffStarted, AgentEnded, AgentReopened)
+"""The events that stand between an agent's calls."""
 
 
 class Call(NamedTuple):
@@ -51,11 +53,11 @@ class Call(NamedTuple):
     Attributes:
         agent: The agent it was for.
         number: 1 for the agent's first.
-        key: The fingerprint of what was asked, wherever it went.
-        ready_s: When the agent was ready; `None` where it never was.
+        key: The fingerprint of what was asked, whatever the endpoint.
+        ready_s: When the agent was ready; `None` if it never was.
         started: How it began, with the request.
         first_token_s: When its first token came, or `None`.
-        ended: How it ended; `None` where the run was over before.
+        ended: How it ended; `None` if the run was over before.
         then: What happened to the agent after it and before its next.
     """
 
@@ -81,8 +83,8 @@ class RecordedAgent:
     Attributes:
         name: Its name then.
         calls: Its requests, in order.
-        events: What happened to it before the first of them; `None` where that line is damaged.
-        expected: How many calls it had made; `None` where that line is damaged.
+        events: What happened to it before the first of them; `None` if that line is damaged.
+        expected: How many calls it had made; `None` if that line is damaged.
     """
 
     name: str
@@ -110,12 +112,12 @@ class RecordedRun:
     Attributes:
         plan: The name of the plan.
         recorded: When it began, in UTC, as ISO 8601.
-        simulated: Whether the stand-in API had answered.
-        ended_s: When it ended; `None` where nobody knows any more.
+        simulated: Whether any attempt was simulated.
+        ended_s: When it ended; `None` if that line is damaged.
         cut: Whether it had been stopped.
         agents: The agents, in the order of the plan.
-        gaps: Whether agents are gone without a trace.
-        terms: What it ran under; `None` where the file does not say.
+        gaps: Whether lines about agents are missing.
+        terms: What it ran under; `None` if the file does not say.
         bases: What it had been measured against.
         redacted: Whether texts were left out or replaced.
     """
@@ -141,8 +143,8 @@ class Cassette:
         sha256: The fingerprint of its bytes.
         made_with: The versions of what wrote it, by package.
         runs: The recorded runs.
-        damaged: Numbers of lines that could not be read, or were changed. Each costs only itself.
-        missing: How many lines are gone without a trace, as from a file that was cut.
+        damaged: Numbers of lines that could not be read, or were changed.
+        missing: How many lines are missing, as from a file that was cut.
     """
 
     name: str
@@ -174,7 +176,7 @@ class Cassette:
 
     @property
     def simulated(self) -> bool:
-        """Whether the stand-in API had made some of its answers up."""
+        """Whether any attempt was simulated."""
         return any(run.simulated for run in self.runs)
 
     @property
@@ -184,7 +186,7 @@ class Cassette:
 
 
 @dataclass(slots=True)
-class _Gathering:
+class _Lines:
     """The lines of one run, as they are found."""
 
     head: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -192,7 +194,7 @@ class _Gathering:
     calls: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
 
     def run(self) -> RecordedRun:
-        """Put them together."""
+        """Return them as a run."""
         agents = tuple(_agent(name, line, self.calls.get(name, [])) for name, line in self.agents.items())
         sources = {call.source for calls in self.calls.values() for call in calls}
         ended_s: Any = self.head.get("ended_s")
@@ -211,7 +213,7 @@ class _Gathering:
 
 
 def _kept(kind: type[T], data: object) -> T | None:
-    """Read what a run's head says besides; `None` where it says nothing, or what this version does not know."""
+    """Read an optional part of a run's line; `None` if it is missing, or of a version this one does not know."""
     with suppress(ValueError):
         return from_json(kind, data)
     return None
@@ -221,19 +223,21 @@ def read_cassette(path: Path) -> Cassette:
     """Read a file.
 
     Raises:
-        CassetteError: It is no cassette, or of a later format.
+        CassetteError: It is no cassette, or of a later format, or cannot be read.
     """
+    name, path = path.name, real_path(path, CassetteError)
+    check_regular(path, CassetteError)
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise CassetteError(f"{path.name!r} is larger than {MOST_BYTES >> 30} GiB. Is it the right file?")
+            raise CassetteError(f"{name!r} is larger than {MOST_BYTES >> 30} GiB. Is it the right file?")
         with path.open("rb") as file:
-            return _read(path.name, enumerate(file, 1))
+            return _read(name, enumerate(file, 1))
     except OSError as error:
-        raise CassetteError(f"{path.name!r} cannot be read: {error.strerror}. Check the name.") from None
+        raise CassetteError(f"{name!r} cannot be read: {error.strerror}. Check the name.") from None
 
 
 def is_cassette(path: Path) -> bool:
-    """Tell whether a file says of itself that it is one."""
+    """Return whether a file says that it is a cassette."""
     with path.open("rb") as file:
         return isinstance(_head(file.readline(1 << 20)).get("cassette"), int)
 
@@ -259,14 +263,14 @@ def _read(name: str, rows: Iterator[tuple[int, bytes]]) -> Cassette:
     head, digest = _head(first), hashlib.sha256(first)
     version = head.get("cassette")
     if not isinstance(version, int):
-        raise CassetteError(f"{name!r} is no cassette: its first line does not say so.")
+        raise CassetteError(f"{name!r} is no cassette: its first line does not say so. Check the name.")
     if version > FORMAT:
         raise CassetteError(f"{name!r} has format {version}; this version reads up to {FORMAT}. Update agent-magic.")
-    runs: dict[int, _Gathering] = {}
+    runs: dict[int, _Lines] = {}
     damaged: list[int] = []
     for number, row in rows:
         digest.update(row)
-        if row.strip() and not _take(row, runs):
+        if row.strip() and not _add(row, runs):
             damaged.append(number)
     expected = sum(_count(run.head, "agents") + _count(run.head, "calls") for run in runs.values())
     found = sum(sum(map(bool, run.agents.values())) + sum(map(len, run.calls.values())) for run in runs.values())
@@ -287,8 +291,8 @@ def _count(line: dict[str, Any], name: str) -> int:
     return value if type(value) is int else 0
 
 
-def _take(row: bytes, runs: dict[int, _Gathering]) -> bool:
-    """Take a line in; tell whether it could be read. Lines of kinds that are not known yet are left out."""
+def _add(row: bytes, runs: dict[int, _Lines]) -> bool:
+    """Add a line to its run; return whether it could be read. Lines of unknown kinds are skipped."""
     try:
         line = data_of(row.decode())
         check = line.pop("check", None)
@@ -297,40 +301,60 @@ def _take(row: bytes, runs: dict[int, _Gathering]) -> bool:
             return False
         if "call" in line:
             call = _call(line)
-            run = runs.setdefault(number, _Gathering())
+            run = runs.setdefault(number, _Lines())
             run.agents.setdefault(call.agent, None)
             run.calls.setdefault(call.agent, []).append(call)
         elif "agent" in line:
             _events(line["events"])
-            runs.setdefault(number, _Gathering()).agents[str(line["agent"])] = line
+            runs.setdefault(number, _Lines()).agents[str(line["agent"])] = line
         elif "plan" in line:
-            runs.setdefault(number, _Gathering()).head = line
+            runs.setdefault(number, _Lines()).head = line
     except (KeyError, TypeError, ValueError):
         return False
     return True
 
 
 def _call(line: dict[str, Any]) -> Call:
-    """Read a call. Which class is made never depends on the data."""
-    place = {"agent": OF_NOBODY, "number": line["call"]}
+    """Read a call. The data never chooses the class.
+
+    Raises:
+        ValueError: It is none, or one that no run can have made.
+    """
+    place = {"agent": NO_AGENT, "number": line["call"]}
     started = from_json(AttemptStarted, {**line, **place, "at_s": line["started_s"]})
     ended = None
     if line["ended_s"] is not None:
         ended = from_json(AttemptEnded, {**line, **place, "at_s": line["ended_s"]})
+    ready_s, first_token_s = (from_json(SECONDS, line[name]) for name in ("ready_s", "first_token_s"))
+    _check_times(started.granted_s, started.at_s, first_token_s, ended.at_s if ended else None)
+    _check_times(ready_s)
+    if ended is not None and not 0 <= (ended.price.cost_usd or 0.0) <= MOST_USD:
+        raise ValueError("not a cost")
     return Call(
         from_json(str, line["agent"]),
         started.number,
-        started.request.key(ANYWHERE),  # never the one in the file: that could belong to another request
-        from_json(cast("type[float | None]", float | None), line["ready_s"]),
+        started.request.key(ANYWHERE),  # never the one in the file, which could belong to another request
+        ready_s,
         started,
-        from_json(cast("type[float | None]", float | None), line["first_token_s"]),
+        first_token_s,
         ended,
         _events(line["then"]),
     )
 
 
 def _events(data: list[dict[str, Any]]) -> tuple[Event, ...]:
-    return tuple(event_from_json({**one, "agent": OF_NOBODY}) for one in data)
+    events = tuple(event_from_json({**one, "agent": NO_AGENT}) for one in data)
+    if not all(isinstance(event, BESIDES_CALLS) for event in events):
+        raise ValueError("an event that stands nowhere alone")
+    _check_times(*(event.at_s for event in events))
+    return events
+
+
+def _check_times(*times_s: float | None) -> None:
+    """Raise `ValueError` unless these times are those of a run, in this order. `None` is unknown."""
+    known = [0.0, *(one for one in times_s if one is not None), MOST_S]
+    if known != sorted(known):
+        raise ValueError("times that no run has")
 
 
 def _agent(name: str, line: dict[str, Any] | None, calls: list[Call]) -> RecordedAgent:

@@ -1,25 +1,23 @@
-"""Writing a cassette: the lines of a run, and a file that is whole or as it was before."""
+"""Writing a cassette: a run as lines."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
-import os
 import platform
-import secrets
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import CassetteError, shown_value
-from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, OF_NOBODY, checked, is_cassette
+from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, NO_AGENT, checked, is_cassette
 from agent_magic.record.codec import event_to_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken, RunEnded
+from agent_magic.record.files import check_folder, check_regular, real_path, write_whole
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from agent_magic.record.events import Event
@@ -27,16 +25,14 @@ if TYPE_CHECKING:
 
 STAMPED = ("agent-magic", "anthropic", "genai-prices")
 """The packages whose versions a cassette names."""
-IN_PLACE = frozenset({"at_s", "agent", "number"})
-"""Fields of events that a line says in other words."""
-
-
+ELSEWHERE = frozenset({"at_s", "agent", "number"})
+"""Fields of events that stand in a line under other names."""
 TEXTS = ("prompt", "system", "context", "tools", "text", "content", "partial", "error", "why")
 """The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
 
 
 def only_hash(text: str) -> str:
-    """Stand for a text by its length and its fingerprint."""
+    """Replace a text by its length and its fingerprint."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"[{len(text):,} characters left out, sha256 {digest[:16]}]" if text else text
 
@@ -48,33 +44,40 @@ def write_cassette(
 
     Args:
         records: The runs.
-        path: The file.
-        redact: Returns what is to be written in place of a text: of each prompt, system prompt, context, answer and
-            error. `only_hash` leaves all of them out.
+        path: The file, links followed.
+        redact: Returns what is written in place of a text: of each prompt, system prompt, context, answer and error.
+            `only_hash` leaves all of them out.
 
     Returns:
         The number of calls.
 
     Raises:
-        CassetteError: There is a file of that name that is no cassette, and it is as before; or a run is a replay
-            whose texts are not there; or `redact` is no function.
-        OSError: The file cannot be written; an older one is as before.
+        CassetteError: What is there under that name is no cassette; there is no such folder; a run is a replay whose
+            texts are not there; or `redact` is no function, or fails. Nothing was changed.
+        OSError: The file cannot be written; an older one is unchanged.
     """
     if redact is not None and not callable(redact):
         raise CassetteError(
-            f"redact={shown_value(redact)} is no function. It takes a text, and returns what is written."
+            f"redact must be a function that takes a text and returns what is written, got {shown_value(redact)}."
         )
     runs = (records,) if isinstance(records, RunRecord) else tuple(records)
+    path = real_path(path, CassetteError)
+    check_folder(path, CassetteError)
+    check_regular(path, CassetteError)
     if path.exists() and path.stat().st_size and not is_cassette(path):
         raise CassetteError(f"{path.name!r} is there already and is no cassette. Choose another name.")
     if any(run.redacted for run in runs):
         raise CassetteError("This run is the replay of a recording without its texts. Pass that recording on as it is.")
-    _write(path, (line_of(checked(line)) for line in lines_of(runs, redact)))
+    write_whole(path, (line_of(checked(line)) for line in lines_of(runs, redact)))
     return sum(len(result.attempts) for run in runs for result in run.results)
 
 
 def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a cassette as plain data, without their checksums."""
+    """Yield the lines of a cassette as plain data, without their checksums.
+
+    Raises:
+        CassetteError: `redact` failed, or returned no text.
+    """
     for line in _lines_of(runs):
         if redact is None:
             yield line
@@ -103,7 +106,10 @@ def _replaced(text: str, redact: Callable[[str], str]) -> str:
             f"redact raised {reason_of(error)}. It must return the text to write. Nothing was written."
         )
 
-    return run_user_code(lambda: redact(text), failed)
+    found = cast("object", run_user_code(lambda: redact(text), failed))
+    if not isinstance(found, str):
+        raise CassetteError(f"redact must return the text to write, got {shown_value(found)}. Nothing was written.")
+    return found
 
 
 def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
@@ -143,7 +149,7 @@ def _run_line(record: RunRecord) -> dict[str, Any]:
 
 
 def _events_by_agent(record: RunRecord) -> list[list[Event]]:
-    """Sort what happened by agent."""
+    """Return what happened to each agent."""
     events: list[list[Event]] = [[] for _ in record.results]
     for event in record.events:
         if not isinstance(event, RunEnded):
@@ -189,40 +195,11 @@ def _call_line(record: RunRecord, result: AgentResult, events: list[Event]) -> d
 
 
 def _rest(event: AttemptStarted | AttemptEnded) -> dict[str, Any]:
-    return {name: value for name, value in to_json(event).items() if name not in IN_PLACE}
+    return {name: value for name, value in to_json(event).items() if name not in ELSEWHERE}
 
 
 def _plain(event: Any) -> dict[str, Any]:
     """Write an event without the number of its agent, which is another in another plan."""
-    line = event_to_json(event._replace(agent=OF_NOBODY))
+    line = event_to_json(event._replace(agent=NO_AGENT))
     del line["agent"]
     return line
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write lines to a new file beside the old one, make sure of it, and put it in the old one's place."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # the user's umask says who may read it
-    try:
-        with os.fdopen(handle, "w", encoding="ascii", newline="\n") as file:
-            for line in lines:
-                file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            fresh.chmod(path.stat().st_mode & 0o777)
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, on systems that open folders."""
-    with contextlib.suppress(OSError):  # Windows does not, and needs none of it
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
