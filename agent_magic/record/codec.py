@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import json
 import math
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from agent_magic.record import answer as answers
@@ -22,6 +22,8 @@ from agent_magic.record import events
 from agent_magic.record.request import Message, Request, older_request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_magic.record.events import Event
 
 T = TypeVar("T")
@@ -56,8 +58,8 @@ def to_json(value: object) -> Any:
         return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple | list):
         return [to_json(one) for one in cast("list[object]", value)]
-    if isinstance(value, dict):
-        return {str(name): to_json(one) for name, one in cast("dict[object, object]", value).items()}
+    if isinstance(value, dict | MappingProxyType):
+        return {str(name): to_json(one) for name, one in cast("Mapping[object, object]", value).items()}
     raise TypeError(f"{kind.__name__} is not plain data.")
 
 

@@ -318,6 +318,7 @@ def test_a_ledger_of_each_release_opens(tmp_path):
         run = ledger.open(1)
         assert {"succeeded"} == {one.status for one in run.record.results}
         assert run["b"].text.endswith("\0 and a lone \ud800")
+        assert len(run.record.attempts) == run.save(tmp_path / "run.cassette.jsonl"), "also what the file did not say"
         plan = run.plan
         _, client = drive(plan, always(), ledger=ledger)
         assert not client.asked
