@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A test never asserts a wall-clock time: a slow machine may also take its time to draw examples.
-settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("no_clock")
+# A test never asserts a wall-clock time: a slow machine may also take its time to draw examples. The same examples are
+# drawn every time, so that a change decides whether the tests pass, not a draw; the nightly run draws others each time.
+NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", NO_CLOCK, derandomize=True, database=None)
+settings.register_profile("nightly", NO_CLOCK, print_blob=True)
+settings.load_profile("nightly" if os.environ.get("AGENT_MAGIC_HYPOTHESIS") == "nightly" else "same")
 
 # Read when Jupyter's libraries are first imported: their new folders (the old ones warn), and the kernel of the
 # environment that runs the tests before any that the user has registered.

@@ -1,7 +1,7 @@
 """The whole engine on a virtual clock: random plans, latencies, limits, faults and hands.
 
-`AGENT_MAGIC_HYPOTHESIS=nightly` runs a hundred thousand scenes instead of some thousand, `AGENT_MAGIC_SHARD=0/2` every
-second part of them.
+`AGENT_MAGIC_HYPOTHESIS=nightly` runs a hundred thousand scenes, others each time, instead of the same some thousand;
+`AGENT_MAGIC_SHARD=0/2` runs every second part of them.
 """
 
 # Tests take for granted what they have just checked.
