@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
@@ -35,7 +36,22 @@ FILE_STOP = 600
 FUNCTION_STOP = 60
 
 MODULES = package_modules()
-EVERY_MODULE = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES.keys())
+
+
+def every_module(rule: Callable[[Module], None]) -> Callable[[], None]:
+    """Make one test of a rule that every module must keep; it names all that break it."""
+
+    def test() -> None:
+        broken: list[str] = []
+        for name, module in MODULES.items():
+            try:
+                rule(module)
+            except (AssertionError, SyntaxError) as error:
+                broken.append(f"{name}: {error}")
+        assert not broken, "\n\n".join(broken)
+
+    test.__name__, test.__doc__ = rule.__name__, rule.__doc__
+    return test
 
 
 def uphill(here: Module, there: Module) -> bool:
@@ -51,19 +67,19 @@ def uphill(here: Module, there: Module) -> bool:
     return (here.room, there.room) in WALLS or ROOMS.index(there.room) > ROOMS.index(here.room)
 
 
-@EVERY_MODULE
+@every_module
 def test_every_file_parses(module: Module) -> None:
     """The source is valid in the Python that runs the tests; the oldest supported one is among them."""
     ast.parse(module.text, str(module.path), feature_version=(3, 11))
 
 
-@EVERY_MODULE
+@every_module
 def test_every_module_belongs_to_a_room(module: Module) -> None:
     """A new room is drawn into the plan first."""
     assert module.room in {*ROOMS, *FRONT, APART}
 
 
-@EVERY_MODULE
+@every_module
 def test_imports_go_one_way(module: Module) -> None:
     """A room imports only rooms below it; live sees neither measure nor forecast; the simulator stands apart.
 
@@ -102,7 +118,7 @@ def heavy_modules() -> set[str]:
         heavy |= more
 
 
-@EVERY_MODULE
+@every_module
 def test_own_modules_are_imported_late_only_to_stay_light(module: Module) -> None:
     """Only the front door imports our own modules late, and who needs a heavy one, or says why in `# lazy: ...`."""
     heavy = heavy_modules()
@@ -125,7 +141,7 @@ def test_the_doors_are_light(door: str) -> None:
     assert door not in heavy_modules()
 
 
-@EVERY_MODULE
+@every_module
 def test_imports_are_written_as_imports(module: Module) -> None:
     """Only the front door imports our own modules by a string, which these rules could not read."""
     wrong = [
@@ -137,13 +153,13 @@ def test_imports_are_written_as_imports(module: Module) -> None:
     assert module.room in FRONT or [] == wrong
 
 
-@EVERY_MODULE
+@every_module
 def test_files_are_short(module: Module) -> None:
     """A file has at most 600 lines."""
     assert FILE_STOP >= module.text.count("\n")
 
 
-@EVERY_MODULE
+@every_module
 def test_functions_are_short(module: Module) -> None:
     """A function has at most 60 lines, docstring included."""
     lengths = {
@@ -154,13 +170,13 @@ def test_functions_are_short(module: Module) -> None:
     assert {} == {name: length for name, length in lengths.items() if length > FUNCTION_STOP}
 
 
-@EVERY_MODULE
+@every_module
 def test_there_is_no_global(module: Module) -> None:
     """State has an owner: the `global` statement is not used."""
     assert [] == [node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.Global)]
 
 
-@EVERY_MODULE
+@every_module
 def test_data_is_never_code(module: Module) -> None:
     """Nothing read from a file, a cell or a model is executed: no pickle, marshal, eval, exec, yaml.load."""
     imported = [found.name for found in module.imports if found.top in {"pickle", "marshal", "shelve", "dill"}]
