@@ -13,7 +13,6 @@ from agent_magic.live.ahead import count_ahead, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel
 from agent_magic.notebook.running import execute
-from agent_magic.record.prices import Prices
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, outlay_line, price_line
 from agent_magic.show.text import plan_text
@@ -145,7 +144,7 @@ def _outlay(
         asked = session.deck.find(plan, timeout_s=policy.timeout_s).missing
     else:
         asked = unbought(plan, where, session.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
-    prices = Prices(session.prices, tell=lambda _: None)  # the line says how many have none
+    prices = session.price_book(lambda _: None)  # the line says how many have none
     found = plan.estimate(policy, client=session.client, history=session.history, prices=prices)
     return outlay(found.expected[agent] for agent in asked)
 

@@ -17,7 +17,6 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
-from agent_magic.record.prices import Prices
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import cards_layout
@@ -86,7 +85,7 @@ async def execute(
             pacer=session.pacer,
             pool=session.pool,
             history=session.history,
-            prices=Prices(session.prices, tell=_note),
+            prices=session.price_book(_note),
             resume=None if recorded else resume,
             again=None if recorded else again,
             recorded=recorded,
@@ -174,7 +173,7 @@ async def run_and_tell(
         filled_note(run.record),
     ]
     notes += context_notes(run.record, run.prices)
-    for note in filter(None, [*notes, *ctx.session.keeping.take_notes()]):
+    for note in filter(None, [*notes, *ctx.session.keeping.take_notes(), *ctx.session.client.take_notes()]):
         _note(note)
     if line := next_step(run):
         print(line)  # noqa: T201 - the answer

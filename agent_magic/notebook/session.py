@@ -20,11 +20,12 @@ from agent_magic.notebook.warmup import WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.prices import Prices
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
@@ -207,6 +208,10 @@ class Session:
         self.client = Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name)
         self.pacer = Pacer()
         return self._simulator.url
+
+    def price_book(self, tell: Callable[[str], None] | None = None) -> Prices:
+        """Return what tokens cost: the user's own prices, then the list of whoever answers."""
+        return Prices(self.prices, tell, seller=self.client.price_list)
 
     def connect(self, client: Provider) -> None:
         """Let somebody else answer."""

@@ -12,7 +12,8 @@ from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
-from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.providers.anthropic.client import Claude, as_provider
+from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import tariff_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ RATES = ("input", "output", "cache_read", "cache_write")
 
 
 def _connect_options(parser: Parser) -> None:
-    parser.add_argument("where", nargs="?", metavar="WHERE", help="simulator: the mock server. api: the real one.")
+    where = "simulator: the mock server. api: the real one. URL: a server of its kind. Or a variable with a provider."
+    parser.add_argument("where", nargs="?", metavar="WHERE", help=where)
     parser.add_argument("--seed", type=int, default=0, help="Changes every simulated text and duration.")
     parser.add_argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1.")
     parser.add_argument("--rpm", type=float, help="Simulated limit of requests per minute.")
@@ -35,9 +37,13 @@ def _connect_options(parser: Parser) -> None:
 
 
 def _connect(ctx: CommandContext, given: Namespace) -> None:
-    if given.where is not None:
-        where = one_of("%agents connect", given.where, ("simulator", "api"))
-        if where == "simulator":
+    where, variables = given.where, ctx.shell.user_ns
+    if where is not None and "://" in where:
+        ctx.session.connect(Claude(base_url=where))
+    elif where in variables:
+        ctx.session.connect(as_provider(variables[where]))
+    elif where is not None:
+        if one_of("%agents connect", where, ("simulator", "api")) == "simulator":
             ctx.session.connect_simulator(**{name: getattr(given, name) for name in SIMULATOR_OPTIONS})
         else:
             ctx.session.disconnect()
@@ -101,20 +107,22 @@ def _prices(ctx: CommandContext, given: Namespace) -> None:
         session.prices[model] = TokenPrice(given.input, given.output, **extra)
     declared = [one.model for plan in session.plans for one in session.registry(plan).agents]
     wanted = [model] if model else [*(one or ctx.model for one in declared), *session.prices]
-    prices = Prices(session.prices)
+    prices = session.price_book()
     for name in dict.fromkeys(wanted or [ctx.model]):
         print(tariff_text(name, *prices.tariff_of(name)))  # noqa: T201 - the answer
 
 
 VERBS = {
     "connect": Verb(
-        "Choose who answers: simulator (the mock server) or api. Without a word, say who does.",
+        "Choose who answers: simulator (the mock server), api, a URL, or a variable. Without a word, say who does.",
         _connect_options,
         _connect,
         examples=(
             "%agents connect simulator",
             "%agents connect simulator --latency fast --rpm 50    # quick answers, at most 50 requests a minute",
             "%agents connect api",
+            "%agents connect http://127.0.0.1:11434    # Ollama, or any server that speaks the Messages API",
+            "%agents connect chat    # a variable with a provider of your own",
         ),
     ),
     "limits": Verb(
