@@ -2,6 +2,9 @@
 
 # Tests hand over wrong types on purpose.
 # pyright: reportArgumentType=false
+# pyright: reportOperatorIssue=false
+# pyright: reportOptionalMemberAccess=false
+# pyright: reportOptionalOperand=false
 
 # Tests take for granted what they have just checked, and the SDK hands its clients of other clouds out lazily.
 # pyright: reportOptionalMemberAccess=false, reportOptionalOperand=false, reportOperatorIssue=false

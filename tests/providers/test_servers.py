@@ -1,6 +1,7 @@
 """Servers that speak the Messages API in their own way: local ones without headers or counts, and the clouds."""
 
 # pyright: reportUnknownMemberType=false
+# pyright: reportArgumentType=false
 
 # Tests take for granted what they have just checked, and the SDK hands its clients of other clouds out lazily.
 # pyright: reportOptionalMemberAccess=false, reportOptionalOperand=false, reportOperatorIssue=false
@@ -67,10 +68,11 @@ def answering(answer: bytes, count: bytes) -> Any:
     """Answer messages and counts."""
 
     async def handle(writer: Any, number: int) -> None:
-        writer.write(count if handle.server.paths[number - 1].endswith("/count_tokens") else reply(answer))
+        writer.write(count if found.server.paths[number - 1].endswith("/count_tokens") else reply(answer))
         await writer.drain()
 
-    return handle
+    found: Any = handle  # whose `server` is set when it serves
+    return found
 
 
 @pytest.mark.parametrize(("answer", "count"), NOT_FOUND.values(), ids=NOT_FOUND)
