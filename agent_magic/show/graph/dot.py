@@ -1,4 +1,4 @@
-"""A plan as DOT text, to keep or to open in another program."""
+"""A plan as a graph of the `graphviz` package, to render, change or keep."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from typing import TYPE_CHECKING
 from agent_magic.show.markup import single_line
 
 if TYPE_CHECKING:
+    from graphviz import Digraph
+
     from agent_magic.declare.plan import Plan
 
 
-def dot_source(plan: Plan) -> str:
-    """Write a plan as a DOT digraph: left to right, a rank per layer, `after` edges dashed.
+def digraph(plan: Plan) -> Digraph:
+    """Return the graph of a plan: left to right, a rank per layer, edges that only order dashed.
 
-    Agents are `n0`, `n1`, ... in declared order and have their names as labels. A label is always a quoted string:
-    it can be neither HTML nor a port nor an escape, whatever the name.
+    Agents are `n0`, `n1`, ... in declared order and have their names as labels.
     """
-    lines = [
-        f"digraph {_quoted(plan.name)} {{",
-        "  rankdir=LR;",
-        '  node [shape=box, style=rounded, fontname="Helvetica"];',
-    ]
-    lines += [f"  n{number} [label={_quoted(agent.name)}];" for number, agent in enumerate(plan.agents)]
+    from graphviz import Digraph
+
+    look = {"shape": "box", "style": "rounded", "fontname": "Helvetica"}
+    graph = Digraph(_text(plan.name), graph_attr={"rankdir": "LR"}, node_attr=look)
     for layer in plan.dag.layers():
-        lines.append("  { rank=same; " + " ".join(f"n{number};" for number in layer) + " }")
+        with graph.subgraph() as rank:
+            rank.attr(rank="same")
+            for number in layer:
+                rank.node(f"n{number}", label=_text(plan.agents[number].name))
     for child, before in enumerate(plan.dag.parents):
         for parent in before:
-            after = plan.agents[parent].name not in plan.inputs[child]
-            lines.append(f"  n{parent} -> n{child}" + (" [style=dashed];" if after else ";"))
-    return "\n".join([*lines, "}", ""])
+            is_order = plan.agents[parent].name not in plan.inputs[child]
+            graph.edge(f"n{parent}", f"n{child}", style="dashed" if is_order else None)
+    return graph
 
 
-def _quoted(text: str) -> str:
-    r"""Quote a string for DOT.
+def _text(name: str) -> str:
+    """Return a name as Graphviz shows it: no HTML, no escapes such as `\\N`, no entities."""
+    from graphviz import escape
 
-    Inside quotes only `"` ends a string, and a backslash begins an escape such as `\N`, so both get a backslash.
-    An ampersand would begin an entity. Source: https://graphviz.org/doc/info/lang.html.
-    """
-    safe = single_line(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
-    return f'"{safe}"'
+    return escape(single_line(name).replace("&", "&amp;"))
