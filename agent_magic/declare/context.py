@@ -1,7 +1,8 @@
-"""A context: text that several agents share, sent before anything of their own."""
+"""A context: text that several agents share, sent before their prompts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +11,20 @@ from agent_magic.declare.validation import check_name
 from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A declared context. A value: declaring one sends nothing.
+    """A declared context. Declaring one sends nothing.
 
-    It is written once, when a plan is made, so that it is the same bytes for every agent that shares it: only then can
-    the provider's cache serve it. It takes values, therefore, and no agent's answer.
+    It is rendered once, when a plan is made: the provider's cache can only serve it if it is the same bytes for every
+    agent that shares it. So it may use values, but no agent's answer.
 
     Args:
-        name: The key: agents share it by `context=NAME`, and a prompt that names it takes its text.
+        name: The key: agents share it by `context=NAME`, and `{{ NAME }}` in a prompt is its text.
         text: A Jinja2 template, with the rules of a prompt.
 
     Raises:
@@ -37,62 +38,55 @@ class Context:
     def __post_init__(self) -> None:
         check_name(self.name, "a context")
         if not isinstance(self.text, str) or not self.text.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DeclarationError(f"Context {self.name!r} has no text.", hint="Write it below the line.")
+            hint = "Write its text below the %%context line, or give text='...'."
+            raise DeclarationError(f"Context {self.name!r} is empty.", hint=hint)
         template = Template.parse(self.text, agent=self.name, title=f"Context {self.name!r}")
         object.__setattr__(self, "template", template)
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The names of the values it takes, in order of appearance."""
+        """The names of the values it uses, in order of appearance."""
         return self.template.names
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Return the text that goes out.
+        """Return the text that is sent.
 
         Args:
             values: A value for each of `uses`.
 
         Raises:
-            DeclarationError: One of its expressions fails, or it is empty.
+            DeclarationError: One of its expressions fails, or it renders empty.
         """
         return self.template.check_not_empty(self.template.render(values))
 
 
-def with_contexts(contexts: Iterable[Context], agents: Sequence[Agent], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values, the text of each context that an agent uses among them.
+def with_contexts(contexts: Sequence[Context], agents: Sequence[Agent], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values, with the text of each context that an agent uses among them.
 
     Raises:
         PlanError: Two contexts have one name, one has an agent's, or one uses an agent or another context.
         UndefinedVariable: One uses a name without a value.
         DeclarationError: One of their expressions fails.
     """
-    by_name: dict[str, Context] = {}
-    for one in contexts:
-        if one.name in by_name:
-            raise PlanError(f"Two contexts are named {one.name!r}. Rename one of them, or leave one out.")
-        by_name[one.name] = one
-    if not by_name:
+    if not contexts:
         return values
+    by_name = {one.name: one for one in contexts}
     own = {agent.name if agent.part is None else agent.part.group for agent in agents}
-    for name in by_name:
+    for name, count in Counter(one.name for one in contexts).items():
+        if count > 1:
+            raise PlanError(f"Two contexts are named {name!r}. Rename one of them, or leave one out.")
         if name in own:
             raise PlanError(f"{name!r} is both an agent and a context. Rename one of them.")
     used = dict.fromkeys(name for agent in agents for name in agent.reads if name in by_name)
-    for name in used:
-        _check_uses(by_name[name], own, by_name, values)
-    return {**values, **{name: by_name[name].render(values) for name in used}}
+    return {**values, **{name: _rendered(by_name[name], own, by_name, values) for name in used}}
 
 
-def _check_uses(
-    context: Context, agents: Iterable[str], contexts: Mapping[str, Context], values: Mapping[str, Any]
-) -> None:
-    """Raise for the first name that a context cannot take."""
-    own = set(agents)
+def _rendered(context: Context, agents: Collection[str], contexts: Iterable[str], values: Mapping[str, Any]) -> str:
     for name in context.uses:
-        if name in own:
+        if name in agents:
             raise PlanError(
-                f"Context {context.name!r} uses the answer of agent {name!r}. A context goes out before any "
-                f"answer, the same for all who share it: put {{{{ {name} }}}} into a prompt."
+                f"Context {context.name!r} uses the answer of agent {name!r}. A context must be the same for all who "
+                f"share it, and is sent before any answer: put {{{{ {name} }}}} into a prompt."
             )
         if name in contexts:
             raise PlanError(
@@ -101,3 +95,4 @@ def _check_uses(
             )
         if name not in values:
             raise UndefinedVariable(name, user=f"Context {context.name!r}", known=values)
+    return context.render(values)

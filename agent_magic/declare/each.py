@@ -1,4 +1,4 @@
-"""One declaration, many agents: an agent for each item of a list, a dict, a Series, or for each row of a DataFrame.
+"""One declaration, many agents: one for each item of a list, a dict or a Series, or for each row of a DataFrame.
 
 ```
 %%agent label --each reviews            label_0, label_1, ...: one agent for each row
@@ -7,7 +7,7 @@ Positive or negative? {{ item.text }}
 %%agent check --each reviews            check_0 waits for label_0 only: both are for the same row
 Is {{ label }} right for {{ item.text }}?
 
-%%agent report                          waits for all of them, and takes all their answers
+%%agent report                          waits for all of them, and uses all their answers
 Sum up: {{ check }}
 ```
 """
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
 
 ITEM, KEY = "item", "key"
-"""What prompts call the item, and its place: the row's label, the dict's key, or else its number from 0."""
+"""What prompts call the item, and its key: the row's label, the dict's key, or else its number from 0."""
 OWN = frozenset({ITEM, KEY})
 
 
 class Row(dict[str, Any]):
-    """A row of a frame. As text it has a line per column; `{{ item.column }}` takes one."""
+    """A row of a frame. As text it has a line per column; `{{ item.column }}` is one cell."""
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {value}" for name, value in self.items())
 
 
 class Answers(tuple[str, ...]):
-    """The answers of a group, in the order of its items. As text they stand one below the other."""
+    """The answers of a group, in the order of its items. As text they are separated by an empty line."""
 
     __slots__ = ()
 
@@ -53,15 +53,15 @@ class Answers(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which one of many an agent is.
+    """Which one of a group of agents an agent is.
 
     Attributes:
-        group: The name it was declared by, and so its whole group.
-        over: The name of the value whose items there is an agent for. Groups over the same value go side by side: in
-            the prompt of one, the name of another is the answer for the same item.
-        number: Of the item, from 0.
-        key: The item's place in the value; see `KEY`.
-        levels: What the levels of the value's index are called, where it has several; then `key` is a tuple.
+        group: The name that the group was declared by.
+        over: The name of the value whose items the group is for. In the prompt of an agent, the name of another group
+            over the same value is the answer for the same item.
+        number: The number of the item, from 0.
+        key: The key of the item; see `KEY`.
+        levels: The names of the levels of the value's index, if it has several; then `key` is a tuple.
         item: The item: a `Row`, or what a list or a dict holds.
     """
 
@@ -74,15 +74,15 @@ class Part:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What the prompt of this agent alone can use."""
+        """What only the prompt of this agent can use."""
         return {ITEM: self.item, KEY: self.key}
 
 
 def expand(agents: Sequence[Agent], values: Mapping[str, Any]) -> tuple[Agent, ...]:
-    """Put in place of each agent declared for each item of a value one agent per item.
+    """Return agents, each of those declared with `each` replaced by one per item.
 
     Raises:
-        DeclarationError: The value has no items, or none that stay the same when they are read twice.
+        DeclarationError: The value has no items, or cannot be read twice in the same order.
         UndefinedVariable: There is no such value.
         PlanError: It is an agent.
     """
@@ -108,7 +108,7 @@ def expand(agents: Sequence[Agent], values: Mapping[str, Any]) -> tuple[Agent, .
 
 
 def count_items(value: object) -> int | None:
-    """Say how many agents one declared for each of a value would become; `None` where none could."""
+    """Return the number of items that a value has for `each`; `None` if it cannot be used."""
     try:
         return len(_items(value, "", ""))
     except DeclarationError:
@@ -119,16 +119,16 @@ def _not_a_value(agent: str, over: str, names: Collection[str], values: Mapping[
     if over not in names:
         return UndefinedVariable(over, agent=agent, known=values, what="each of")
     return PlanError(
-        f"Agent {agent!r} is declared for each of {over!r}, which is an agent. Name the value that {over!r} goes over: "
-        f"then {{{{ {over} }}}} is its answer for the same item."
+        f"Agent {agent!r} is declared for each of {over!r}, which is an agent. Name the value that it is declared for each "
+        f"of: then {{{{ {over} }}}} is its answer for the same item."
     )
 
 
 def _items(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
-    """Read keys and items of a value.
+    """Return the keys and items of a value.
 
     Raises:
-        DeclarationError: It has none, is no collection that can be read twice in one order, or raises something.
+        DeclarationError: It has none, cannot be read twice in the same order, or raises something.
     """
 
     def failed(error: BaseException) -> DeclarationError:
@@ -163,7 +163,7 @@ def _read(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
 
 
 def _check_columns(columns: list[str], name: str, agent: str) -> None:
-    """Raise where a row could not hold every cell under the name of its column."""
+    """Raise if two columns have one name: a row has its cells by name."""
     if len(set(columns)) < len(columns):
         twice = next(column for column in columns if columns.count(column) > 1)
         message = f"Agent {agent!r} is declared for each of {name!r}, which has the column {twice!r} more than once."
@@ -180,7 +180,7 @@ def _is_labelled(value: object) -> TypeGuard[pd.Series[Any] | pd.DataFrame]:
 
 
 def _warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> None:
-    """Warn of labels that stand for several rows: joining by them repeats rows."""
+    """Warn if rows share a label: a join by label repeats them."""
     if _is_labelled(value) and not value.index.is_unique:
         labels = value.index.nunique(dropna=False)
         message = (
@@ -191,14 +191,14 @@ def _warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> N
 
 
 def as_item(value: Any) -> Any:
-    """Make a row of a dict; anything else stays as it is."""
+    """Return a dict as a `Row`, anything else as it is."""
     if not isinstance(value, dict) or isinstance(value, Row):
         return value
     return Row({str(name): cell for name, cell in cast("dict[Any, Any]", value).items()})
 
 
 def groups_of(agents: Sequence[Agent]) -> Mapping[str, Mapping[int, int]]:
-    """Collect the agents that were declared together, by the name they were declared by."""
+    """Return the numbers of the agents of each group, by its name and the numbers of the items."""
     found: dict[str, dict[int, int]] = {}
     for number, agent in enumerate(agents):
         if agent.part is not None:
@@ -210,9 +210,9 @@ def groups_of(agents: Sequence[Agent]) -> Mapping[str, Mapping[int, int]]:
 
 
 def members_of(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) -> Collection[int]:
-    """Return those of a group that its name means to an agent: the one for the same item, where both go over one value.
+    """Return the members of a group that its name means in an agent's prompt: all, or the one for the same item.
 
-    A plan of chosen agents may have only some of a group.
+    A selected plan may have only some of a group.
     """
     if agent.part is None or not side_by_side(agents, group, agent):
         return group.values()
@@ -221,6 +221,6 @@ def members_of(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) 
 
 
 def side_by_side(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) -> bool:
-    """Tell whether an agent and a group go over the same value."""
+    """Return whether an agent and a group were declared for each item of the same value."""
     other = agents[next(iter(group.values()))].part
     return agent.part is not None and other is not None and agent.part.over == other.over

@@ -61,7 +61,7 @@ def test_a_context_that_cannot_be_the_same_for_all_is_refused(contexts: Any, err
     [
         ("my rules", "x", "name of a context must be one word.*got 'my rules'.*Try 'my_rules'"),
         ("with", "x", "Try 'with_context'"),
-        ("rules", " \n", "Context 'rules' has no text"),
+        ("rules", " \n", "Context 'rules' is empty"),
         ("rules", "a\n{% if %}", "Context 'rules' cannot be read in line 2"),
     ],
 )

@@ -34,7 +34,7 @@ def digraph(plan: Plan) -> Digraph:
 
 
 def _text(name: str) -> str:
-    """Return a name as Graphviz shows it: no HTML, no escapes such as `\\N`, no entities."""
+    r"""Return a name as Graphviz shows it: no HTML, no escapes such as `\N`, no entities."""
     from graphviz import escape
 
     return escape(single_line(name).replace("&", "&amp;"))
