@@ -179,7 +179,7 @@ def test_the_scan_finds_and_allows(tmp_path, capsys):
     [
         (["export", "none.ipynb"], "none.ipynb: No such file"),
         (["scan", "none"], "none: No such file"),
-        (["import", "bad.json"], "This is not JSON"),
+        (["import", "bad.json"], "The plan is not JSON"),
         (["export", "bad.json"], "is no notebook"),
         (["replay", "bad.json"], "is no notebook"),
         (["export", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),

@@ -119,8 +119,8 @@ def _not_a_value(agent: str, over: str, names: Collection[str], values: Mapping[
     if over not in names:
         return UndefinedVariable(over, agent=agent, known=values, what="each of")
     return PlanError(
-        f"Agent {agent!r} is declared for each of {over!r}, which is an agent. Name the value that it is declared for each "
-        f"of: then {{{{ {over} }}}} is its answer for the same item."
+        f"Agent {agent!r} is declared for each of {over!r}, which is an agent. Name the value that it is declared for "
+        f"each of: then {{{{ {over} }}}} is its answer for the same item."
     )
 
 

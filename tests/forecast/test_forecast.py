@@ -179,7 +179,7 @@ def test_a_key_that_was_untried_holds_the_forecast_as_it_held_the_run(takes_s):
         ({"schedule": "layer"}, DeclarationError, "'layers'"),
         ({"effort": "hihg"}, DeclarationError, "'high'"),
         ({"limits": {"request": 4}}, DeclarationError, "'requests'"),
-        ({"concurrency": 0}, DeclarationError, "whole number"),
+        ({"concurrency": 0}, DeclarationError, "integer >= 1"),
         ({"cache": "yes"}, DeclarationError, "auto"),
         ({"cache_ttl": "2h"}, DeclarationError, "5m"),
         ({"batch": 1}, DeclarationError, "True or False"),
