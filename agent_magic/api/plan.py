@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from anthropic import AsyncAnthropic
-    from graphviz import Digraph
+    from graphviz import Digraph  # pyright: ignore[reportMissingTypeStubs] - it has none
 
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits

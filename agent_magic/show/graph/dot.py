@@ -1,3 +1,6 @@
+# The package has no types of its own.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportOptionalContextManager=false
+
 """A plan as a graph of the `graphviz` package, to render, change or keep."""
 
 from __future__ import annotations
