@@ -43,7 +43,7 @@ def test_a_restarted_kernel_buys_nothing_again(env, tmp_path):
         ok(kernel.do(REUSE))
         ok(kernel.do(BEGIN))
         said = ok(kernel.do("run = %agents run"))
-        assert re.search(r"3 of 3 answers came from the ledger[^:]*: \$0, \$0\.\d+ saved", said)
+        assert re.search(r"3 of 3 answers came from the ledger[^:]*: \$0, <?\$0\.\d+ saved", said)
         assert texts == ok(kernel.do("print(list(run.texts))"))
         assert "{'ledger'} 0.0" in ok(kernel.do("print(set(run.agents['source']), run.totals.cost_usd)"))
         assert "[2, 1] [0, 3]" in ok(
@@ -85,7 +85,7 @@ def test_a_killed_kernel_is_told_of(env):
         os.kill(pid, signal.SIGKILL)
     with Kernel(**env) as kernel:
         ok(kernel.do(REUSE))
-        assert re.search(r"lost\s+4\s+3\s+4", ok(kernel.do("%agents runs")))
+        assert re.search(r"lost\s+4\s+3\s", ok(kernel.do("%agents runs")))
         ok(kernel.do(BEGIN))
         said = ok(kernel.do("run = %agents run"))
         assert "3 of 3 answers came from the ledger" in said

@@ -93,7 +93,7 @@ def test_it_is_small_and_valid_at_every_moment(saved):
     outputs = notebook.cells[RUN].outputs
     assert not [one for one in outputs if one.output_type == "error"], outputs
     print(f"run cell {len(json.dumps(outputs)):,} bytes, largest notebook {max(sizes):,} bytes, {len(sizes)} saves")
-    assert len(json.dumps(outputs)) <= 100_000
+    assert len(json.dumps(outputs)) <= 120_000  # colours stand at each shape, for viewers that strip styles
 
 
 def test_the_last_picture_needs_no_kernel(saved):
