@@ -36,7 +36,7 @@ def test_cards_and_their_panel_have_no_violation(jupyter: Lab, book: str, theme:
     page.locator(".am-detail table").wait_for()
     assert [] == violations(jupyter)
     names = page.locator(".am-live .n").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
-    assert names[0] == "market_size · succeeded · 2.1 s · 812 tok · $0.0021 · sim"
+    assert names[0] == "market_size · succeeded · 2.1 s · 812 tok · $0.0021 · Good."
     assert " of 9 agents done" in (page.locator(".am-status[role=status]").text_content() or "")
     page.keyboard.press("Escape")
     page.locator(".am-stop").click()
