@@ -18,7 +18,7 @@ from typing import Any
 
 import anthropic
 
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.errors import CallError, RateLimited
 from agent_magic.providers.anthropic.client import Claude

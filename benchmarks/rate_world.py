@@ -17,7 +17,7 @@ from functools import partial
 from random import Random
 from typing import Literal, Protocol
 
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.providers.anthropic.limits import read_headers
 from agent_magic.simulator.rate_limits import Bucket, Limit, Limits, Pool

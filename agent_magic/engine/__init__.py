@@ -34,9 +34,9 @@ have something done that is no request (`Call`): it then holds no slot and no ro
 
 ## Who decides what
 
-* `conductor.py` decides who goes next: ready steps, the longest expected remaining path first, slots, deadlines,
+* `conductor/` decides who goes next: ready steps, the longest expected remaining path first, slots, deadlines,
   retries, barriers. It asks the admission before it lets a step go.
-* `room.py`, the admission, says whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of
+* `admission/` says whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of
   the prompt cache, the key, the slots of the session. Everybody is asked before anything is taken, the pacer last,
   since what it grants is counted.
 * `requests.py` writes the requests and bounds what each may use.

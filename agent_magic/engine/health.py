@@ -140,7 +140,7 @@ class Watch:
         self.retries = 0
 
     def read(self, events: Sequence[Event]) -> None:
-        """Take in the events since the last time."""
+        """Record the events since the last time."""
         for event in events[self._seen :]:
             match event:
                 case AttemptStarted():

@@ -5,24 +5,75 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Protocol
 
-from agent_magic.engine.asking import ask, model_of
-from agent_magic.engine.budget import Worst
-from agent_magic.engine.prefix import shared_prefixes
-from agent_magic.engine.room import LONGEST_TOKEN, OVERHEAD_TOKENS, Need
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
+from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.prefix import shared_prefixes
+from agent_magic.engine.admission.room import Need
 from agent_magic.errors import DeclarationError
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
-from agent_magic.record.request import continued
+from agent_magic.record.made import made
+from agent_magic.record.request import Request, continued
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
     from agent_magic.record.answer import Answer
     from agent_magic.record.prices import Prices
-    from agent_magic.record.request import Message, Request
+    from agent_magic.record.request import Message, Ttl
 
+OVERHEAD_TOKENS = 16
+"""What the API adds to a message around its text, at most a few tokens."""
+LONGEST_TOKEN = 16
+"""Tokens are a few bytes long. Where no room would be for them if they were as long as this, nobody counts them."""
 NOTHING = Worst(0.0, 0)
+
+
+def model_of(agent: Agent) -> str:
+    """Return the model an agent asks."""
+    return agent.model or DEFAULT_MODEL
+
+
+def ask(
+    plan: Plan,
+    number: int,
+    answers: Mapping[str, str],
+    timeout_s: float,
+    *,
+    ttl: Ttl | None = None,
+    ahead: bool = False,
+) -> Request:
+    """Write the request of the agent with this number.
+
+    Args:
+        plan: The plan.
+        number: The agent.
+        answers: The texts of its parents.
+        timeout_s: The deadline if it names none.
+        ttl: For how long its context is to be cached; `None` does not ask for it.
+        ahead: Whether answers are missing, placeholders in their place; see `Plan.prompt_ahead`.
+
+    Raises:
+        DeclarationError: Its prompt cannot be filled in.
+    """
+    agent = plan.agents[number]
+    prompt = plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers)
+    asked = (
+        agent.model or DEFAULT_MODEL,
+        prompt,
+        agent.max_tokens or DEFAULT_MAX_TOKENS,
+        agent.system_text,
+        None if agent.context is None else plan.context_of(number),
+        ttl is not None,
+        agent.effort,
+        agent.timeout_s or timeout_s,
+        ttl or "5m",
+        (),
+        "",
+    )
+    return made(Request, asked)
 
 
 class Bought(Protocol):

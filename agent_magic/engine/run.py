@@ -21,11 +21,11 @@ from agent_magic.engine.actions import (
     Skipped,
     WakeAt,
 )
-from agent_magic.engine.breaker import Breakers, Fault
-from agent_magic.engine.budget import Budget
-from agent_magic.engine.conductor import Conductor
+from agent_magic.engine.admission.breaker import Breakers, Fault
+from agent_magic.engine.admission.budget import Budget
+from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
+from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.retry import failure_of
-from agent_magic.engine.room import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.turns import judge
 from agent_magic.errors import Late
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Price, Usage
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.engine.breaker import Blame
-    from agent_magic.engine.key import Key
+    from agent_magic.engine.admission.breaker import Blame
+    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.admission.pool import Pool
+    from agent_magic.engine.admission.prefix import Prefixes
+    from agent_magic.engine.admission.room import Need
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
-    from agent_magic.engine.pool import Pool
-    from agent_magic.engine.prefix import Prefixes
     from agent_magic.engine.retry import Failure
-    from agent_magic.engine.room import Need
     from agent_magic.record.answer import Answer, Source, Status
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.request import Request
@@ -235,7 +235,7 @@ class Engine:
         Args:
             now: The time.
             began_s: When the run began on the clock that all runs of a session share.
-            wake: Called when there is a slot of the session, or news for all its runs; see `engine.pool`.
+            wake: Called when there is a slot of the session, or news for all its runs; see `admission.pool`.
         """
         if self.admission is not None:
             most = 1 if self._policy.schedule == "sequential" else self._policy.concurrency

@@ -6,8 +6,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
-from agent_magic.engine.room import OVERHEAD_TOKENS
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, PAUSED
 from agent_magic.record.history import Past
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.engine.key import Key
-from agent_magic.engine.lifetime import with_lives
+from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.prefix import Prefixes, paying_groups
 from agent_magic.engine.run import Engine
 from agent_magic.forecast.changes import BATCH_S, Pricing, batched, paced, scaled
 from agent_magic.forecast.provider import Provider

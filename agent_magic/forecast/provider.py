@@ -11,7 +11,7 @@ import math
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.engine.lifetime import LIFE_S
+from agent_magic.engine.admission.prefix import LIFE_S
 from agent_magic.engine.pacing.limits import DIMENSIONS, NO_READINGS, Reading
 
 if TYPE_CHECKING:

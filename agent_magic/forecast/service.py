@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agent_magic.engine.budget import Worst
+from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.room import Need
 from agent_magic.engine.pacing.limits import DIMENSIONS, NO_READINGS
+from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure
-from agent_magic.engine.room import LONGEST_TOKEN, OVERHEAD_TOKENS, Need
 from agent_magic.engine.run import Outcome
 from agent_magic.forecast.evidence import CONTINUES
 from agent_magic.forecast.provider import Refusal, dated
@@ -17,8 +18,8 @@ from agent_magic.record.answer import CHARS_PER_TOKEN, NOT_BILLED, NOTHING_USED,
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.pacing.limits import Readings
-    from agent_magic.engine.prefix import Prefixes
     from agent_magic.forecast.provider import Input, Provider
     from agent_magic.forecast.work import Try, Work
     from agent_magic.record.request import Request

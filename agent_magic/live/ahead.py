@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.asking import ask
+from agent_magic.engine.requests import ask
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.earlier import Earlier

@@ -15,9 +15,8 @@ from random import getrandbits
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.actions import Abort, Count, Done, Send, WakeAt
-from agent_magic.engine.asking import model_of
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.engine.requests import PlanRequests
+from agent_magic.engine.requests import PlanRequests, model_of
 from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import UNSENT, Engine, Outcome
 from agent_magic.live.ahead import count
@@ -40,10 +39,10 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Action
+    from agent_magic.engine.admission.pool import Pool
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
-    from agent_magic.engine.pool import Pool
     from agent_magic.live.earlier import Earlier
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
@@ -156,7 +155,7 @@ class Driver:
         return Terms(kept, pacer is not None, before, {}, expected, key_untried=untried, learned=learned)
 
     def held_by(self, agent: int) -> str:
-        """Return what holds an agent that is ready; see `agent_magic.engine.hold`."""
+        """Return what holds an agent that is ready; see `agent_magic.engine.admission.room`."""
         return self.engine.held_by(agent)
 
     def health(self) -> Health:

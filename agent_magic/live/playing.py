@@ -7,8 +7,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.asking import model_of
 from agent_magic.engine.health import record_health
+from agent_magic.engine.requests import model_of
 from agent_magic.record.answer import Price
 from agent_magic.record.events import (
     AgentEnded,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
+from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pool import Pool
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.live.ahead import unbought

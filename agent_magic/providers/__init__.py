@@ -3,7 +3,7 @@
 All vendor knowledge lives behind the seam. What a provider of your own needs is here; `docs/providers.md` shows one.
 """
 
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.providers.base import Provider, Stream
 from agent_magic.record.answer import Answer, Usage

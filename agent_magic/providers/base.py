@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from agent_magic.engine.key import Key
+    from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.request import Request

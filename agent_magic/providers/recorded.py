@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.validation import is_number
-from agent_magic.engine.asking import ask, model_of
+from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.providers.base import Provider
 from agent_magic.providers.shelf import Shelf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.budget import give_price
+from agent_magic.engine.admission.budget import give_price
 from agent_magic.show.markup import single_line
 from agent_magic.show.units import count, dollars, plural, seconds
 

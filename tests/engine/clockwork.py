@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magic.engine.actions import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
-from agent_magic.engine.conductor import Conductor
+from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.retry import Failure
 from agent_magic.record.events import AgentEnded, AgentReady

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.budget import Worst
+from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.gate import Gate
+from agent_magic.engine.admission.pool import Pool
+from agent_magic.engine.admission.room import Need
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pool import Pool
-from agent_magic.engine.room import Gate, Need
 
 MODEL = "claude-haiku-5-5"
 

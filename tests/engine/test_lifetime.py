@@ -8,9 +8,8 @@ import pytest
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.engine.lifetime import best_ttl, expected_starts_s, with_lives
+from agent_magic.engine.admission.prefix import best_ttl, expected_starts_s, shared_prefixes, with_lives
 from agent_magic.engine.policy import Policy
-from agent_magic.engine.prefix import shared_prefixes
 
 SHARED = "x" * 4000
 CHAIN = Plan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.lines import Lines
+from agent_magic.engine.conductor.lines import Lines
 
 
 def three_in_a_line() -> Lines:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.engine.key import PATIENCE_S
+from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.pacing.limits import NO_READINGS, Limits, Reading, Readings
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.engine.pacing.pool import SPREAD_S

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from agent_magic.engine.key import PATIENCE_S
+from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.window import FIRST_WINDOW
 from agent_magic.providers.anthropic.limits import read_headers

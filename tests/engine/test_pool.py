@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.pool import Pool, Seat
+from agent_magic.engine.admission.pool import Pool, Seat
 
 
 def fill(seat: Seat) -> bool:

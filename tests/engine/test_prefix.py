@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_magic.engine.budget import Worst
-from agent_magic.engine.hold import Hold
+from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.gate import Gate
+from agent_magic.engine.admission.prefix import PATIENCE_S, Prefixes, paying_groups
+from agent_magic.engine.admission.room import Hold, Need
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.prefix import PATIENCE_S, Prefixes, paying_groups
-from agent_magic.engine.room import Gate, Need
 from agent_magic.record.answer import NOTHING_USED, Usage
 
 LIFE_S = 300.0

@@ -17,11 +17,11 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.actions import Abort, Done, Send
-from agent_magic.engine.breaker import Fault
-from agent_magic.engine.budget import Worst
-from agent_magic.engine.prefix import Prefixes
+from agent_magic.engine.admission.breaker import Fault
+from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.prefix import Prefixes
+from agent_magic.engine.admission.room import Need
 from agent_magic.engine.retry import failure_of
-from agent_magic.engine.room import Need
 from agent_magic.engine.run import Engine, Outcome
 from agent_magic.errors import Late, RateLimited
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver

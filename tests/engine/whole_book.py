@@ -12,14 +12,14 @@ import math
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from agent_magic.engine.admission.prefix import PATIENCE_S
 from agent_magic.engine.pacing.limits import class_of
-from agent_magic.engine.prefix import PATIENCE_S
 from tests.engine.whole_shared import EXACT_S, KEY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent_magic.engine.breaker import Blame
+    from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.retry import Failure
     from tests.engine.whole import Whole
     from tests.engine.whole_scene import Asked

@@ -14,23 +14,22 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.engine import breaker
 from agent_magic.engine.actions import WakeAt
-from agent_magic.engine.barrier import Barrier
-from agent_magic.engine.breaker import BurnBreaker, ErrorBreaker
-from agent_magic.engine.budget import Budget
-from agent_magic.engine.conductor import Conductor
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission import breaker
+from agent_magic.engine.admission.breaker import BurnBreaker, ErrorBreaker
+from agent_magic.engine.admission.budget import Budget
+from agent_magic.engine.admission.gate import Gate
+from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Pool as Session
+from agent_magic.engine.admission.pool import Seat
+from agent_magic.engine.admission.prefix import Prefixes
+from agent_magic.engine.conductor.conductor import Conductor
+from agent_magic.engine.conductor.lines import Barrier
+from agent_magic.engine.conductor.tries import Slots, Tries
 from agent_magic.engine.pacing import pool as pacer_pool
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket
 from agent_magic.engine.pacing.pool import Pool
-from agent_magic.engine.pool import Pool as Session
-from agent_magic.engine.pool import Seat
-from agent_magic.engine.prefix import Prefixes
-from agent_magic.engine.room import Gate
-from agent_magic.engine.slots import Slots
-from agent_magic.engine.tries import Tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

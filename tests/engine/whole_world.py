@@ -11,11 +11,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Pool as Slots
 from agent_magic.engine.pacing.limits import Limits as Told
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pool import Pool as Slots
 from agent_magic.forecast.virtual import VirtualClock
 from agent_magic.providers.anthropic.limits import read_headers
 from agent_magic.simulator.rate_limits import Limit, Limits, Pool

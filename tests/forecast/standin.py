@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
 from agent_magic.live.driver import Driver

@@ -14,7 +14,7 @@ from pandas.testing import assert_frame_equal
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.engine.key import PATIENCE_S, Key
+from agent_magic.engine.admission.key import PATIENCE_S, Key
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, UnknownAgent

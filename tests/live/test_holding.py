@@ -14,7 +14,7 @@ import asyncio
 import pytest
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
@@ -97,7 +97,7 @@ def test_dollars_a_minute_are_kept():
 
 def test_a_refusal_of_the_key_costs_one_call_whatever_the_concurrency(monkeypatch):
     """F08: twenty agents leave at once, the key is wrong: one call, and all the others say why they were not sent."""
-    monkeypatch.setattr("agent_magic.engine.key.PATIENCE_S", 60.0)  # a slow machine answers later than half a second
+    monkeypatch.setattr("agent_magic.engine.admission.key.PATIENCE_S", 60.0)  # a slow machine answers late
 
     async def work():
         async with serving(REFUSED) as server:
@@ -264,7 +264,7 @@ def test_a_refusal_is_passed_on_where_the_policy_says_so(policy, statuses):
 def test_answers_that_are_there_do_not_hold_up_an_untried_key():
     """Nothing of them is sent, so nothing is learned of the key: the first that is really sent goes ahead at once."""
     from agent_magic.api import Ledger
-    from agent_magic.engine.key import Key
+    from agent_magic.engine.admission.key import Key
 
     ledger, texts = Ledger(), {f"a{one}": f"question {one}" for one in range(6)}
     drive(Plan([Agent(name, text) for name, text in list(texts.items())[:4]]), lambda *_: Reply(1.0), ledger=ledger)

@@ -7,8 +7,8 @@ import json
 import urllib.request
 
 from agent_magic.api import Agent, Claude, Plan, Policy, start
+from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pool import Pool
 from agent_magic.simulator import start as simulator
 
 

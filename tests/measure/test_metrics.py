@@ -9,7 +9,7 @@ import pytest
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS

@@ -13,7 +13,7 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.engine.breaker import UNREACHED_S
+from agent_magic.engine.admission.breaker import UNREACHED_S
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import RunFailed, Unreachable

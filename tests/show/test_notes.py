@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.engine.budget import Budget, Worst
+from agent_magic.engine.admission.budget import Budget, Worst
 from agent_magic.engine.policy import Policy
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.results import RunRecord

@@ -168,11 +168,11 @@ class Bucket:
         return doubt
 
     def settle(self, doubt: float) -> None:
-        """Take in that the amount of a request is known, or that there was none."""
+        """Record that the amount of a request is known, or that there was none."""
         self._doubt = max(0.0, self._doubt - doubt)
 
     def used(self, used: float, believed: float, fulls: int) -> None:
-        """Take in what a request has really taken.
+        """Record what a request has really taken.
 
         Args:
             used: That.
@@ -185,14 +185,14 @@ class Bucket:
         self.spread += (min(off, 1.0) - self.spread) * LATEST
 
     def correct(self, amount: float) -> None:
-        """Take in that so much less had been taken than was thought."""
+        """Record that so much less had been taken than was thought."""
         self.level += amount
         self.shift += amount
 
     def read(
         self, reading: Reading, mark: float, spent: float, *, now: float, sent_s: float, believed: float | None = None
     ) -> None:
-        """Take in what a response says.
+        """Record what a response says.
 
         Args:
             reading: What it says.
@@ -235,7 +235,7 @@ class Bucket:
                 self.level = min(level, self.low)
 
     def refuse(self, reading: Reading | None, now: float, *, need: float | None, wait_s: float, first: bool) -> None:
-        """Take in a refusal. Its headers are young: it was answered at once.
+        """Record a refusal. Its headers are young: it was answered at once.
 
         Args:
             reading: What it says of this limit.

@@ -162,7 +162,7 @@ class Output:
         return max((max(floor, lack) - level) / bucket.rate, self._tried_s - now)
 
     def begin(self, expected: float, now: float) -> float:
-        """Take in that a request was let go. Return the level without corrections, for `read`."""
+        """Record that a request was let go. Return the level without corrections, for `read`."""
         self._drain(now)
         self.under_way += expected
         self.open += 1
@@ -171,7 +171,7 @@ class Output:
         return self.bucket.take(0.0, now)
 
     def heard(self, expected: float, arrived: Arrived | None, sent_s: float, now: float) -> Made:
-        """Take in that an answer begins. Return what it has produced, for `end`."""
+        """Record that an answer begins. Return what it has produced, for `end`."""
         self._drain(now)
         made = Made(expected, arrived, now, -self._drained)
         self._begun[made] = None
@@ -181,7 +181,7 @@ class Output:
         return made
 
     def read(self, reading: Reading, mark: float, spent: float, then: float, *, now: float, sent_s: float) -> None:
-        """Take in what a response says.
+        """Record what a response says.
 
         Args:
             reading: What it says.
@@ -207,7 +207,7 @@ class Output:
         bucket.read(reading, mark, spent, now=now, sent_s=sent_s, believed=believed)
 
     def end(self, expected: float, used: float | None, sent_s: float, begun: Made | None, now: float) -> None:
-        """Take in that an answer is complete, or with `None` that what it used is not known.
+        """Record that an answer is complete, or with `None` that what it used is not known.
 
         Args:
             expected: What `begin` was told.
@@ -239,7 +239,7 @@ class Output:
         self._sums = self._sums[0], self._sums[1] + used
 
     def refused(self, expected: float, now: float) -> None:
-        """Take in that a request was turned away: it uses nothing."""
+        """Record that a request was turned away: it uses nothing."""
         self._drain(now)
         self.under_way -= expected
         self.open -= 1
@@ -274,7 +274,7 @@ class Output:
         self.bucket.take(more, now)
 
     def _show(self, made: Made) -> None:
-        """Take in that an answer is hidden no more."""
+        """Record that an answer is hidden no more."""
         self._hidden -= 1
         made.counted += self._drained
         self._coming -= made.expected

@@ -32,7 +32,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.hold import Hold
+from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.limits import NO_READINGS, Limits, class_of
 from agent_magic.engine.pacing.pool import Pool, Ticket
 
@@ -84,7 +84,7 @@ class Pacer:
         return pool.ask(input_tokens, output_tokens, now, kind, queue)
 
     def forgo(self, model: str, queue: int) -> None:
-        """Take in that a queue that was held will not ask again soon: something else holds it, or it is over.
+        """Record that a queue that was held will not ask again soon: something else holds it, or it is over.
 
         Args:
             model: The model it asked for.
@@ -108,7 +108,7 @@ class Pacer:
         ticket.pool.heard(ticket, readings, now, arrived)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Take in that a request is over, in whichever way but a 429.
+        """Record that a request is over, in whichever way but a 429.
 
         Args:
             ticket: The request's. A second time is ignored.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.hold import Hold
+from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.bucket import Bucket
 from agent_magic.engine.pacing.health import Meter, PoolHealth, gauge
 from agent_magic.engine.pacing.limits import DIMENSIONS, Limits
@@ -16,7 +16,7 @@ from agent_magic.record.terms import Ceiling, Learned
 if TYPE_CHECKING:
     from random import Random
 
-    from agent_magic.engine.hold import Reason
+    from agent_magic.engine.admission.room import Reason
     from agent_magic.engine.pacing.limits import Reading, Readings
     from agent_magic.engine.pacing.output import Arrived, Made
 
@@ -133,7 +133,7 @@ class Pool:
         return ticket
 
     def forgo(self, queue: int) -> None:
-        """Take in that a queue that waited cannot go for another reason now: it keeps nobody from going."""
+        """Record that a queue that waited cannot go for another reason now: it keeps nobody from going."""
         self._turns.pop(queue, None)
 
     @property
@@ -162,7 +162,7 @@ class Pool:
             self.output.bucket.announce(made, 0.0)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Take in what a request has used; `None` if that is not known."""
+        """Record what a request has used; `None` if that is not known."""
         if not ticket.open:
             return
         if not input_tokens and not output_tokens:  # an error that cost nothing says nothing of answers
@@ -183,7 +183,7 @@ class Pool:
     def refused(
         self, ticket: Ticket, retry_after_s: float | None, limit: str | None, readings: Readings, now: float
     ) -> None:
-        """Take in a 429: nothing was used, and nothing goes for a while."""
+        """Record a 429: nothing was used, and nothing goes for a while."""
         if not ticket.open:
             return
         self._leave(ticket)
@@ -323,13 +323,13 @@ class Pool:
                 ratio.add(ticket.asked[1], used)
 
     def _replied(self) -> None:
-        """Take in that a reply begins: more may be under way where limits are not known."""
+        """Record that a reply begins: more may be under way where limits are not known."""
         self._speak()
         if not self._known:
             self._window.widen(self._open)
 
     def _speak(self) -> None:
-        """Take in that there was a reply: whoever waited for the first one may ask anew."""
+        """Record that there was a reply: whoever waited for the first one may ask anew."""
         if self._window.quiet:
             if not self._known:
                 self._turns.clear()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent_magic.engine.hold import Hold
-from agent_magic.engine.key import PATIENCE_S
+from agent_magic.engine.admission.key import PATIENCE_S
+from agent_magic.engine.admission.room import Hold
 
 FIRST_WINDOW: Final = 8
 """Requests under way while there is no reply, or a first one that told no limit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.engine.room import OVERHEAD_TOKENS
+from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History, kin_of

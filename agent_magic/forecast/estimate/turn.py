@@ -6,11 +6,11 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.engine.breaker import MINUTE_S
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.breaker import MINUTE_S
+from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.prefix import Prefixes
 from agent_magic.engine.run import Engine
 from agent_magic.forecast.forecast import PRIMED_S, groups_of
 from agent_magic.forecast.provider import Provider

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from agent_magic.engine.key import Key
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
 from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt

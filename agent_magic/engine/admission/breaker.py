@@ -20,10 +20,10 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from agent_magic.engine.hold import Hold
+from agent_magic.engine.admission.room import Hold
 
 if TYPE_CHECKING:
-    from agent_magic.engine.budget import Worst
+    from agent_magic.engine.admission.budget import Worst
 
 WINDOW: Final = 20
 """How many attempts are looked back on."""
@@ -98,14 +98,14 @@ class ErrorBreaker:
         return f"no connection in {self._failed} tries. Last: {self._why}" if enough else ""
 
     def left(self, agent: int, now: float) -> None:
-        """Take in that a request left."""
+        """Record that a request left."""
         if self._first_s is None:
             self._first_s = now
         if not self._is_closed:
             self._probe = agent
 
     def ended(self, agent: int, *, bad: Blame, now: float) -> None:
-        """Take in how a request ended; `None` says nothing of the service, such as a cancelled one."""
+        """Record how a request ended; `None` says nothing of the service, such as a cancelled one."""
         if bad:
             self._failed, self._why = self._failed + 1, bad.why
         if bad is not None:
@@ -201,11 +201,11 @@ class BurnBreaker:
         return ""
 
     def left(self, agent: int, worst: Worst) -> None:
-        """Take in that a request left."""
+        """Record that a request left."""
         self._aside[agent] = worst.usd or 0.0
 
     def ended(self, agent: int, usd: float | None, now: float) -> None:
-        """Take in what a request has cost. What is unknown counts as its worst case."""
+        """Record what a request has cost. What is unknown counts as its worst case."""
         aside = self._aside.pop(agent, None)
         if aside is not None:
             self._spent.append((now, aside if usd is None else usd))
@@ -248,14 +248,14 @@ class Breakers:
         return "" if self._burn is None else self._burn.never(worst)
 
     def left(self, agent: int, worst: Worst, now: float) -> None:
-        """Take in that a request left."""
+        """Record that a request left."""
         if self._errors is not None:
             self._errors.left(agent, now)
         if self._burn is not None:
             self._burn.left(agent, worst)
 
     def ended(self, agent: int, *, bad: Blame, usd: float | None, now: float) -> None:
-        """Take in how a request ended, and what it cost."""
+        """Record how a request ended, and what it cost."""
         if self._errors is not None:
             self._errors.ended(agent, bad=bad, now=now)
         if self._burn is not None:

@@ -71,7 +71,7 @@ class Pool:
             other.wake()
 
     def forget(self, seat: Seat) -> None:
-        """Take in that a run is over."""
+        """Record that a run is over."""
         self._seats = [one for one in self._seats if one is not seat]
         self._waiting = [one for one in self._waiting if one is not seat]
         self.offer()

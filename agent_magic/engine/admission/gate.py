@@ -7,83 +7,30 @@ one run. Both are told what a request may use before it leaves, and what it has 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.health import limits_in_use
-from agent_magic.engine.hold import Hold
 from agent_magic.engine.pacing.limits import NO_READINGS, class_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent_magic.engine.breaker import Blame, Breakers
-    from agent_magic.engine.budget import Budget, Worst
+    from agent_magic.engine.admission.breaker import Blame, Breakers
+    from agent_magic.engine.admission.budget import Budget, Worst
+    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.admission.pool import Seat
+    from agent_magic.engine.admission.prefix import Prefixes
+    from agent_magic.engine.admission.room import Need
     from agent_magic.engine.health import LimitUse
-    from agent_magic.engine.key import Key
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.pacing.pool import Ticket
-    from agent_magic.engine.pool import Seat
-    from agent_magic.engine.prefix import Prefixes
     from agent_magic.record.answer import Usage
 
-FOREVER = float("inf")
 TOO_MANY_REQUESTS = 429
 TOLD_S = 1.5
 """A shorter wait than this is over before anybody has read of it."""
-OVERHEAD_TOKENS = 16
-"""What the API adds to a message around its text, at most a few tokens."""
-LONGEST_TOKEN = 16
-"""Tokens are a few bytes long. Where no room would be for them if they were as long as this, nobody counts them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Never:
-    """There will be no room for the agent in this run.
-
-    Attributes:
-        why: In one line.
-        kind: What that is, such as `BudgetExceeded`.
-    """
-
-    why: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a request will use.
-
-    Attributes:
-        model: The model.
-        input_tokens: Its input, estimated.
-        output_tokens: Its output, expected. The pacer learns what answers really have.
-        worst: The most it can use.
-        least: The most it can use if its input is as short as can be; `None` where `worst` is all that can be known.
-        free: Whether its answer is there already, so that nothing is sent.
-        shared_tokens: The part of its input that may come from the cache, which no limit counts then.
-    """
-
-    model: str
-    input_tokens: int
-    output_tokens: int
-    worst: Worst
-    free: bool = False
-    shared_tokens: int = 0
-    least: Worst | None = None
-
-
-class Room(Protocol):
-    """Whoever says when an agent may go."""
-
-    def line(self, agent: int) -> str:
-        """Name the line the agent waits in: agents of one line share limits."""
-        ...
-
-    def enter(self, agent: int, now: float) -> Hold | Never | None:
-        """Take room for the agent, or say what it waits for. `None` means that it may go."""
-        ...
 
 
 class Gate:
@@ -180,13 +127,13 @@ class Gate:
         return None
 
     def leave(self) -> None:
-        """Take in that the run is over: what it kept goes to others."""
+        """Record that the run is over: what it kept goes to others."""
         self.forgo()
         if self._seat is not None:
             self._seat.leave()
 
     def forgo(self) -> None:
-        """Take in that nobody of this run will ask for a while: it was paused, or is over."""
+        """Record that nobody of this run will ask for a while: it was paused, or is over."""
         for line in list(self._turns):
             self._forgo(line)
 
@@ -291,7 +238,7 @@ class Gate:
                 self._tell()
 
     def turned_back(self) -> None:
-        """Take in that a request was never sent, because its answer was there already."""
+        """Record that a request was never sent, because its answer was there already."""
         if self._key is not None:
             self._key.turned_back()
 
@@ -310,7 +257,7 @@ class Gate:
         return limits_in_use(self._pacer.health(self._began_s + now), given)
 
     def began(self, agent: int) -> None:
-        """Take in that the agent's answer has begun."""
+        """Record that the agent's answer has begun."""
         if self._prefixes is not None:
             self._prefixes.began(agent)
 

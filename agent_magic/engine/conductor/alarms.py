@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final
 
-from agent_magic.engine.room import FOREVER
+from agent_magic.engine.admission.room import FOREVER
 
 LINES: Final = -1
 """Stands for all the agents that wait for room."""
@@ -31,7 +31,7 @@ class Alarms:
             self.set(at_s, LINES)
 
     def woken(self) -> None:
-        """Take in that a time has come: what is due is asked for with `due`, and the next is told anew."""
+        """Record that a time has come: what is due is asked for with `due`, and the next is told anew."""
         self._told_s = self._lines_s = FOREVER
 
     def due(self, now: float) -> int | None:

@@ -31,17 +31,17 @@ class Key:
         return self._until_s if self._until_s is not None and now < self._until_s else None
 
     def left(self, now: float) -> None:
-        """Take in that a request left."""
+        """Record that a request left."""
         if self._until_s is None:
             self._until_s = now + PATIENCE_S
 
     def turned_back(self) -> None:
-        """Take in that the request that left was never sent: its answer was there already. Another one goes ahead."""
+        """Record that the request that left was never sent: its answer was there already. Another one goes ahead."""
         if not self.accepted:
             self._until_s = None
 
     def replied(self, status: int | None) -> None:
-        """Take in a reply, or the end of a request without one."""
+        """Record a reply, or the end of a request without one."""
         if status in REFUSED:
             self._until_s = None  # the next one, of another run, goes ahead again
         else:

@@ -18,13 +18,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
-from agent_magic.engine.again import to_reopen
-from agent_magic.engine.alarms import RUN, Alarms
-from agent_magic.engine.barrier import Barrier
-from agent_magic.engine.hold import Hold
-from agent_magic.engine.lines import Lines, turns_of
-from agent_magic.engine.slots import Slots
-from agent_magic.engine.tries import Tries
+from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.conductor.alarms import RUN, Alarms
+from agent_magic.engine.conductor.lines import Barrier, Lines, turns_of
+from agent_magic.engine.conductor.tries import Slots, Tries
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
@@ -32,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
+    from agent_magic.engine.admission.room import Room
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
-    from agent_magic.engine.room import Room
     from agent_magic.record.answer import Status
 
 PENDING: Final = 0
@@ -106,7 +103,7 @@ class Conductor:
 
     @property
     def slots(self) -> int:
-        """How many requests may be under way now; see `agent_magic.engine.slots`."""
+        """How many requests may be under way now; see `Slots`."""
         return self._slots.width
 
     @property
@@ -134,11 +131,11 @@ class Conductor:
         self._done[agent] = "succeeded"
 
     def room_changed(self, now: float) -> list[Decision]:
-        """Take in that there may be more room than before."""
+        """Record that there may be more room than before."""
         return self._go_on(now) if self._running < self._slots.width and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
-        """Take in that a running agent has its answer."""
+        """Record that a running agent has its answer."""
         self._leave(agent)
         self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
@@ -150,7 +147,7 @@ class Conductor:
         return self._go_on(now)
 
     def continue_turn(self, agent: int, now: float) -> list[Decision]:
-        """Take in that a running agent's answer is to go on with another request, which uses up no attempt."""
+        """Record that a running agent's answer is to go on with another request, which uses up no attempt."""
         self._leave(agent)
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
@@ -160,7 +157,7 @@ class Conductor:
         return self._go_on(now)
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
-        """Take in that a running agent has a part of its answer, and shall have no more. It is passed on."""
+        """Record that a running agent has a part of its answer, and shall have no more. It is passed on."""
         self._leave(agent)
         return self._pass_on(agent, "capped", why, now, "Capped")
 
@@ -177,7 +174,7 @@ class Conductor:
         return self._go_on(now)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
-        """Take in that a running agent's attempt failed: try again later, or give up."""
+        """Record that a running agent's attempt failed: try again later, or give up."""
         self._leave(agent)
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
@@ -194,7 +191,7 @@ class Conductor:
         return self._go_on(now)
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
-        """Take in that a running agent's request was cancelled, as this conductor had asked.
+        """Record that a running agent's request was cancelled, as this conductor had asked.
 
         Args:
             agent: The agent.
@@ -221,7 +218,7 @@ class Conductor:
         return self._lines.reason(agent)
 
     def wake(self, now: float) -> list[Decision]:
-        """Take in that the time of a `WakeAt` has come."""
+        """Record that the time of a `WakeAt` has come."""
         self._alarms.woken()
         while (agent := self._alarms.due(now)) is not None:
             if agent == RUN:
@@ -253,7 +250,7 @@ class Conductor:
         return self._go_on(now)
 
     def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        """Run these agents again, or all, that did not succeed; see `agent_magic.engine.again`."""
+        """Run these agents again, or all, that did not succeed; see `to_reopen`."""
         if not self._cut and self._open:
             self._reopen(range(len(self._state)) if agents is None else agents, now)
         return self._go_on(now)
@@ -440,3 +437,36 @@ class Conductor:
         for agent, cause in skipped.items():
             self._lost[agent] = cause
             self._out += [Reopened(agent), Skipped(agent, cause)]
+
+
+def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
+    """Say which agents are to run again, and which stay skipped for another reason than before.
+
+    An agent that was asked for brings along what it cannot go without: its ancestors that did not succeed either. And
+    it brings back what was skipped because of them, as far as nothing else is in its way. What somebody had skipped or
+    stopped by name comes back only by name.
+
+    Args:
+        dag: Who waits for whom.
+        lost: The agents that ended without success, each with the agent that was the cause: itself, or the ancestor
+            that had it skipped.
+        asked: The agents to run again. Those that succeeded, or have not ended, stay as they are.
+
+    Returns:
+        The agents to run again, parents before children, and the new cause of those that stay skipped.
+    """
+    wanted = {agent for agent in asked if agent in lost}
+    if not wanted:
+        return [], {}
+    wanted |= {agent for agent in dag.ancestors(wanted) if agent in lost}
+    below = dag.descendants(wanted)
+    found: dict[int, None] = {}
+    causes: dict[int, int] = {}
+    for agent in dag.order:
+        if agent in wanted or (agent in below and lost.get(agent, agent) != agent):
+            in_its_way = [parent for parent in dag.parents[agent] if parent in lost and parent not in found]
+            if not in_its_way:
+                found[agent] = None
+            elif lost[agent] in found:
+                causes[agent] = causes.get(in_its_way[0], lost[in_its_way[0]])
+    return list(found), causes

@@ -65,7 +65,7 @@ class Budget:
         self._aside[agent] = worst
 
     def settle(self, agent: int, usd: float | None, tokens: int | None) -> None:
-        """Take in what a request has used. What is unknown counts as its worst case: it may have been billed."""
+        """Record what a request has used. What is unknown counts as its worst case: it may have been billed."""
         worst = self._aside.pop(agent, None)
         if worst is None:
             return

@@ -1,0 +1,1 @@
+"""Who goes next, and when: ready steps, slots, deadlines, retries, barriers."""
