@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
@@ -287,7 +288,9 @@ class Plan:
         Raises:
             DeclarationError: The prompt cannot be rendered, or is empty.
         """
-        return self.agents[number].template.check_not_empty(self._render(number, answers))
+        template = self.agents[number].template
+        text = template.render(answers) if self.inputs[number] == template.names else self._render(number, answers)
+        return text if text and not text.isspace() else template.check_not_empty(text)
 
     def prompt_ahead(self, number: int, answers: Mapping[str, str]) -> str:
         """Return a prompt with placeholders for answers that do not exist yet.
@@ -312,9 +315,7 @@ class Plan:
         return agent.prompt if inputs and not text.strip() else agent.template.check_not_empty(text)
 
     def _render(self, number: int, answers: Mapping[str, str]) -> str:
-        template, inputs = self.agents[number].template, self.inputs[number]
-        if inputs == template.names:
-            return template.render(answers)
+        template = self.agents[number].template
         return template.render({name: self._meaning(number, name, answers) for name in template.names})
 
     def _meaning(self, number: int, name: str, answers: Mapping[str, str]) -> Any:
@@ -358,8 +359,9 @@ class Plan:
             DeclarationError: One cannot be rendered, whatever the answers will be.
         """
         checked: set[str] = set()
-        for number, agent in enumerate(self.agents):
-            template, inputs = agent.template, self.inputs[number]
+        for number in self._to_check:
+            agent, inputs = self.agents[number], self.inputs[number]
+            template = agent.template
             if not template.simple or (template.is_bare and template.names != inputs):
                 self.prompt_ahead(number, dict.fromkeys(inputs, "(answer)"))
             else:  # a large value of many prompts is written once
@@ -369,6 +371,15 @@ class Plan:
             if agent.context is not None and agent.context not in checked:
                 self.context_of(number)
                 checked.add(agent.context)
+
+    @cached_property
+    def _to_check(self) -> tuple[int, ...]:
+        """The agents whose prompt or context can fail: not those whose text has nothing in it but answers."""
+        return tuple(
+            number
+            for number, (agent, inputs) in enumerate(zip(self.agents, self.inputs, strict=True))
+            if agent.context is not None or not agent.template.simple or agent.template.names != inputs
+        )
 
     def hints(self) -> list[str]:
         """Return a line for each value that its prompts send in a form which few people mean, such as `{'a': 1}`."""

@@ -115,17 +115,17 @@ class Template:
             KeyError: A simple template's name has no value.
         """
         try:
-            return sendable(self._filled(values) if self.pieces else _render(self.text, values, self.names))
+            if not self.pieces:
+                return sendable(_render(self.text, values, self.names))
+            pieces = list(self.pieces)
+            for place in range(1, len(pieces), 2):
+                value = values[pieces[place]]
+                pieces[place] = value if type(value) is str else value_text(pieces[place], value)
         except RenderError as error:
             raise self._error(error) from None
-
-    def _filled(self, values: Mapping[str, Any]) -> str:
-        pieces = list(self.pieces)
-        for place in range(1, len(pieces), 2):
-            pieces[place] = value_text(pieces[place], values[pieces[place]])
         if sum(map(len, pieces)) > MOST_CHARS:
-            raise RenderError(TOO_LONG)
-        return "".join(pieces)
+            raise self._error(TOO_LONG)
+        return sendable("".join(pieces))
 
     def check_value(self, name: str, value: object) -> None:
         """Raise `DeclarationError` for a value that cannot be written as text, or is too long.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from agent_magic.declare.validation import check_integer, check_positive, check_word, must_be
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Schedule = Literal["ready", "layers", "sequential"]
 """`ready`: an agent starts when its own parents are done. `layers`: when every agent of the earlier layers is done, to
@@ -94,7 +95,10 @@ class Policy:
 
     def to_dict(self) -> dict[str, Any]:
         """Return its fields by name, as plain data."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(zip(self.__slots__, _values(self), strict=True))
+
+
+_values: Final[Callable[[Policy], tuple[Any, ...]]] = attrgetter(*Policy.__slots__)
 
 
 def as_policy(given: object) -> Policy:

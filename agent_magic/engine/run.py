@@ -303,14 +303,15 @@ class Engine:
         """Record what came of a request, and decide what follows."""
         why = self.aborting.pop(step, None) if self.aborting else None
         answer, failure = outcome.answer, outcome.failure
-        if answer is None and failure is None:
-            return self._aborted(step, outcome, why, now)
-        if answer is not None and answer.stop_reason != "end_turn":
-            return self._judged(step, outcome, answer, now)
-        self._settle(step, outcome, failure, now)
         if failure is not None:
+            self._settle(step, outcome, failure, now)
             return self._take(self.conductor.failed(step, failure, now), now)
-        return self._succeeded(step, outcome.answer, now)
+        if answer is None:
+            return self._aborted(step, outcome, why, now)
+        if answer.stop_reason != "end_turn":
+            return self._judged(step, outcome, answer, now)
+        self._settle(step, outcome, None, now)
+        return self._succeeded(step, answer, now)
 
     def call_ended(self, step: int, call: object, result: object, now: float) -> list[Action]:
         """Record what came of a call. After the last of them the step's next request waits for its turn."""
@@ -386,7 +387,8 @@ class Engine:
 
     def _take(self, decisions: Sequence[Decision], now: float) -> list[Action]:
         """Record what the conductor decided; return what the driver has to do."""
-        record, out = self.record, list[Action]()
+        record = self.record
+        out: list[Action] = []
         for one in decisions:
             if type(one) is Send:  # what is common is told apart in the cheapest way
                 self._granted[one.step] = now, one.held_by
@@ -443,22 +445,19 @@ class Engine:
             self._requests.continue_turn(step, answer)
             return self._take(self.conductor.continue_turn(step, now), now)
         if verdict.capped:
-            self._keep(step, answer)
+            self._requests.answered(step, self._whole_text(step, answer))
             return self._take(self.conductor.capped(step, verdict.capped, now), now)
         return self._succeeded(step, answer, now)
 
-    def _succeeded(self, step: int, answer: Answer | None, now: float) -> list[Action]:
-        if answer is not None:
-            self._keep(step, answer)
+    def _succeeded(self, step: int, answer: Answer, now: float) -> list[Action]:
+        self._requests.answered(step, self._whole_text(step, answer) if self._turns else answer.text)
         return self._take(self.conductor.succeeded(step, now), now)
 
-    def _keep(self, step: int, answer: Answer) -> None:
-        """Keep the text of an answer, all turns of it, for those whose prompts use it."""
-        text = answer.text
-        if self._turns:
-            text = "".join([*self._turns.get(step, ()), text])
-            self._forget_turns(step)
-        self._requests.answered(step, text)
+    def _whole_text(self, step: int, answer: Answer) -> str:
+        """Return the text of an answer, all turns of it, and forget the turns."""
+        text = "".join([*self._turns.get(step, ()), answer.text])
+        self._forget_turns(step)
+        return text
 
     def _forget_turns(self, step: int) -> None:
         if self._turns.pop(step, None) is not None:

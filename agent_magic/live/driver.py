@@ -103,7 +103,7 @@ class Driver:
     ) -> None:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
         self.plan, self.policy, self._provider = plan, policy, provider
-        self._ledger, self._pacer, self._clock = ledger, pacer, clock
+        self._ledger, self._pacer, self._pool, self._clock = ledger, pacer, pool, clock
         self.prices = prices or Prices()
         knows = ledger is not None or earlier is not None
         self._cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
@@ -266,7 +266,8 @@ class Driver:
                     self._over.set()
                 case _:
                     raise TypeError(action)
-        self.engine.offer()
+        if self._pool is not None:
+            self.engine.offer()
         if self._tells:
             self._told = tell(self.record, self._told)
 

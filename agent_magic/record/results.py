@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -236,7 +236,7 @@ class RunRecord:
     def __init__(
         self, plan: Plan, began_at: datetime, models: Iterable[str], *, origin: str = "", dag: Dag | None = None
     ) -> None:
-        self.uid = uuid.uuid4().hex
+        self.uid = os.urandom(16).hex()
         self.plan, self.dag = plan, dag or plan.dag
         self.forecast: ForecastNote | None = None
         self.began_at = began_at
@@ -303,6 +303,17 @@ class RunRecord:
         """The agents whose answer is a refusal that was passed on."""
         return tuple([one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded"])
 
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """The agents that succeeded with an answer that has no text."""
+        return tuple(
+            one.name
+            for one in self.results
+            if one.status == "succeeded"
+            and not (one.attempts and (end := one.attempts[-1].ended) and end.answer and end.answer.text)  # most have
+            and not one.text
+        )
+
     def _whose_answer(self, reasons: frozenset[str]) -> list[AgentResult]:
         """Return the results whose last answer stopped for one of these reasons."""
         return [
@@ -351,7 +362,7 @@ def _ready(record: RunRecord, event: AgentReady) -> None:
 def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
     result = record.results[event.agent]
     free_s = _free_s(result, event.granted_s)
-    backoff_s = _end_backoff(result, free_s, event.granted_s)
+    backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.granted_s)
     result.status = "running"
     result.attempts.append(Attempt(result.name, event, free_s, backoff_s))
 
@@ -389,7 +400,7 @@ def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
         result.last_backoff_s = _end_backoff(result, free_s, event.at_s)
         result.last_queued_s = event.at_s - free_s - result.last_backoff_s
     result.status, result.error, result.finished_s = event.status, event.error, event.at_s
-    result.kind = event.kind or kind_of(event.error)  # runs of older versions kept no kind
+    result.kind = event.kind or (kind_of(event.error) if event.error else None)  # older versions kept no kind
 
 
 def _agent_reopened(record: RunRecord, event: AgentReopened) -> None:

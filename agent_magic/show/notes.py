@@ -35,10 +35,7 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
         notes.append(f"Paused too often (pause_turn), and passed on as far as they came: {_some(paused)}. --max-turns.")
     if policy.on_refusal == "warn" and record.refused:
         notes.append(f"Refused, and passed on all the same: {_some(record.refused)}. %agents show NAME has them.")
-    silent = (
-        () if record.redacted else [one.name for one in record.results if one.status == "succeeded" and not one.text]
-    )
-    if silent:
+    if not record.redacted and (silent := record.empty):
         notes.append(f"Empty answers, passed on as they were: {_some(silent)}. Ask again with --fresh, or reword.")
     return " ".join(notes)
 
