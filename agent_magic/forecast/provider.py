@@ -233,4 +233,4 @@ def dated(readings: Readings, now: float) -> Readings:
 
 def _dated(reading: Reading, second: int) -> Reading:
     full_in_s = (reading.full_in_s or 0.0) - second
-    return reading._replace(full_in_s=full_in_s if -1 <= full_in_s <= LONGEST_S else None)
+    return Reading(reading.limit, reading.remaining, full_in_s if -1 <= full_in_s <= LONGEST_S else None)

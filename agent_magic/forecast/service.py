@@ -140,7 +140,7 @@ class ModelledService:
         price = self._price_of(step, attempt, usage)
         served = attempt.input_tokens == 0 and failure is None  # the answer was there already: nothing was sent
         status = None if served else attempt.status if failure not in {None, CONTINUES} else OK
-        readings = dated(flight.readings, now)
+        readings = None if flight.begun and failure is None else dated(flight.readings, now)  # read when it began
         if failure is None or failure is CONTINUES:
             stop_reason = "end_turn" if failure is None else PAUSED
             answer = Answer("", stop_reason, usage=usage, model=self._work(step).model, source="forecast", content="[]")

@@ -213,10 +213,11 @@ def total_tokens(counts: Iterable[int | None]) -> int | None:
 
 def total_cost(results: Sequence[AgentResult]) -> float | None:
     """Add up the dollars; `None` where the price of an answer is unknown, or nothing was asked."""
-    costs = [result.cost_usd for result in results if result.attempts]
-    unpriced = any(result.answer and result.cost_usd is None for result in results)
-    known = [cost for cost in costs if cost is not None]
-    return None if unpriced or not known else math.fsum(known)
+    costs = [(result.cost_usd, result) for result in results if result.attempts]
+    known = [cost for cost, _ in costs if cost is not None]
+    if not known or any(cost is None and result.answer for cost, result in costs):
+        return None
+    return math.fsum(known)
 
 
 def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None) -> str:

@@ -129,18 +129,15 @@ class AgentResult:
     def usage(self) -> Usage:
         """Tokens of all attempts whose usage is known. All `None` where none is."""
         known = [one.usage for one in self.attempts if one.usage is not None]
-        return add_usage(known)
+        return known[0] if len(known) == 1 else add_usage(known)
 
     @property
     def cost_usd(self) -> float | None:
         """Dollars of all attempts whose price is known; `None` where an answer's price is not, or there is none."""
-        if (
-            self.attempts
-            and self.answer
-            and (self.attempts[-1].price is None or self.attempts[-1].price.cost_usd is None)
-        ):
+        costs = [one.price.cost_usd if one.price else None for one in self.attempts]
+        if costs and costs[-1] is None and self.attempts[-1].answer:
             return None
-        known = [one.price.cost_usd for one in self.attempts if one.price and one.price.cost_usd is not None]
+        known = [cost for cost in costs if cost is not None]
         return math.fsum(known) if known else None
 
     @property
@@ -187,12 +184,14 @@ class AgentResult:
         """Seconds of our own: writing prompts, checking answers, passing them on."""
         if self.total_s is None or self.queued_s is None:
             return None
-        return self.total_s - self.queued_s - self.api_s - self.tool_s - self.backoff_s
+        return self.work_s - self.api_s - self.tool_s
 
     @property
     def work_s(self) -> float:
         """Seconds of its own work: `api_s + tool_s + local_s`. 0 where it never ran."""
-        return self.api_s + self.tool_s + (self.local_s or 0.0)
+        if self.total_s is None or self.queued_s is None:
+            return self.api_s + self.tool_s
+        return self.total_s - self.queued_s - self.backoff_s
 
 
 class ForecastNote(NamedTuple):
