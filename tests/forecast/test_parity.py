@@ -2,6 +2,11 @@
 
 The two share the conductor and the pacer, and nothing else: whoever admits, bills, refuses and writes headers is the
 stand-in on one side and the model of it on the other. So they agree to the grain of the clock, or one of them is wrong.
+
+Limits on output are the exception. The stand-in counts an answer piece by piece, and a forecast cannot know the pieces:
+it counts evenly. Some milliseconds then decide which of two agents goes first, and with another order the same work may
+take a tenth longer or shorter. A single run says nothing there; several show that the forecast takes no side. Of 150
+seeds, for a diamond under an output limit, the error was 0.2 % in the median, 0.2 % on the average, 10 % at most.
 """
 
 # Options are handed over as keywords from dictionaries.
@@ -12,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from random import Random
+from statistics import fmean, median
 
 import pytest
 
@@ -21,10 +27,12 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from tests.forecast.standin import StandIn, run_on
 
-CLOSE, CLOSE_REFUSED, CLOSE_LEARNED, CLOSE_FAILING = 0.001, 0.01, 0.02, 0.05
+CLOSE, CLOSE_REFUSED, CLOSE_FAILING = 0.001, 0.01, 0.05
+MEDIAN, MEAN, MOST = 0.02, 0.025, 0.12
+"""How far forecasts of several runs may be off whose output is limited: in the median, on the average, and each."""
 CONTEXT = "The service keeps accounts, moves money between them and reports on both. " * 200
 BASE = Policy(4, seed=1)
-SIMULATOR = {"latency": "x0.4", "seed": 6}
+LATENCY, SEED, SEEDS = "x0.4", 6, range(5)
 FAILS_ONCE = "[[status:529 times=1]]"
 
 
@@ -71,11 +79,6 @@ CASES = {
     "layers": ({"schedule": "layers"}, {}),
     "requests": ({"limits": 150}, {"rpm": 150}),
     "input": ({"limits": {"input_tokens": 60_000}}, {"itpm": 60_000}),
-    "output": ({"limits": {"output_tokens": 20_000}}, {"otpm": 20_000}),
-    "all three": (
-        {"limits": {"requests": 200, "input_tokens": 20_000, "output_tokens": 20_000}, "concurrency": 12},
-        {"rpm": 200, "itpm": 20_000, "otpm": 20_000},
-    ),
     "a full minute": (
         {"limits": {"input_tokens": 20_000, "burst_s": 60.0}, "concurrency": 10},
         {"itpm": 20_000, "burst_s": 60.0},
@@ -84,24 +87,46 @@ CASES = {
     "uncached": ({"cache": "off", "limits": {"input_tokens": 100_000}}, {"itpm": 100_000}),
     "an hour": ({"cache": "on", "cache_ttl": "1h"}, {}),
 }
+OUTPUT_CASES = {
+    "output": ({"limits": {"output_tokens": 20_000}}, {"otpm": 20_000}),
+    "all three": (
+        {"limits": {"requests": 200, "input_tokens": 20_000, "output_tokens": 20_000}, "concurrency": 12},
+        {"rpm": 200, "itpm": 20_000, "otpm": 20_000},
+    ),
+}
 IN_POLICY = ("concurrency", "schedule", "cache", "cache_ttl", "max_usd_per_min", "breaker_share", "budget_usd")
 
 
 @cache
-def recorded(name):
+def recorded(name, seed=SEED):
     """A run of a plan that nothing limited."""
-    return Run(run_on(StandIn(**SIMULATOR), PLANS[name], BASE))
+    return Run(run_on(StandIn(latency=LATENCY, seed=seed), PLANS[name], BASE))
 
 
-def real(name, asked, limits):
+def real(name, asked, limits, seed=SEED):
     """The run that was asked about."""
     policy = replace(BASE, **{word: value for word, value in asked.items() if word in IN_POLICY})
-    return Run(run_on(StandIn(**SIMULATOR, **limits), PLANS[name], policy))
+    return Run(run_on(StandIn(latency=LATENCY, seed=seed, **limits), PLANS[name], policy))
 
 
 def refusals(run):
     """Its 429s."""
     return sum(attempt.kind == "RateLimited" for attempt in run.record.attempts)
+
+
+def same_money(found, run):
+    """Compare dollars, and tokens written to the cache and read from it."""
+    assert run.totals.cost_usd == pytest.approx(found.totals.cost_usd)
+    for word in ("cache_read_tokens", "cache_write_tokens"):
+        assert run.attempts[word].sum() == (getattr(found.totals, word) or 0)
+
+
+def takes_no_side(pairs):
+    """Compare the seconds of several forecasts with those of their runs."""
+    errors = [found.totals.wall_s / run.totals.wall_s - 1 for found, run in pairs]
+    assert median(map(abs, errors)) <= MEDIAN, errors
+    assert abs(fmean(errors)) <= MEAN, errors
+    assert max(map(abs, errors)) <= MOST, errors
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -110,15 +135,30 @@ def test_a_forecast_is_what_a_run_then_takes(name, case):
     """Seconds, dollars, tokens from the cache and refusals."""
     asked, limits = CASES[case]
     found, run = recorded(name).forecast(**asked), real(name, asked, limits)
-    # Who is refused when is a matter of milliseconds, and output arrives and is counted in pieces of other sizes. Where
-    # agents fail at one time, who is first draws the first wait.
-    rough = CLOSE_FAILING if name == "failing" else CLOSE_LEARNED if "otpm" in limits else CLOSE
-    rough = CLOSE_REFUSED if rough == CLOSE and refusals(run) else rough
+    # Who is refused when is a matter of milliseconds. Where agents fail at one time, who is first draws the first wait.
+    rough = CLOSE_FAILING if name == "failing" else CLOSE_REFUSED if refusals(run) else CLOSE
     assert run.totals.wall_s == pytest.approx(found.totals.wall_s, rel=rough)
-    assert run.totals.cost_usd == pytest.approx(found.totals.cost_usd)
-    for word in ("cache_read_tokens", "cache_write_tokens"):
-        assert run.attempts[word].sum() == (getattr(found.totals, word) or 0)
+    same_money(found, run)
     assert refusals(run) == found.totals.rate_limited
+
+
+@pytest.mark.parametrize("case", OUTPUT_CASES)
+@pytest.mark.parametrize("name", PLANS)
+def test_forecasts_of_limited_output_take_no_side(name, case):
+    """Each costs what the run costs; seconds and refusals are right in the median."""
+    asked, limits = OUTPUT_CASES[case]
+    pairs = [(recorded(name, seed).forecast(**asked), real(name, asked, limits, seed)) for seed in SEEDS]
+    takes_no_side(pairs)
+    for found, run in pairs:
+        same_money(found, run)
+    assert 0 == median(abs(refusals(run) - found.totals.rate_limited) for found, run in pairs)
+
+
+@cache
+def unlearned(name, policy, before, seed):
+    """A run that was told of no limits: it learns them, or has learned them from another run before."""
+    client = StandIn(latency=LATENCY, seed=seed, rpm=240, otpm=40_000)
+    return Run(run_on(client, PLANS[name], policy, None if before is None else PLANS[before]))
 
 
 @pytest.mark.parametrize("asked", [{}, {"concurrency": 12}, {"schedule": "layers"}, {"cache": "off"}], ids=str)
@@ -126,14 +166,12 @@ def test_a_forecast_is_what_a_run_then_takes(name, case):
 @pytest.mark.parametrize("name", PLANS)
 def test_limits_that_were_learned_hold_a_forecast_as_they_held_the_run(name, before, asked):
     """Nobody was told of the limits, whose buckets hold a second: by what was announced they are known well enough."""
-
-    def ran(policy):
-        client = StandIn(**SIMULATOR, rpm=240, otpm=40_000)
-        return Run(run_on(client, PLANS[name], policy, None if before is None else PLANS[before]))
-
-    found, run = ran(BASE).forecast(**asked), ran(replace(BASE, **asked))
-    assert run.totals.wall_s == pytest.approx(found.totals.wall_s, rel=CLOSE_LEARNED)
-    assert run.totals.cost_usd == pytest.approx(found.totals.cost_usd)
+    policy = replace(BASE, **asked)
+    runs = [(unlearned(name, BASE, before, seed), unlearned(name, policy, before, seed)) for seed in SEEDS]
+    pairs = [(one.forecast(**asked), run) for one, run in runs]
+    takes_no_side(pairs)
+    for found, run in pairs:
+        assert run.totals.cost_usd == pytest.approx(found.totals.cost_usd)
 
 
 @pytest.mark.parametrize(
