@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from itertools import chain
 from pathlib import Path
 
@@ -34,6 +35,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where CI is set, the summary shows what failed at first and passed when it ran once more."""
+    # What a shell starts in the background ignores Ctrl-C, and so would every terminal and process that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CI"):
         config.option.rerun_show_tracebacks = True
 

@@ -36,7 +36,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("jump_s", [0.0, 86400.0, -86400.0])
-@pytest.mark.parametrize("owner", [ME, ELSEWHERE])
+@pytest.mark.parametrize("owner", [ME, ELSEWHERE], ids=["here", "elsewhere"])
 def test_a_lease_that_is_renewed_holds(owner, jump_s):
     """F28: for hours, and whatever the wall clock does; one that is not renewed ends after `LEASE_S`."""
     clock, wall_s = Clock(), 1e9
