@@ -11,12 +11,22 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 say() { printf '%s\n' "$@" >&2; }
 stop() { say "$@"; exit 1; }
 
-# The first Python >= 3.11 that runs and can make environments. A name on the PATH alone proves nothing: version
-# managers leave commands there that only print an error.
+# Tests of a file share kernels, servers and browsers, so a file stays on one worker. Files are begun in their order: the
+# browser tests, which take longest, come first. More than four browsers and kernels at once slow one another down.
+# shellcheck disable=SC2034 # read by the scripts
+PARALLEL=(--numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
+
+# can_make_environments PYTHON MINOR: a name on the PATH alone proves nothing, for version managers leave commands there
+# that only print an error.
+can_make_environments() {
+  "$1" -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, $2))" >/dev/null 2>&1
+}
+
+# The first Python >= 3.11 that runs and can make environments.
 find_python() {
   local name
   for name in python3.13 python3.12 python3.11 python3 python; do
-    if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+    if can_make_environments "$name" 11; then
       command -v "$name"
       return
     fi
@@ -24,6 +34,21 @@ find_python() {
   stop "No Python >= 3.11 that can make environments was found (tried python3.13, python3.12, python3.11, python3)." \
     "Install one, on Debian and Ubuntu with: apt-get install python3 python3-venv" \
     "or point AGENT_MAGIC_PYTHON at the interpreter of an environment that has this package installed."
+}
+
+# find_minor MINOR...: the first Python 3.MINOR on the PATH, in pyenv or in uv; fails where there is none.
+find_minor() {
+  local minor name
+  for minor in "$@"; do
+    for name in "python3.$minor" "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$minor".*/bin/python \
+      "$(uv python find "3.$minor" 2>/dev/null)"; do
+      if can_make_environments "$name" "$minor"; then
+        command -v "$name"
+        return
+      fi
+    done
+  done
+  return 1
 }
 
 # use_python EXTRAS [CONSTRAINTS]: set PYTHON to an interpreter that has this checkout and the extras installed.
@@ -35,8 +60,8 @@ use_python() {
   fi
   PYTHON=$VENV/bin/python
   if ! "$PYTHON" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
-    local base
-    base=$(find_python)
+    local base=${BASE_PYTHON:-}
+    [ -n "$base" ] || base=$(find_python)
     say "Making ${VENV#"$ROOT"/} with $("$base" --version)"
     "$base" -m venv --clear "$VENV" || stop "'$base -m venv' failed; on Debian and Ubuntu: apt-get install python3-venv"
   fi
@@ -62,4 +87,12 @@ need() {
     "$PYTHON" -c "import $module" >/dev/null 2>&1 \
       || stop "$PYTHON has no module '$module'. Install it with: $PYTHON -m pip install --editable '${ROOT}[$extras]'"
   done
+}
+
+# run_pytest ARGUMENTS: without a key, on kernels of this environment, and without a file left behind.
+run_pytest() {
+  cd "$ROOT"
+  unset ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN
+  export JUPYTER_PREFER_ENV_PATH=1 JUPYTER_PLATFORM_DIRS=1 AGENT_MAGIC_LEDGER="${AGENT_MAGIC_LEDGER:-:memory:}"
+  exec "$PYTHON" -m pytest "$@"
 }

@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.lab import PATIENCE_S, Lab, lab
 
-pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.kernel]
 CELLS = (
     "%load_ext agent_magic\n%agents connect simulator --latency fast",
     *(f"%%agent part_{number}\nHello. [[tokens:60]]" for number in range(4)),

@@ -13,7 +13,7 @@ from tests.lab import Lab, write_notebook
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 GROUNDS = {"JupyterLab Light": "rgb(255, 255, 255)", "JupyterLab Dark": "rgb(17, 20, 24)"}
 
 # Which cards are changed in a second and a half, and by how much the view grows.

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernels import Kernel
 
-pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytestmark = pytest.mark.kernel
 BEGIN = """%load_ext agent_magic
 %agents connect simulator --latency fast
 for name in ("a", "b", "c"):

@@ -10,7 +10,7 @@ import pytest
 from agent_magic.notebook.verbs import VERBS
 from tests.kernels import Kernel
 
-pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")

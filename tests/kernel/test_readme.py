@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels import Kernel
 
-pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytestmark = pytest.mark.kernel
 README = Path(__file__).parents[2] / "README.md"
 MOST_LINES = 12
 

@@ -21,7 +21,6 @@ from tests.relay import Relay
 
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # nbclient's sockets, left open
 ]
 AGENTS = 100

@@ -12,7 +12,7 @@ import pytest
 
 from tests.terminal import CONTROL, PATH, Terminal
 
-pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+pytestmark = pytest.mark.kernel
 pyte: Any = pytest.importorskip("pyte")
 COLUMNS, LINES = 100, 30
 AGENTS = {
