@@ -11,7 +11,7 @@ from agent_magic.forecast.advice.advice import Advice, advise
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
-from agent_magic.forecast.whatif import ARGUMENTS, forecast_one, whatif_frame
+from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.contexts import contexts_frame
 from agent_magic.measure.frames import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.history import History
+    from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
@@ -187,39 +188,83 @@ class Run:
         cache_ttl: Any = None,
         **misspelt: Any,
     ) -> pd.DataFrame:
-        """Say what the run would have cost and taken: one row per combination; see `agent_magic.forecast.whatif`.
+        """Return what the run would have cost and taken: one row per combination of values. Nothing is sent.
 
-        Nothing is sent. Each argument is a value or a list of values; what is left out stays as it was. `model` and
-        `effort` take a mapping of agents too, `drop` an agent or a tuple of them, `limits` requests per minute,
-        `Limits(...)`, a mapping of models to them or `off`, `cache_ttl` `5m`, `1h` or `auto`, `prices` a mapping of
-        models to `TokenPrice`. `batch` is half the price and an hour for each layer.
+        Each argument is a value or a list of values; what is left out stays as it was. For the columns see
+        `agent_magic.forecast.whatif`.
+
+        Args:
+            model: A model, or a mapping of agents to models.
+            concurrency: The most requests under way at once.
+            schedule: `ready`, `layers` or `sequential`.
+            limits: Requests per minute, `Limits(...)`, a mapping of models to them, or `off`.
+            cache: `auto`, `on` or `off`: whether shared contexts are cached.
+            batch: `True` sends it as a batch: half the price, and an hour for each layer.
+            effort: An effort, or a mapping of agents to efforts.
+            drop: An agent, or a tuple of them, that is left out.
+            prices: A mapping of models to `TokenPrice`.
+            cache_ttl: `5m`, `1h` or `auto`: how long a cached context lives.
+            **misspelt: None: the error names what was meant.
 
         Raises:
             DeclarationError: An argument or a value is not known, or misspelt.
             UnknownAgent: An agent is not in the plan.
         """
-        given = {name: value for name, value in locals().items() if name in ARGUMENTS}
+        given = {
+            "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
+            "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl, **misspelt,
+        }  # fmt: skip
         with Progress("scenarios") as progress:
-            return whatif_frame(self.forecaster(), {**given, **misspelt}, tell=progress.tell, log=self.forecasts)
+            return whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
 
     def forecaster(self) -> Forecaster:
         """Return what answers many what-ifs of this run quickly; see `agent_magic.forecast.forecast`."""
         return Forecaster(self.record, self.history, self.prices)
 
-    def forecast(self, policy: Policy | None = None, **changes: Any) -> Run:
-        """Forecast one policy and the same changes as in `whatif`: a run like any other, labelled as a forecast.
+    def forecast(  # noqa: PLR0913 - as in `whatif`
+        self,
+        policy: Policy | None = None,
+        *,
+        model: Any = None,
+        concurrency: int | None = None,
+        schedule: str | None = None,
+        limits: Any = None,
+        cache: str | bool | None = None,
+        batch: bool | None = None,
+        effort: Any = None,
+        drop: Any = None,
+        prices: Mapping[str, TokenPrice] | None = None,
+        cache_ttl: str | None = None,
+        **misspelt: Any,
+    ) -> Run:
+        """Forecast one change of the run: a run like any other, labelled as a forecast. Nothing is sent.
 
         Its frames, timeline, graph and summary are those of the run as it would have been; `run.record.forecast` says
-        what they stand on. Nothing is sent.
+        what they stand on.
 
         Args:
-            policy: How to run; `None` is as it was recorded.
-            **changes: Arguments of `whatif`, one value each.
+            policy: How to run; `None` is as it was recorded. The other arguments come on top.
+            model: As in `whatif`, and so on: one value each.
+            concurrency: See `whatif`.
+            schedule: See `whatif`.
+            limits: See `whatif`.
+            cache: See `whatif`.
+            batch: See `whatif`.
+            effort: See `whatif`.
+            drop: See `whatif`.
+            prices: See `whatif`.
+            cache_ttl: See `whatif`.
+            **misspelt: None: the error names what was meant.
 
         Raises:
-            DeclarationError: An argument or a value is not known, or misspelt.
+            DeclarationError: An argument or a value is not known, misspelt, or several.
+            UnknownAgent: An agent is not in the plan.
         """
-        record = forecast_one(self.forecaster(), policy, changes).record
+        given = {
+            "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
+            "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl, **misspelt,
+        }  # fmt: skip
+        record = forecast_one(self.forecaster(), policy, given).record
         return Run(record or self.record, history=self.history, prices=self.prices)
 
     @property
