@@ -63,3 +63,83 @@ def test_the_mock_server_of_a_script():
         run = asyncio.run(plan_of("a").run(client=client))
         assert ("succeeded", "simulated") == (run["a"].status, run["a"].source)
     assert not server.running
+
+
+def test_every_method_of_a_plan_takes_the_session(tmp_path):
+    """What a pilot buys in a session, an estimate, a count and a cassette that is filled know of."""
+
+    def scripted(prompt: str, _: int) -> Reply:
+        return Reply(0.0, tokens=(len(prompt), 50, 0, 0))
+
+    session, plan = am.Session(client=Scripted(scripted), ledger=am.Ledger(":memory:")), plan_of("a", "b", "c")
+
+    async def work():
+        pilot = await plan.pilot(1, session=session)
+        pilot.save(tmp_path / "pilot.cassette.jsonl")
+        played = await plan.play(tmp_path / "pilot.cassette.jsonl", fill=True, session=session)
+        return pilot, played, await plan.count_tokens(session=session)
+
+    pilot, played, counted = asyncio.run(work())
+    assert ["a"] == list(pilot.plan.names)
+    assert ["replay", "live", "live"] == [played[name].source for name in "abc"]
+    assert [None] * 3 == counted, "all is in the ledger"
+    assert 3 == len(session.history)
+    assert 3 == sum(one.reused for one in plan.estimate(session=session).expected)
+    assert 0 == sum(one.reused for one in plan.estimate(session=session, fresh=True).expected)
+    assert [] == plan.pilot_agents(session=session)
+
+
+def test_a_sweep_runs_in_a_session():
+    """All its runs share it."""
+    session = am.Session(client=Scripted(lambda *_: Reply(0.01)))
+    swept = asyncio.run(plan_of("a", "b").sweep([1, 2], session=session))
+    assert [1, 2] == list(swept.frame["concurrency"])
+    assert 4 == len(session.history)
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_pacing_does_not_depend_on_the_session(limited):
+    """A provider of your own is paced alike with a session and without: where it has limits, or you named one."""
+    client = Scripted(lambda *_: Reply())
+    client.is_limited = limited
+    limits = {"claude-haiku-5-5": am.Limits(requests=50)}
+
+    def paced(**given):
+        driver = am.start(plan_of("a"), **given)
+        assert driver.record.terms is not None
+        return driver.record.terms.paced
+
+    assert [limited] * 2 == [paced(client=client), paced(session=am.Session(client=client))]
+    assert [True] * 2 == [
+        paced(client=client, limits=limits),
+        paced(session=am.Session(client=client, limits=limits)),
+    ]
+
+
+def test_what_drives_a_run_returns_its_record():
+    """`am.Run` of it has the frames."""
+    driver = am.start(plan_of("a"), client=Scripted(lambda *_: Reply(0.0)))
+    assert ["succeeded"] == list(am.Run(asyncio.run(driver.drive())).agents["status"])
+
+
+def test_a_session_can_change_what_it_shares():
+    """Who answers, limits and prices: the runs that begin from then on have them."""
+    first, second = Scripted(lambda *_: Reply(0.0)), Scripted(lambda *_: Reply(0.0))
+    session = am.Session(client=first)
+    session.set_limits("claude-haiku-5-5", am.Limits(requests=50))
+    session.set_price("claude-haiku-5-5", am.TokenPrice(0, 1_000_000))
+    before = asyncio.run(plan_of("a").run(session=session))
+    session.connect(second)
+    assert (1, 0, {}) == (len(first.asked), len(second.asked), session.pacer.given)
+    assert 0 < (before["a"].cost_usd or 0)
+    asyncio.run(plan_of("a").run(session=session))
+    assert (1, 1) == (len(first.asked), len(second.asked))
+
+
+@pytest.mark.parametrize("wrong", ["runs.sqlite3", 5, object()], ids=repr)
+def test_a_ledger_of_another_kind_is_refused(wrong):
+    """A path is not a ledger; the message says what is."""
+    with pytest.raises(AgentMagicError, match="Give Ledger"):
+        am.Session(ledger=wrong)
+    with pytest.raises(AgentMagicError, match="not a Session"):
+        am.start(plan_of("a"), session=wrong)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.run import Run
-from agent_magic.api.session import checked_limits
+from agent_magic.api.session import session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
-from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy, as_policy
-from agent_magic.errors import DeclarationError, PlanError, shown_value
+from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.forecast.pilot import pilot_agents
@@ -24,17 +23,16 @@ from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
 from agent_magic.measure.compare import record_of
-from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.record.prices import TokenPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.notes import capped_note, filled_note, ledger_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from anthropic import AsyncAnthropic
     from graphviz import Digraph  # pyright: ignore[reportMissingTypeStubs] - it has none
@@ -46,13 +44,17 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
     from agent_magic.record.history import History
-    from agent_magic.record.ledger.base import Ledger as AnyLedger
+    from agent_magic.record.ledger.store import SqliteLedger
+    from agent_magic.record.terms import Ceilings
 
 LOG = logging.getLogger("agent_magic")
 
 
 class Plan(DeclaredPlan):
-    """The frozen, validated graph of agents; see `agent_magic.declare.plan.Plan` for its arguments and relations."""
+    """The frozen, validated graph of agents; see `agent_magic.declare.plan.Plan` for its arguments and relations.
+
+    Its methods take either `client`, `ledger`, `prices` and `limits`, or a `session` that has them.
+    """
 
     async def run(  # noqa: PLR0913 - each by its name
         self,
@@ -60,7 +62,7 @@ class Plan(DeclaredPlan):
         *,
         client: Provider | AsyncAnthropic | None = None,
         fresh: bool = False,
-        ledger: AnyLedger | None = None,
+        ledger: SqliteLedger | None = None,
         prices: Mapping[str, TokenPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         session: Session | None = None,
@@ -89,18 +91,18 @@ class Plan(DeclaredPlan):
             UnknownAgent: `again` names one that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
-        provider = as_provider(client) if session is None else session.client
-        options: Any = {"client": None if session is not None else provider, "ledger": ledger, "prices": prices}
-        options |= {"limits": limits, "session": session, "fresh": fresh, "resume": resume, "again": again}
-        run = await _driven(start(self, policy, **options), ledger if session is None else session.ledger, provider)
-        if session is not None:
-            session.history.learn(run.record)
-        return run
+        shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
+        driver = _driver(self, policy, shared, alone=session is None, fresh=fresh, resume=resume, again=again)
+        return await _driven(driver, shared, alone=session is None)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
         """Return the run that a cassette recorded of this plan: no key, no network, the recorded clock.
 
         At once and strict; `play` takes its time, or buys what is missing.
+
+        Args:
+            path: The cassette.
+            policy: Its deadlines count as part of what is asked.
 
         Raises:
             CassetteError: The file is no cassette.
@@ -108,16 +110,19 @@ class Plan(DeclaredPlan):
         """
         return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=as_policy(policy).timeout_s))
 
-    async def play(
+    async def play(  # noqa: PLR0913 - each by its name
         self,
         path: str | Path,
         policy: Policy | None = None,
         *,
         fill: bool = False,
         pace: float | None = None,
-        ledger: AnyLedger | None = None,
         client: Provider | AsyncAnthropic | None = None,
-        **more: Any,
+        fresh: bool = False,
+        ledger: SqliteLedger | None = None,
+        prices: Mapping[str, TokenPrice] | None = None,
+        limits: Mapping[str, Limits] | None = None,
+        session: Session | None = None,
     ) -> Run:
         """Play a cassette: the recorded run of this plan, in its own time or with its gaps bought.
 
@@ -127,46 +132,98 @@ class Plan(DeclaredPlan):
             fill: Buy what was not recorded, after what was; such agents have `source` `live`, the others `replay`.
             pace: Recorded seconds in one second: 1 plays it as it was, 4 four times as fast; `None` at once. What is
                 bought takes the time it takes.
-            ledger: Where what is bought is kept, as in `run`.
             client: Who answers what is bought, as in `run`.
-            **more: `fresh` and `prices`, as in `run`.
+            fresh: Buy again what the ledger has.
+            ledger: Where what is bought is kept, as in `run`.
+            prices: Your own prices by model, as in `run`.
+            limits: Rate limits that you know, as in `run`.
+            session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
 
         Raises:
             CassetteError: The file is no cassette, or has no texts to go on from.
             ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
         """
-        policy, deck = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace)
-        provider = as_provider(client)
-        more |= {"client": provider, "ledger": ledger}
-        playing = lay(deck, self, policy, lambda match: start(self, policy, recorded=match, **more))
-        return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, ledger, provider)
+        shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
+        policy, deck, alone = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace), session is None
+
+        def buy(match: Match) -> Driver:
+            return _driver(self, policy, shared, alone=alone, fresh=fresh, recorded=match)
+
+        playing = lay(deck, self, policy, buy)
+        return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, shared, alone=alone)
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
-        """Return the same job as one agent with the same token cap; see `agent_magic.declare.baseline`."""
+        """Return the same job as one agent; see `agent_magic.declare.baseline`.
+
+        Args:
+            model: Its model; by default the last agent's.
+            max_tokens: Its token cap; by default the sum of the agents' caps.
+        """
         return one_agent(self, model=model, max_tokens=max_tokens)
 
-    def estimate(
+    def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its name
         self,
         policy: Policy | None = None,
         *,
-        client: Any = None,
-        ledger: Any = None,
+        client: Provider | AsyncAnthropic | None = None,
+        fresh: bool = False,
+        ledger: SqliteLedger | None = None,
+        prices: Mapping[str, TokenPrice] | None = None,
+        session: Session | None = None,
+        history: History | None = None,
         pilot: Run | None = None,
-        **more: Any,
+        counted: Sequence[int | None] | None = None,
+        budget_usd: float | None = None,
+        ceilings: Ceilings | None = None,
+        simulated: bool = False,
     ) -> Estimate:
-        """Say what a run may cost and take; nothing is sent. `more` is what `forecast.estimate.estimate` takes."""
-        tried = None if pilot is None else record_of(pilot, "pilot")
-        check_ledger(ledger)
-        provider = as_provider(client)
-        more.setdefault("ceilings", terms_ahead(provider, None, 0.0))
-        if not isinstance(more.get("prices"), Prices):
-            more["prices"] = Prices(more.get("prices"), seller=provider.price_list)
-        return estimate(self, *foresee(self, provider, ledger, tried), policy, pilot=tried, **more)
+        """Estimate what a run may cost and take. Nothing is sent.
+
+        Args:
+            policy: How it will run; `Policy()` by default.
+            client: Who would answer, as in `run`.
+            fresh: Estimate as if the ledger were empty.
+            ledger: Where answers are that need not be bought, as in `run`.
+            prices: Your own prices by model, as in `run`.
+            session: In place of `client`, `ledger` and `prices`, as in `run`. Its limits and history count too.
+            history: Earlier answers; by default the session's.
+            pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by it.
+            counted: Per agent, its exact input, such as `await plan.count_tokens()`.
+            budget_usd: A budget to ask about; by default the policy's.
+            ceilings: Rate limits by model class; by default what the session has learned.
+            simulated: Estimate by simulated answers, and no others.
+
+        Raises:
+            DeclarationError: A prompt cannot be filled in.
+        """
+        shared = session_of(session, client=client, ledger=ledger, prices=prices)
+        tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
+        return estimate(
+            self,
+            *foresee(self, client, None if fresh else shared.ledger, tried),
+            policy,
+            history=history if history is not None or session is None else session.history,
+            budget_usd=budget_usd,
+            prices=shared.price_book(),
+            counted=counted,
+            ceilings=terms_ahead(client, shared.pacer) if ceilings is None else ceilings,
+            simulated=simulated,
+            pilot=tried,
+        )
 
     async def count_tokens(
-        self, *, client: Provider | AsyncAnthropic | None = None, ledger: AnyLedger | None = None
+        self,
+        *,
+        client: Provider | AsyncAnthropic | None = None,
+        ledger: SqliteLedger | None = None,
+        session: Session | None = None,
     ) -> list[int | None]:
         """Have the API count the input of each agent, for `estimate(counted=...)`. Free; prompts go to the counter.
+
+        Args:
+            client: Who counts, as in `run`.
+            ledger: Where answers are that need no count, as in `run`.
+            session: In place of `client` and `ledger`, as in `run`.
 
         Returns:
             Per agent, its input tokens, answers it waits for left out; `None` where the API does not say, or the ledger
@@ -175,26 +232,88 @@ class Plan(DeclaredPlan):
         Raises:
             DeclarationError: A prompt cannot be filled in.
         """
-        return (await count_ahead(self, as_provider(client), ledger))[0]
+        shared = session_of(session, client=client, ledger=ledger)
+        return (await count_ahead(self, shared.client, shared.ledger))[0]
 
     async def pilot(
-        self, count: int = 3, policy: Policy | None = None, *, client: Any = None, ledger: Any = None, **more: Any
+        self,
+        count: int = 3,
+        policy: Policy | None = None,
+        *,
+        client: Provider | AsyncAnthropic | None = None,
+        fresh: bool = False,
+        ledger: SqliteLedger | None = None,
+        prices: Mapping[str, TokenPrice] | None = None,
+        limits: Mapping[str, Limits] | None = None,
+        session: Session | None = None,
     ) -> Run:
         """Run a few agents that stand for the most others, to estimate the rest: `plan.estimate(pilot=...)`.
 
         Its answers are in the ledger, if there is one, and `plan.run(resume=...)` takes them over in any case: nothing
-        is bought twice. For `more` see `run`, for the choice `agent_magic.forecast.pilot`.
+        is bought twice. For the choice see `agent_magic.forecast.pilot`.
+
+        Args:
+            count: How many, at most.
+            policy: How to run.
+            client: Who answers, as in `run`.
+            fresh: Buy again what the ledger has.
+            ledger: Where answers are kept, as in `run`.
+            prices: Your own prices by model, as in `run`.
+            limits: Rate limits that you know, as in `run`.
+            session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
         """
-        names = self.pilot_agents(count, client=client, ledger=ledger)
-        return await self.select(names).run(policy, client=client, ledger=ledger, **more)
+        names = self.pilot_agents(count, client=client, fresh=fresh, ledger=ledger, session=session)
+        own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
+        return await self.select(names).run(policy, fresh=fresh, **own)
 
-    def pilot_agents(self, count: int = 3, *, client: Any = None, ledger: Any = None) -> list[str]:
-        """Name the agents that `pilot` would run; what it may cost says `plan.select(names).estimate()`."""
-        return pilot_agents(self, [answer is not None for answer in foresee(self, client, ledger)[1]], count)
+    def pilot_agents(
+        self,
+        count: int = 3,
+        *,
+        client: Provider | AsyncAnthropic | None = None,
+        fresh: bool = False,
+        ledger: SqliteLedger | None = None,
+        session: Session | None = None,
+    ) -> list[str]:
+        """Name the agents that `pilot` would run; what it may cost says `plan.select(names).estimate()`.
 
-    async def sweep(self, concurrency: Iterable[int], policy: Policy | None = None, **more: Any) -> Sweep[Run]:
-        """Really run at each concurrency, beside forecasts from the first; `more` is for `run`. See `measure.sweep`."""
-        return await make_sweep(lambda one: self.run(one, **more), concurrency, as_policy(policy))
+        Args:
+            count: How many, at most.
+            client: Who would answer, as in `run`.
+            fresh: Choose as if the ledger were empty.
+            ledger: Where answers are that need no trial, as in `run`.
+            session: In place of `client` and `ledger`, as in `run`.
+        """
+        shared = session_of(session, client=client, ledger=ledger)
+        held = foresee(self, shared.client, None if fresh else shared.ledger)[1]
+        return pilot_agents(self, [answer is not None for answer in held], count)
+
+    async def sweep(
+        self,
+        concurrency: Iterable[int],
+        policy: Policy | None = None,
+        *,
+        client: Provider | AsyncAnthropic | None = None,
+        fresh: bool = False,
+        ledger: SqliteLedger | None = None,
+        prices: Mapping[str, TokenPrice] | None = None,
+        limits: Mapping[str, Limits] | None = None,
+        session: Session | None = None,
+    ) -> Sweep[Run]:
+        """Really run at each concurrency, beside forecasts from the first run; see `agent_magic.forecast.sweep`.
+
+        Args:
+            concurrency: The values, such as `[1, 2, 4]`.
+            policy: How to run otherwise.
+            client: Who answers, as in `run`.
+            fresh: Buy again what the ledger has. Without it a ledger makes the later runs free, and says nothing.
+            ledger: Where answers are kept, as in `run`.
+            prices: Your own prices by model, as in `run`.
+            limits: Rate limits that you know, as in `run`.
+            session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
+        """
+        own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
+        return await make_sweep(lambda one: self.run(one, fresh=fresh, **own), concurrency, as_policy(policy))
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
@@ -229,20 +348,16 @@ class Plan(DeclaredPlan):
         return static_bundle(self)
 
 
-def check_ledger(ledger: object) -> None:
-    """Raise `DeclarationError` for what is no ledger, such as the name of one."""
-    if ledger is not None and not hasattr(ledger, "begin"):
-        raise DeclarationError(f"ledger={shown_value(ledger)} is no Ledger.", hint="Give Ledger('FILE').")
-
-
-async def _driven(driver: Driver | Player, ledger: AnyLedger | None, provider: Provider) -> Run:
+async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Let it run, and say what its numbers do not."""
     await driver.drive()
+    if not alone:
+        session.settle(driver.record)
     notes = capped_note(driver.record, driver.policy), filled_note(driver.record)
-    for note in (*notes, *ledger_notes(ledger), *provider.take_notes()):
+    for note in (*notes, *ledger_notes(session.ledger), *session.client.take_notes()):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
-    return Run(driver.record, driver, prices=driver.prices)
+    return Run(driver.record, driver, history=None if alone else session.history, prices=driver.prices)
 
 
 def start(  # noqa: PLR0913 - the options of `Plan.run`
@@ -251,43 +366,71 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     *,
     client: Provider | AsyncAnthropic | None = None,
     fresh: bool = False,
-    ledger: AnyLedger | None = None,
-    prices: Mapping[str, TokenPrice] | Prices | None = None,
-    pacer: Pacer | None = None,
-    pool: Pool | None = None,
-    history: History | None = None,
+    ledger: SqliteLedger | None = None,
+    prices: Mapping[str, TokenPrice] | None = None,
+    limits: Mapping[str, Limits] | None = None,
+    session: Session | None = None,
     resume: Run | None = None,
     again: Iterable[str] | None = None,
     recorded: Match | None = None,
-    limits: Mapping[str, Limits] | None = None,
-    session: Session | None = None,
 ) -> Driver:
-    """Make ready to run a plan; see `Plan.run`. `await driver.drive()` runs it, `driver.record` grows meanwhile.
+    """Make ready to run a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
 
-    Without a pacer a provider with rate limits gets one of its own; runs with one pool share its slots. By a history
-    the longest way to the end goes first.
+    Args:
+        plan: What to run.
+        policy: How; `Policy()` by default.
+        client: Who answers, as in `Plan.run`.
+        fresh: Buy again what the ledger has.
+        ledger: Where answers are kept, as in `Plan.run`.
+        prices: Your own prices by model, as in `Plan.run`.
+        limits: Rate limits that you know, as in `Plan.run`.
+        session: In place of `client`, `ledger`, `prices` and `limits`, as in `Plan.run`.
+        resume: An earlier run to go on with, as in `Plan.run`.
+        again: With `resume`: only these agents run again, as in `Plan.run`.
+        recorded: What a cassette has of the plan: only the rest is bought, after it.
+
+    Raises:
+        DeclarationError: A prompt cannot be filled in; nothing was sent.
+        UnknownAgent: `again` names one that is not in the plan.
+        PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
     """
-    if session is not None:
-        if any(one is not None for one in (client, ledger, prices, limits, pacer, pool, history)):
-            raise PlanError("Give either session= or client=, ledger=, prices= and limits=: a session has its own.")
-        client, ledger, prices = session.client, session.ledger, session.prices
-        pacer, pool, history = session.pacer, session.pool, session.history
+    shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
+    more: Any = {"fresh": fresh, "resume": resume, "again": again, "recorded": recorded}
+    return _driver(plan, policy, shared, alone=session is None, **more)
+
+
+def _driver(
+    plan: DeclaredPlan,
+    policy: Policy | None,
+    session: Session,
+    *,
+    alone: bool,
+    fresh: bool = False,
+    resume: Run | None = None,
+    again: Iterable[str] | None = None,
+    recorded: Match | None = None,
+) -> Driver:
+    """Make the driver of a run. One that is `alone` in its session shares no slots and looks at no history."""
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(f"{shown_value(plan)} is no Plan. Give Plan([Agent('name', '...'), ...]).")
-    policy, answering = as_policy(policy), as_provider(client)
-    check_ledger(ledger)
+        raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
+    policy, client = as_policy(policy), session.client
     plan.check_prompts()
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
-    if pacer is None and (limits is not None or answering.is_limited):
-        pacer = Pacer(checked_limits(limits))
-    earlier = (
-        None if resume is None else Earlier(record_of(resume, "resume"), answering.endpoint, plan=plan, again=again)
+    earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)
+    driver = Driver(
+        plan,
+        policy,
+        client,
+        ledger=session.ledger,
+        earlier=earlier,
+        recorded=recorded,
+        fresh=fresh,
+        prices=session.price_book(),
+        pacer=session.pacer if client.is_limited or session.pacer.given else None,
+        pool=None if alone else session.pool,
+        history=None if alone else session.history,
     )
-    options: Any = {"ledger": ledger, "fresh": fresh, "pacer": pacer, "pool": pool, "history": history}
-    options["recorded"] = recorded
-    prices = prices if isinstance(prices, Prices) else Prices(prices, seller=answering.price_list)
-    driver = Driver(plan, policy, answering, earlier=earlier, prices=prices, **options)
     if earlier is not None:
         driver.skip(earlier.left_out)
     return driver

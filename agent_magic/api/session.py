@@ -1,26 +1,31 @@
-"""What several runs of a script share."""
+"""What several runs share: one object for scripts and for the notebook."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
-from agent_magic.engine.admission.pool import Pool
-from agent_magic.engine.pacing.limits import Limits
+from agent_magic.engine.pacing.limits import Limits, class_of
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.errors import DeclarationError, shown_value
+from agent_magic.engine.admission.pool import Pool
+from agent_magic.errors import DeclarationError, PlanError, shown_value
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History
+from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from anthropic import AsyncAnthropic
 
-    from agent_magic.api.ledger import Ledger
     from agent_magic.providers.base import Provider
+    from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.prices import TokenPrice
+    from agent_magic.record.results import RunRecord
+
+Tell: TypeAlias = Callable[[str], None]
 
 
 class Session:
@@ -34,44 +39,92 @@ class Session:
             first = await plan.run(session=session)
             second = await plan.run(am.Policy(2), session=session)
 
-    As a context manager it keeps connections open between runs.
+    As a context manager it keeps connections open between runs. The notebook's own runs share one too.
 
     Args:
         client: Who answers, as in `Plan.run`.
-        ledger: Where answers are kept and reused from; none by default.
+        ledger: Where answers are kept and reused from; none by default. A function is asked whenever it is needed.
         prices: Your own prices by model, counted before the list.
         limits: Rate limits that you know, by model or model class. Others are learned.
+        tell: Called with the name of each model without a price; a Python warning by default.
 
     Attributes:
         client: Who answers.
-        ledger: Where answers are kept; `None` keeps none.
         prices: Your own prices by model.
         pacer: Keeps the rate limits, for all runs together.
         pool: The slots that all runs share.
 
     Raises:
-        DeclarationError: `limits` is not a mapping of models to `Limits`.
+        DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
     """
 
     def __init__(
         self,
         *,
         client: Provider | AsyncAnthropic | None = None,
-        ledger: Ledger | None = None,
+        ledger: SqliteLedger | Callable[[], SqliteLedger | None] | None = None,
         prices: Mapping[str, TokenPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
+        tell: Tell | None = None,
     ) -> None:
-        self.client, self.ledger, self.prices = as_provider(client), ledger, prices
+        if not (ledger is None or callable(ledger) or hasattr(ledger, "begin")):
+            raise DeclarationError(f"ledger={shown_value(ledger)} is not a Ledger.", hint="Give Ledger('FILE').")
+        self.client, self._ledger = as_provider(client), ledger
+        self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer, self.pool = Pacer(checked_limits(limits)), Pool()
-        self._open = AsyncExitStack()
+        self._tell, self._open = tell, AsyncExitStack()
 
     def __repr__(self) -> str:
         return f"Session({self.client!r})"
 
+    @property
+    def ledger(self) -> SqliteLedger | None:
+        """Where answers are kept; `None` keeps none."""
+        return self._ledger() if callable(self._ledger) else self._ledger
+
     @cached_property
     def history(self) -> History:
         """How earlier answers went, those of the ledger first."""
-        return History(self.ledger.history() if self.ledger is not None else ())
+        ledger = self.ledger
+        return History(ledger.history() if ledger is not None else ())
+
+    def price_book(self, tell: Tell | None = None) -> Prices:
+        """Return what tokens cost: your own prices, then the list of whoever answers.
+
+        Args:
+            tell: In place of the session's: called with the name of each model without a price.
+        """
+        return Prices(self.prices, tell or self._tell, seller=self.client.price_list)
+
+    def connect(self, client: Provider | AsyncAnthropic | None) -> None:
+        """Let somebody else answer from the next run on. Their limits are learned anew.
+
+        Args:
+            client: Who answers, as in `Plan.run`.
+        """
+        self.client, self.pacer = as_provider(client), Pacer()
+
+    def set_limits(self, model: str, limits: Limits) -> None:
+        """Set the rate limits of a model and its class. What was learned of other limits is learned anew.
+
+        Args:
+            model: The model, or its class.
+            limits: What you know of them.
+        """
+        self.pacer = Pacer({**self.pacer.given, class_of(model): limits})
+
+    def set_price(self, model: str, price: TokenPrice) -> None:
+        """Set your own price of a model, for the runs that begin from now on.
+
+        Args:
+            model: The model.
+            price: What its tokens cost.
+        """
+        self.prices = {**self.prices, model: price}
+
+    def settle(self, record: RunRecord) -> None:
+        """Learn from a run that is over, or was cut."""
+        self.history.learn(record)
 
     async def __aenter__(self) -> Self:
         """Open connections, for all runs until the end."""
@@ -81,6 +134,21 @@ class Session:
     async def __aexit__(self, *_error: object) -> None:
         """Close them. The ledger stays open: it is yours."""
         await self._open.aclose()
+
+
+def session_of(session: Session | None, **given: object) -> Session:
+    """Return the session that a call names, or one of its own from `client`, `ledger`, `prices` and `limits`.
+
+    Raises:
+        PlanError: Both are given.
+    """
+    if session is None:
+        return Session(**given)  # pyright: ignore[reportArgumentType] - the arguments of the calls are typed
+    if any(one is not None for one in given.values()):
+        raise PlanError(f"Give either session= or {', '.join(f'{name}=' for name in given)}: a session has its own.")
+    if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"session={shown_value(session)} is not a Session. Give am.Session().")
+    return session
 
 
 def checked_limits(limits: object) -> dict[str, Limits]:

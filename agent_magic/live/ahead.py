@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.requests import ask
@@ -71,17 +72,16 @@ def foresee(
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
 
 
-def terms_ahead(client: Provider | AsyncAnthropic | None, pacer: Pacer | None, now: float) -> Terms:
+def terms_ahead(client: Provider, pacer: Pacer) -> Terms:
     """Return under which terms a run would begin now, as far as an estimate has to know.
 
     Args:
         client: Who would answer.
-        pacer: Who would keep the rate limits; `None` knows none yet.
-        now: The time, in seconds of the pacer's clock.
+        pacer: Who would keep the rate limits.
     """
-    key = as_provider(client).credentials
+    key = client.credentials
     untried = key is not None and not key.accepted
-    before, learned = ({}, {}) if pacer is None else (pacer.ceilings(), pacer.learned(now))
+    before, learned = pacer.ceilings(), pacer.learned(time.monotonic())
     return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned)
 
 

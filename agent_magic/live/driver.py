@@ -171,8 +171,11 @@ class Driver:
         self.do(self.engine.settle_recorded(self._after_s))
         return self.record.ended_s is None
 
-    async def drive(self) -> None:
+    async def drive(self) -> RunRecord:
         """Run to the end.
+
+        Returns:
+            The record, complete: `am.Run(record)` has its frames.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
@@ -183,7 +186,7 @@ class Driver:
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
-                return
+                return self.record
             if self._ledger is not None:
                 self._journal = self._ledger.begin(self.record)
             if len(self.record.events) == 0 or self._after_s:
@@ -192,6 +195,7 @@ class Driver:
                 await self._until_over()
             finally:
                 self._close()
+        return self.record
 
     async def _until_over(self) -> None:
         try:

@@ -113,8 +113,8 @@ class Player:
     def skip(self, _names: Iterable[str]) -> None:
         """Do nothing: what was recorded happened."""
 
-    async def drive(self) -> None:
-        """Play to the end, or until it is stopped."""
+    async def drive(self) -> RunRecord:
+        """Play to the end, or until it is stopped; return what was played."""
         self.loop = asyncio.get_running_loop()
         self._began = self._clock()
         try:
@@ -125,6 +125,7 @@ class Player:
                 self._play(event)
         finally:
             self._close()
+        return self.record
 
     async def _until(self, at_s: float) -> None:
         while (left_s := at_s - self.now()) > 0 and not self._stopped:

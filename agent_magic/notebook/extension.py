@@ -8,6 +8,7 @@ from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
 from agent_magic.notebook.cell_hooks import CellHook, Dedent, FirstLine
 from agent_magic.notebook.completion import attach
 from agent_magic.notebook.formatters import Formatters
+from agent_magic.notebook.front_end import say
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.verbs import VERBS
 
@@ -73,5 +74,5 @@ def _free_name(ip: Any, kind: str, name: str, otherwise: str) -> str:
         return name
     mark = "%%" if kind == "cell" else "%"
     who = getattr(holder, "__module__", None) or "another extension"
-    print(f"{mark}{name} belongs to {who}; use {mark}{otherwise} here.")  # noqa: T201 - the user has to know
+    say(f"{mark}{name} belongs to {who}; use {mark}{otherwise} here.")
     return otherwise

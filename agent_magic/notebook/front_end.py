@@ -82,6 +82,16 @@ def agrees(question: str) -> bool:
             signal.signal(signal.SIGINT, before)
 
 
+def say(text: str) -> None:
+    """Print what a person reads: the answer of a command."""
+    print(text)  # noqa: T201 - the one place
+
+
+def note(text: str) -> None:
+    """Print what a person should know. A Python warning would show paths of this machine."""
+    say(f"note: {text}")
+
+
 def display_bundle(bundle: dict[str, str]) -> None:
     """Show representations by MIME type in the cell that runs."""
     display(bundle, raw=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from agent_magic.api import Ledger
 from agent_magic.errors import LedgerError
-from agent_magic.record.history import History
 from agent_magic.record.ledger.file import OFF, default_path
 from agent_magic.record.ledger.store import MEMORY
 from agent_magic.show.notes import ledger_notes
@@ -22,7 +21,6 @@ class Keeping:
         self.choice = ""
         self.reuse_simulated = False
         self._ledger: Ledger | None = None
-        self._history: History | None = None
         self._opened: tuple[str, bool] | None = None
         self._notes: list[str] = []
 
@@ -48,14 +46,6 @@ class Keeping:
                 raise
             self._notes.append(f"{error} What is bought is kept in memory, until this kernel ends.")
             return Ledger(MEMORY, reuse_simulated=self.reuse_simulated)
-
-    @property
-    def history(self) -> History:
-        """What earlier answers took, those of earlier sessions first."""
-        if self._history is None:
-            ledger = self.ledger
-            self._history = History(ledger.history() if ledger is not None else ())
-        return self._history
 
     def take_notes(self) -> list[str]:
         """Return what the user should know of the ledger, once."""

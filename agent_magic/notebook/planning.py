@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.confirm import confirmation, outlay
-from agent_magic.live.ahead import count_ahead, terms_ahead, unbought
+from agent_magic.forecast.estimate.estimate import estimate
+from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
-from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel
+from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel, note, say
 from agent_magic.notebook.running import execute
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, outlay_line, price_line
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from agent_magic.api import Ledger, Plan, Run
+    from agent_magic.api import Plan, Run
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.confirm import Outlay
     from agent_magic.forecast.estimate.value import Estimate
@@ -47,41 +47,34 @@ async def show_plan(
         graphic: Show a picture.
         pilot: A run of a few of its agents, by which the rest is estimated.
     """
-    found, trouble = await _estimate(plan, session, policy, None if fresh else session.ledger, pilot)
+    found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
         display_bundle(plan_picture(plan, estimates, theme=session.theme))
     else:
-        print(plan_text(plan))  # noqa: T201 - the answer
+        say(plan_text(plan))
     notes = [f"tokens could not be counted: {trouble}"] if trouble else []
-    for note in [*notes, *plan.hints()]:
-        print(f"note: {note}")  # noqa: T201 - the user has to know
-    print(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")  # noqa: T201 - the answer
+    for text in [*notes, *plan.hints()]:
+        note(text)
+    say(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")
     return found
 
 
 async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:
     """Print one line: what so many runs of a plan may cost if nothing is reused."""
-    found, _ = await _estimate(plan, session, policy, None)
-    print(price_line(found.expected, times))  # noqa: T201 - the answer
+    found, _ = await _estimate(plan, session, policy, fresh=True)
+    say(price_line(found.expected, times))
 
 
 async def _estimate(
-    plan: Plan, session: Session, policy: Policy, ledger: Ledger | None, pilot: Run | None = None
+    plan: Plan, session: Session, policy: Policy, pilot: Run | None = None, *, fresh: bool
 ) -> tuple[Estimate, str]:
     """Estimate a plan with counted prompts, and say why they could not be counted."""
-    counted, trouble = await count_ahead(plan, session.client, ledger, None if pilot is None else pilot.record)
-    return plan.estimate(
-        policy,
-        client=session.client,
-        ledger=ledger,
-        history=session.history,
-        counted=counted,
-        ceilings=terms_ahead(session.client, session.pacer, time.monotonic()),
-        simulated=session.simulates,
-        prices=session.prices,
-        pilot=pilot,
-    ), trouble
+    shared, tried = session.shared, None if pilot is None else pilot.record
+    counted, trouble = await count_ahead(plan, shared.client, None if fresh else shared.ledger, tried)
+    simulated = session.simulates
+    found = plan.estimate(policy, session=shared, fresh=fresh, counted=counted, simulated=simulated, pilot=pilot)
+    return found, trouble
 
 
 async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | None:
@@ -95,12 +88,12 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
         UsageError: The user was asked, and said no; nothing was sent.
     """
     session, policy = ctx.session, ctx.policy(given)
-    names = plan.pilot_agents(given.pilot, client=session.client, ledger=None if given.fresh else session.ledger)
+    names = plan.pilot_agents(given.pilot, session=session.shared, fresh=given.fresh)
     if not names:
-        print("note: every answer is in the ledger: there is nothing to try.")  # noqa: T201 - why nothing runs
+        note("every answer is in the ledger: there is nothing to try.")
         return None
     few = plan.select(names)
-    print(f"pilot: {', '.join(names)}")  # noqa: T201 - what is about to be bought
+    say(f"pilot: {', '.join(names)}")
     await show_price(few, session, policy)
     await confirm(ctx, given, few, None)
     session.pilot = await execute(session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell))
@@ -129,7 +122,7 @@ async def confirm(
     line = outlay_line(what, policy.budget_usd)
     if decided == "note":
         cap = "" if policy.budget_usd is not None else "; --budget USD sets a cap"
-        print(f"note: {line}{cap}")  # noqa: T201 - whoever reads the log has to know
+        note(f"{line}{cap}")  # whoever reads the log has to know
     elif not agrees(f"{line}: run? [y/N] "):
         raise UsageError(f"Nothing was sent: {line}. --yes runs without asking, --budget USD sets a cap.")
 
@@ -138,21 +131,23 @@ def _outlay(
     session: Session, plan: Plan, policy: Policy, resume: Run | None, again: Sequence[str] | None, *, fresh: bool
 ) -> Outlay:
     """Estimate those agents of a plan whose answers must be bought."""
-    where = session.client.endpoint
+    shared = session.shared
+    where = shared.client.endpoint
     earlier = None if resume is None else Earlier(resume.record, where, plan=plan, again=again)
     if session.deck is not None:  # the recording answers what it has, the rest is bought
         asked = session.deck.find(plan, timeout_s=policy.timeout_s).missing
     else:
-        asked = unbought(plan, where, session.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
-    prices = session.price_book(lambda _: None)  # the line says how many have none
-    found = plan.estimate(policy, client=session.client, history=session.history, prices=prices)
+        asked = unbought(plan, where, shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
+    prices = shared.price_book(lambda _: None)  # the line says how many have none
+    terms = terms_ahead(shared.client, shared.pacer)
+    found = estimate(plan, *foresee(plan, shared.client), policy, history=shared.history, prices=prices, ceilings=terms)
     return outlay(found.expected[agent] for agent in asked)
 
 
 async def _has_key(session: Session) -> bool:
     """Say whether anything can be sent at all. If not, the run says so, or plays a recording."""
     try:
-        async with session.client.open():
+        async with session.shared.client.open():
             return True
     except NotConnected:
         return False

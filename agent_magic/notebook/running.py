@@ -14,7 +14,7 @@ from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.live.playing import Player, lay
 from agent_magic.measure.metrics import summarize
-from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched
+from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched, note, say
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.reasons import wording
@@ -76,32 +76,21 @@ async def execute(
     session.warm_up.hurry()
 
     def live(recorded: Match | None = None) -> Driver:
-        return start(
-            plan,
-            policy,
-            client=session.client,
-            fresh=fresh,
-            ledger=session.ledger,
-            pacer=session.pacer,
-            pool=session.pool,
-            history=session.history,
-            prices=session.price_book(_note),
-            resume=None if recorded else resume,
-            again=None if recorded else again,
-            recorded=recorded,
-        )
+        if recorded is not None:
+            return start(plan, policy, session=session.shared, fresh=fresh, recorded=recorded)
+        return start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again)
 
     if session.deck is not None:
         return await _play(session, session.deck, plan, policy, live, graphic=graphic, shown=shown)
     driver = live()
     try:
-        async with session.client.open():  # without a key this raises before anything is shown
+        async with session.shared.client.open():  # without a key this raises before anything is shown
             return await _run(session, driver, graphic=graphic, shown=shown)
     except NotConnected:
         found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
         if found is None:
             raise
-    _note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
+    note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
     session.insert(Deck(found))
     return await execute(session, plan, policy, fresh=fresh, graphic=graphic, shown=shown)
 
@@ -124,8 +113,8 @@ async def _play(
         return await _run(session, cast("Driver", playing), graphic=graphic, shown=shown)
     bought = sum(result.finished_s is None for result in playing.record.results)
     told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
-    async with session.client.open():
-        _note(told)
+    async with session.shared.client.open():
+        note(told)
         return await _run(session, playing, graphic=graphic, shown=shown)
 
 
@@ -144,7 +133,7 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
 
 async def _run(session: Session, driver: Driver, *, graphic: bool, shown: Shown) -> Run:
     """Drive a run, shown, and settle it however it ends."""
-    run = Run(driver.record, driver, history=session.history, prices=driver.prices)
+    run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices)
     run.forecasts = session.forecasts
     session.running.append(driver)
     try:
@@ -164,7 +153,7 @@ async def run_and_tell(
     run = await execute(ctx.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
     ctx.session.just_shown = run
     if unwatched := is_unwatched(ctx.shell):
-        print(one_line(run.totals))  # noqa: T201 - a log keeps the first picture as a line, not the last one
+        say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
     notes = [
         run.totals.why if graphic and not unwatched else "",  # the line has it already
         capped_note(run.record, policy),
@@ -173,10 +162,10 @@ async def run_and_tell(
         filled_note(run.record),
     ]
     notes += context_notes(run.record, run.prices)
-    for note in filter(None, [*notes, *ctx.session.keeping.take_notes(), *ctx.session.client.take_notes()]):
-        _note(note)
+    for text in filter(None, [*notes, *ctx.session.keeping.take_notes(), *ctx.session.shared.client.take_notes()]):
+        note(text)
     if line := next_step(run):
-        print(line)  # noqa: T201 - the answer
+        say(line)
     return run
 
 
@@ -197,7 +186,7 @@ def next_step(run: Run) -> str:
 
 def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
     """Show a recorded run."""
-    run = Run(record, history=session.history)
+    run = Run(record, history=session.shared.history)
     run.forecasts = session.forecasts
     session.settle(run)
     if graphic:
@@ -212,7 +201,7 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
 @contextlib.asynccontextmanager
 async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool, shown: Shown) -> AsyncGenerator[None]:
     """Show a run beside it: its first requests leave before its picture is drawn."""
-    status = LiveStatus(driver, session.history)
+    status = LiveStatus(driver, session.shared.history)
     showing = asyncio.create_task(_show_live(driver, status, shown) if graphic else _show_table(driver, shown))
     ticking = asyncio.create_task(_tick(driver, showing, status))
     try:
@@ -309,7 +298,3 @@ class LiveStatus:
             do() if agent is None else do([agent])
 
         return make_live_view(self._driver.record, press, self.arriving, summarize=summarize, verbs=VERBS)
-
-
-def _note(text: str) -> None:
-    print(f"note: {text}")  # noqa: T201 - the user has to know; a Python warning would show paths of this machine

@@ -8,33 +8,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
-from agent_magic.engine.admission.pool import Pool
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.api import Session as Shared
 from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
+from agent_magic.notebook.front_end import note
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.warmup import WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.prices import Prices
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from agent_magic.api import Ledger
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.front_end import Cell
     from agent_magic.providers.base import Provider
-    from agent_magic.record.history import History
-    from agent_magic.record.prices import TokenPrice
     from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
 
@@ -55,12 +51,9 @@ class Session:
 
     Attributes:
         warm_up: Loads what a run needs, once something is declared.
-        client: Who answers.
+        shared: What its runs share: who answers, rate limits, slots, prices, the ledger.
         runs: The runs that are over, oldest first, `MOST_RUNS` at most.
         keeping: Where what is bought is kept.
-        pacer: Keeps the rate limits of whoever answers, for all runs together.
-        pool: The slots that its runs share.
-        prices: The user's own prices by model, which count before the list.
         forecasts: What was forecast, and the runs that came after.
         last: The last run, one that was cut too; `None` before the first.
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan takes over.
@@ -74,14 +67,11 @@ class Session:
         self._registries: dict[str, Registry] = {}
         self.warm_up = WarmUp()
         self._simulator: child.Simulator | None = None
-        self.client: Provider = Claude()
         self._deck: Deck | None = None
         self._pinned: Deck | None = None
         self.runs: list[Run] = []
         self.keeping = Keeping()
-        self.pacer = Pacer()
-        self.pool = Pool()
-        self.prices: dict[str, TokenPrice] = {}
+        self.shared = Shared(client=Claude(), ledger=lambda: self.keeping.ledger, prices={}, tell=note)
         self.forecasts = Forecasts()
         self.last: Run | None = None
         self.pilot: Run | None = None
@@ -90,16 +80,6 @@ class Session:
         self.just_shown: object = None
         self.theme: Theme = "auto"
         self._views: list[LiveView] = []
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """What was bought, in this session and before; `None` where the user wants none."""
-        return self.keeping.ledger
-
-    @property
-    def history(self) -> History:
-        """What earlier answers took, those of earlier sessions first."""
-        return self.keeping.history
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
         """Return the declared agents of a plan."""
@@ -205,18 +185,13 @@ class Session:
         atexit.register(self._simulator.stop)
         # The same under each address it may have, but for its own script.
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}"
-        self.client = Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name)
-        self.pacer = Pacer()
+        self.shared.connect(Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name))
         return self._simulator.url
-
-    def price_book(self, tell: Callable[[str], None] | None = None) -> Prices:
-        """Return what tokens cost: the user's own prices, then the list of whoever answers."""
-        return Prices(self.prices, tell, seller=self.client.price_list)
 
     def connect(self, client: Provider) -> None:
         """Let somebody else answer."""
         self.disconnect()
-        self.client = client
+        self.shared.connect(client)
 
     @property
     def deck(self) -> Deck | None:
@@ -230,9 +205,9 @@ class Session:
         """Let a recording answer; where it fills gaps, who answers now is asked for those."""
         if not deck.fill:
             self.disconnect()
-            self.client = Nobody()
-        elif isinstance(self.client, Nobody):
-            self.client = Claude()
+            self.shared.connect(Nobody())
+        elif isinstance(self.shared.client, Nobody):
+            self.shared.connect(Claude())
         self._deck = deck
 
     def disconnect(self) -> None:
@@ -241,8 +216,7 @@ class Session:
             atexit.unregister(self._simulator.stop)
             self._simulator.stop()
             self._simulator = None
-        self.client = Claude()
-        self.pacer = Pacer()
+        self.shared.connect(Claude())
         self._deck = None
 
     @property
@@ -262,7 +236,7 @@ class Session:
             return "the mock server (responses are simulated and labelled so)"
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
-        return self.client.endpoint
+        return self.shared.client.endpoint
 
     def last_run(self) -> Run:
         """Return the last run.
@@ -288,14 +262,14 @@ class Session:
             plan, results = driver.plan, driver.record.results
             known = name in plan.index or name in plan.groups
             if known and any(results[number].attempts for number in plan.numbers([name])):
-                return Run(driver.record, driver, history=self.history, prices=driver.prices)
+                return Run(driver.record, driver, history=self.shared.history, prices=driver.prices)
         return self.last_run()
 
     def settle(self, run: Run) -> None:
         """Take in a run that is over, or was cut."""
         self.last = run
         self.runs = [*self.runs[1 - MOST_RUNS :], run]
-        self.history.learn(run.record)
+        self.shared.settle(run.record)
         self.forecasts.ran(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
 

@@ -6,9 +6,7 @@ import asyncio
 import json
 import urllib.request
 
-from agent_magic.api import Agent, Claude, Plan, Policy, start
-from agent_magic.engine.admission.pool import Pool
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.api import Agent, Claude, Plan, Policy, Session, start
 from agent_magic.simulator import start as simulator
 
 
@@ -19,14 +17,12 @@ def test_runs_share_their_slots():
 
         async def scene() -> None:
             await Plan([Agent("first", "shows that the key is good [[tokens:1]]")]).run(client=client)
-            pool, pacer = Pool(), Pacer()
+            session = Session(client=client)
             drivers = [
                 start(
                     Plan([Agent(f"{name}{number}", f"{name} {number} [[tokens:40]]") for number in range(12)]),
                     Policy(concurrency),
-                    client=client,
-                    pacer=pacer,
-                    pool=pool,
+                    session=session,
                 )
                 for name, concurrency in (("a", 3), ("b", 2))
             ]
@@ -52,9 +48,9 @@ def test_a_run_that_is_paused_or_stopped_leaves_its_slots_to_the_other():
 
         async def scene() -> tuple[list[str], list[str], int]:
             await Plan([Agent("first", "shows that the key is good [[tokens:1]]")]).run(client=client)
-            pool, pacer = Pool(), Pacer()
+            session = Session(client=client)
             plans = [Plan([Agent(f"{name}{one}", f"{name} {one} [[ttft:0.2]]") for one in range(9)]) for name in "abc"]
-            paused, stopped, other = (start(plan, Policy(3), client=client, pacer=pacer, pool=pool) for plan in plans)
+            paused, stopped, other = (start(plan, Policy(3), session=session) for plan in plans)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(one.drive()) for one in (paused, stopped, other)]
                 while len(stopped.record.attempts) < 2:  # noqa: ASYNC110 - the requests of a task are no event
@@ -64,7 +60,7 @@ def test_a_run_that_is_paused_or_stopped_leaves_its_slots_to_the_other():
                 await tasks[2]
                 statuses = [[result.status for result in one.record.results] for one in (paused, other)]
                 paused.stop()
-            under_way = sum(one.under_way for one in pacer.health(0.0).values())
+            under_way = sum(one.under_way for one in session.pacer.health(0.0).values())
             return statuses[0], statuses[1], under_way
 
         held, done, under_way = asyncio.run(scene())

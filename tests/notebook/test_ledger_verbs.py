@@ -42,8 +42,8 @@ def do(session, verb, **given):
 
 def test_runs_come_back(session):
     """`runs` lists them, `open` makes one the last run."""
-    drive(plan_of(a="x"), always(), ledger=session.ledger)
-    second, _ = drive(plan_of(a="y"), always(), ledger=session.ledger)
+    drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
+    second, _ = drive(plan_of(a="y"), always(), ledger=session.shared.ledger)
     assert [2, 1] == list(do(session, "runs")["run"])
     assert 1 == do(session, "open", run=1).record.plan.agents[0].prompt.count("x")
     run = do(session, "open")
@@ -55,8 +55,8 @@ def test_runs_come_back(session):
 
 def test_care(session, capsys, tmp_path):
     """What it holds, checked, written out, thinned out; each says what it did."""
-    drive(plan_of(a="x"), always(tokens=(1000, 1000, 0, 0)), ledger=session.ledger)
-    drive(plan_of(a="x"), always(), ledger=session.ledger)
+    drive(plan_of(a="x"), always(tokens=(1000, 1000, 0, 0)), ledger=session.shared.ledger)
+    drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
     do(session, "ledger")
     said = capsys.readouterr().out
     assert "in memory, until this kernel ends" in said
@@ -70,7 +70,7 @@ def test_care(session, capsys, tmp_path):
     assert "0 answers recovered" in capsys.readouterr().out
     do(session, "ledger", what="prune", days=0.0)
     assert "1 answer deleted" in capsys.readouterr().out
-    assert 0 == len(session.ledger)
+    assert 0 == len(session.shared.ledger)
 
 
 @pytest.mark.parametrize(
@@ -92,20 +92,20 @@ def test_mistakes(session, given, message):
 def test_a_session_without_a_ledger(session):
     """`off` keeps nothing, and the subcommands say so."""
     session.keeping.choice = "off"
-    assert session.ledger is None
-    assert 0 == len(session.history)
+    assert session.shared.ledger is None
+    assert 0 == len(session.shared.history)
     with pytest.raises(UsageError, match="is off"):
         do(session, "runs")
 
 
 def test_history_begins_with_what_the_ledger_knows(tmp_path):
     """A new session knows what earlier answers took."""
-    first, second = Keeping(), Keeping()
-    first.choice = second.choice = str(tmp_path / "l.sqlite3")
-    first.ledger._store.file.is_logged = False
-    drive(plan_of(a="x"), always(first_s=0.5, takes_s=2.0), ledger=first.ledger)
+    first, second = Session(), Session()
+    first.keeping.choice = second.keeping.choice = str(tmp_path / "l.sqlite3")
+    first.shared.ledger._store.file.is_logged = False
+    drive(plan_of(a="x"), always(first_s=0.5, takes_s=2.0), ledger=first.shared.ledger)
     first.close()
-    assert [("a", 2.0)] == [(one.agent, one.api_s) for one in second.history]
+    assert [("a", 2.0)] == [(one.agent, one.api_s) for one in second.shared.history]
     second.close()
 
 
@@ -130,9 +130,9 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def test_what_was_saved_is_said():
     """Dollars where they are known; nothing where nothing was served."""
     session = Session()
-    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 0, 0, 0)), ledger=session.ledger)
+    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 0, 0, 0)), ledger=session.shared.ledger)
     assert "" == served_note(record)
-    again, _ = drive(plan_of(a="x"), always(), ledger=session.ledger)
+    again, _ = drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
     said = served_note(again)
     assert said.startswith("1 of 1 answers came from the ledger")
     assert ": $0, $0.5000 saved. --fresh" in said
@@ -153,13 +153,13 @@ def test_a_recording_that_is_filled_asks_whoever_has_the_key(session, tmp_path):
     write_cassette(record, tmp_path / "x.cassette.jsonl")
     cassette = read_cassette(tmp_path / "x.cassette.jsonl")
     session.insert(Deck(cassette))
-    assert isinstance(session.client, Nobody)
+    assert isinstance(session.shared.client, Nobody)
     session.insert(Deck(cassette, fill=True))
-    assert isinstance(session.client, Claude)
+    assert isinstance(session.shared.client, Claude)
     mine = Claude(base_url="http://127.0.0.1:1")
     session.connect(mine)
     session.insert(Deck(cassette, fill=True))
-    assert mine is session.client
+    assert mine is session.shared.client
     replayed = Run(Deck(cassette).play(plan_of(a="x"), timeout_s=9.0))
     assert "replay + simulated" == replayed.totals.source
     assert "" == filled_note(replayed.record)

@@ -19,7 +19,7 @@ def test_limits_are_shown_and_set(capsys: pytest.CaptureFixture[str]):
     magics.agents("limits --otpm 8000")
     shown = capsys.readouterr().out
     assert "claude-opus-4: requests 50/min (given) · input 30,000/min (given) · output unknown" in shown
-    assert {"claude-opus-4", "claude-haiku-5-5"} == set(magics.session.pacer.given)
-    assert Limits(50, 30_000) == magics.session.pacer.given["claude-opus-4"]
+    assert {"claude-opus-4", "claude-haiku-5-5"} == set(magics.session.shared.pacer.given)
+    assert Limits(50, 30_000) == magics.session.shared.pacer.given["claude-opus-4"]
     magics.agents("limits claude-opus-4-8 --rpm 80")
-    assert Limits(80, 30_000) == magics.session.pacer.given["claude-opus-4"], "what is not said stays"
+    assert Limits(80, 30_000) == magics.session.shared.pacer.given["claude-opus-4"], "what is not said stays"

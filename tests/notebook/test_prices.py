@@ -42,7 +42,10 @@ def test_a_price_is_given(magics, capsys):
         capsys.readouterr().out
     )
     magics.agents("prices claude-haiku-5-5 --input 0 --output 0")
-    assert {"mine": TokenPrice(3, 15, cache_read=0.25), "claude-haiku-5-5": TokenPrice(0, 0)} == magics.session.prices
+    assert {
+        "mine": TokenPrice(3, 15, cache_read=0.25),
+        "claude-haiku-5-5": TokenPrice(0, 0),
+    } == magics.session.shared.prices
 
 
 @pytest.mark.parametrize(
@@ -61,4 +64,4 @@ def test_what_is_no_price_is_refused(magics, line):
     """A model, its input and its output, all 0 or more: else nothing is kept."""
     with pytest.raises(UsageError, match="price"):
         magics.agents(f"prices {line}")
-    assert {} == magics.session.prices
+    assert {} == magics.session.shared.prices

@@ -185,12 +185,12 @@ def test_what_failed_is_not_stale(session):
 def test_the_stand_in(session):
     """Connecting starts it, says so, and everything goes there; disconnecting stops it."""
     url = session.connect_simulator(latency="none")
-    assert url == session.client._address
-    assert "simulator, seed 0" == session.client.endpoint  # its address is another after each start
+    assert url == session.shared.client._address
+    assert "simulator, seed 0" == session.shared.client.endpoint  # its address is another after each start
     assert "mock server" in session.connection
     simulator = session._simulator
     plan = Plan((Agent("a", "x"),))
-    run = asyncio.run(plan.run(client=session.client))
+    run = asyncio.run(plan.run(client=session.shared.client))
     assert ("succeeded", "simulated") == (run["a"].status, run["a"].source)
     session.disconnect()
     assert not simulator.running
@@ -202,11 +202,11 @@ def test_a_stand_in_that_does_not_start_changes_nothing(session):
     first = session.connect_simulator(latency="none")
     with pytest.raises(AgentMagicError, match="did not start"):
         session.connect_simulator(latency="nonsense")
-    assert first == session.client._address
+    assert first == session.shared.client._address
     assert session._simulator.running
     second = session.connect_simulator(latency="none")
     assert first != second
-    assert second == session.client._address
+    assert second == session.shared.client._address
 
 
 def test_somebody_else_answers(session):
@@ -214,7 +214,7 @@ def test_somebody_else_answers(session):
     session.connect_simulator(latency="none")
     simulator, client = session._simulator, Scripted(None)
     session.connect(client)
-    assert client is session.client
+    assert client is session.shared.client
     assert not simulator.running
     assert "scripted" == session.connection
 

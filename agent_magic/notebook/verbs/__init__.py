@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from agent_magic.notebook.command import CommandContext, Commands, Parser, Verb
+from agent_magic.notebook.front_end import say
 from agent_magic.notebook.verbs import cassettes, declared, ledger, provider, results, runs, steering, trials
 
 __all__ = ["VERBS"]
@@ -19,7 +20,7 @@ def _help_options(parser: Parser) -> None:
 
 
 def _help(_: CommandContext, given: Namespace) -> None:
-    print(VERBS.help(given.command))  # noqa: T201 - the answer
+    say(VERBS.help(given.command))
 
 
 VERBS["help"] = Verb(

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from agent_magic.api.sharing import check_for_secrets, share
 from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
-from agent_magic.notebook.front_end import display_bundle
+from agent_magic.notebook.front_end import display_bundle, note, say
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash
@@ -109,9 +109,9 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
         raise UsageError(f"{cassette.name!r} cannot be written: {error.strerror}. Choose another place.") from None
     display_bundle(stamp_bundle(stamp))
     if notebook is None:
-        print("note: the notebook was not scanned for keys: name it with --notebook, or use agent-magic scan")  # noqa: T201
+        note("the notebook was not scanned for keys: name it with --notebook, or use agent-magic scan")
     elif cells and cells[-1].strip() and not holds(notebook, cells[-1]):
-        print(f"note: {notebook.name} on disk does not have this cell yet: save it and share again")  # noqa: T201
+        note(f"{notebook.name} on disk does not have this cell yet: save it and share again")
 
 
 def _saved(name: str, given: Namespace) -> Path:
@@ -129,7 +129,7 @@ def _record(ctx: CommandContext, given: Namespace) -> None:
     except OSError as error:
         raise UsageError(f"{given.file!r} cannot be written: {error.strerror}. Choose another place.") from None
     without = "" if redact is None else ", without their texts" if given.redact is None else ", their texts replaced"
-    print(f"{plural(calls, 'call')} recorded in {given.file}{without}.")  # noqa: T201 - the answer
+    say(f"{plural(calls, 'call')} recorded in {given.file}{without}.")
 
 
 def _replay(ctx: CommandContext, given: Namespace) -> None:
@@ -142,11 +142,11 @@ def _replay(ctx: CommandContext, given: Namespace) -> None:
     more = " Its answers are simulated." if cassette.simulated else ""
     more += " Its texts were removed or replaced." if cassette.redacted else ""
     calls = plural(len(cassette.calls), "call")
-    print(f"Connected to {given.file}: {calls}, recorded {cassette.recorded_words}.{more}")  # noqa: T201
+    say(f"Connected to {given.file}: {calls}, recorded {cassette.recorded_words}.{more}")
     if cassette.damaged:
-        print(f"note: skipped damaged or changed lines: {', '.join(map(str, cassette.damaged))}")  # noqa: T201
+        note(f"skipped damaged or changed lines: {', '.join(map(str, cassette.damaged))}")
     if cassette.missing:
-        print(f"note: {plural(cassette.missing, 'line')} of the file are missing")  # noqa: T201
+        note(f"{plural(cassette.missing, 'line')} of the file are missing")
 
 
 VERBS = {

@@ -12,6 +12,7 @@ from agent_magic.api import Plan
 from agent_magic.declare.each import Part
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
+from agent_magic.notebook.front_end import say
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.show.states import state_of
@@ -39,7 +40,7 @@ def _list(ctx: CommandContext, given: Namespace) -> Plan | None:
     except AgentMagicError:  # something is missing yet: the list says what
         plan, stale = None, []
     text = declared_text(ctx.session, name, ctx.shell.user_ns, stale)
-    print("\n".join(filter(None, [text, running_text(ctx.session)])))  # noqa: T201 - the answer
+    say("\n".join(filter(None, [text, running_text(ctx.session)])))
     ctx.session.just_shown = plan
     return plan
 
@@ -48,13 +49,13 @@ def _drop(ctx: CommandContext, given: Namespace) -> None:
     if not given.names:
         raise UsageError("%agents drop needs the names of agents or contexts. %agents clear drops all.")
     ctx.session.registry(given.plan or DEFAULT_PLAN).drop(given.names)
-    print(f"Dropped {', '.join(given.names)}.")  # noqa: T201 - the answer
+    say(f"Dropped {', '.join(given.names)}.")
 
 
 def _clear(ctx: CommandContext, given: Namespace) -> None:
     registry = ctx.session.registry(given.plan or DEFAULT_PLAN)
     contexts = f" and {plural(len(registry.contexts), 'context')}" if registry.contexts else ""
-    print(f"Dropped {plural(len(registry), 'agent')}{contexts} of {registry.name!r}.")  # noqa: T201 - the answer
+    say(f"Dropped {plural(len(registry), 'agent')}{contexts} of {registry.name!r}.")
     registry.clear()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
+from agent_magic.notebook.front_end import note, say
 from agent_magic.show.units import dollars, plural
 
 if TYPE_CHECKING:
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def _ledger_of(ctx: CommandContext) -> Ledger:
-    ledger = ctx.session.ledger
+    ledger = ctx.session.keeping.ledger
     if ledger is None:
         raise UsageError("The ledger is off. %config AgentMagics.ledger = 'FILE' turns it on.")
-    for note in ctx.session.keeping.take_notes():
-        print(f"note: {note}")  # noqa: T201 - the user has to know
+    for text in ctx.session.keeping.take_notes():
+        note(text)
     return ledger
 
 
 def _runs(ctx: CommandContext, _: Namespace) -> pd.DataFrame:
     runs = _ledger_of(ctx).runs()
     if not len(runs):
-        print("note: the ledger has no run yet")  # noqa: T201 - an empty frame says less
+        note("the ledger has no run yet")  # an empty frame says less
     return runs
 
 
@@ -56,7 +57,7 @@ def _ledger_options(parser: Parser) -> None:
 
 def _ledger(ctx: CommandContext, given: Namespace) -> None:
     do = ACTIONS[one_of("%agents ledger", given.what, ACTIONS)]
-    print(do(_ledger_of(ctx), given))  # noqa: T201 - the answer
+    say(do(_ledger_of(ctx), given))
 
 
 def _size(ledger: Ledger, _: Namespace) -> str:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, class_of
-from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
+from agent_magic.notebook.front_end import say
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import tariff_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from agent_magic.engine.pacing.pacer import Pacer
 
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script")
 LIMITS = {"rpm": "requests", "itpm": "input_tokens", "otpm": "output_tokens"}
@@ -47,7 +48,7 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
             ctx.session.connect_simulator(**{name: getattr(given, name) for name in SIMULATOR_OPTIONS})
         else:
             ctx.session.disconnect()
-    print(f"Connected to {ctx.session.connection}.")  # noqa: T201 - the answer
+    say(f"Connected to {ctx.session.connection}.")
 
 
 def _limits_options(parser: Parser) -> None:
@@ -63,10 +64,9 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
     if said:
         if session.running:
             raise UsageError("Limits cannot change during a run. %agents wait for it first.")
-        name = class_of(given.model or DEFAULT_MODEL)
-        mine = replace(session.pacer.given.get(name, Limits()), **said)
-        session.pacer = Pacer({**session.pacer.given, name: mine})
-    print("\n".join(_limit_lines(session.pacer)))  # noqa: T201 - the answer
+        name = class_of(given.model or ctx.model)
+        session.shared.set_limits(name, replace(session.shared.pacer.given.get(name, Limits()), **said))
+    say("\n".join(_limit_lines(session.shared.pacer)))
 
 
 def _limit_lines(pacer: Pacer) -> list[str]:
@@ -100,16 +100,17 @@ def _prices_options(parser: Parser) -> None:
 
 def _prices(ctx: CommandContext, given: Namespace) -> None:
     session, model = ctx.session, given.model
+    shared = session.shared
     if any(getattr(given, name) is not None for name in RATES):
         if model is None or given.input is None or given.output is None:
             raise UsageError("A price needs a model, its input and its output: MODEL --input USD --output USD.")
         extra = {"cache_read": given.cache_read, "cache_write": given.cache_write}
-        session.prices[model] = TokenPrice(given.input, given.output, **extra)
+        shared.set_price(model, TokenPrice(given.input, given.output, **extra))
     declared = [one.model for plan in session.plans for one in session.registry(plan).agents]
-    wanted = [model] if model else [*(one or ctx.model for one in declared), *session.prices]
-    prices = session.price_book()
+    wanted = [model] if model else [*(one or ctx.model for one in declared), *shared.prices]
+    prices = shared.price_book()
     for name in dict.fromkeys(wanted or [ctx.model]):
-        print(tariff_text(name, *prices.tariff_of(name)))  # noqa: T201 - the answer
+        say(tariff_text(name, *prices.tariff_of(name)))
 
 
 VERBS = {

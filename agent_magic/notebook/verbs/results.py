@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
-from agent_magic.notebook.front_end import display_value
+from agent_magic.notebook.front_end import display_value, say
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def _show(ctx: CommandContext, given: Namespace) -> None:
     elif given.markdown:
         display_value(run.markdown(given.name))
     else:
-        print(answer_text(run, given.name))  # noqa: T201 - the answer
+        say(answer_text(run, given.name))
 
 
 def _error(ctx: CommandContext, given: Namespace) -> None:
-    print(error_text(ctx.session.run_of(given.name), given.name))  # noqa: T201 - the answer
+    say(error_text(ctx.session.run_of(given.name), given.name))
 
 
 def answer_text(run: Run, name: str) -> str:

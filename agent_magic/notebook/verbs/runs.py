@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
-from agent_magic.notebook.front_end import is_kernel
+from agent_magic.notebook.front_end import is_kernel, say
 from agent_magic.notebook.planning import confirm, run_pilot, show_plan
 from agent_magic.notebook.running import execute, run_and_tell
 from agent_magic.notebook.settings import add_policy
@@ -93,7 +93,7 @@ async def _wait(ctx: CommandContext, _: Namespace) -> Run:
 def _report(task: asyncio.Task[Run]) -> None:
     """Print the error of a background run: maybe nobody ever waits for it."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        print(f"The run in the background failed: {error}")  # noqa: T201 - it belongs under its cell
+        say(f"The run in the background failed: {error}")
 
 
 VERBS = {

@@ -9,6 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import Controls
 from agent_magic.errors import UnknownAgent
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
+from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.running import run_and_tell
 from agent_magic.notebook.session import DEFAULT_PLAN
@@ -56,7 +57,7 @@ def _skip(ctx: CommandContext, given: Namespace) -> None:
 def _pause(ctx: CommandContext, _: Namespace) -> None:
     for controls, _names in _running(ctx, []):
         controls.pause()
-    print("Paused: requests under way finish, nothing else starts. %agents resume continues.")  # noqa: T201
+    say("Paused: requests under way finish, nothing else starts. %agents resume continues.")
 
 
 def _resume(ctx: CommandContext, _: Namespace) -> None:

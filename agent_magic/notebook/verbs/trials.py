@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
-from agent_magic.notebook.front_end import is_kernel
+from agent_magic.notebook.front_end import is_kernel, say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
@@ -57,7 +57,7 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
     if before is not None and asks_the_same(before.plan, plan):
         before.against(run)
         session.last = before
-        print(_measured_words(before))  # noqa: T201
+        say(_measured_words(before))
     return run
 
 
@@ -78,7 +78,7 @@ async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:
     slots = _slots(given.at, len(plan))
     await show_price(plan, ctx.session, policy, len(slots))
     if not given.yes:
-        print(f"Nothing was sent. Add --yes to run it at concurrency {', '.join(map(str, slots))}.")  # noqa: T201
+        say(f"Nothing was sent. Add --yes to run it at concurrency {', '.join(map(str, slots))}.")
         return None
 
     async def run(one: Policy) -> Run:
