@@ -90,6 +90,8 @@ class Policy:
         for option in ("deadline_s", "budget_usd", "budget_tokens", "max_usd_per_min", "breaker_share"):
             if (value := getattr(self, option)) is not None:
                 check_positive(option, value, most=1 if option == "breaker_share" else math.inf)
+        if self.seed is not None and type(self.seed) is not int:
+            raise must_be("seed", "an integer or None", self.seed)
         for option, words in POLICY_WORDS.items():
             check_word(option, getattr(self, option), words)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.pacing.pool import Ticket
 from agent_magic.engine.policy import Policy, policy_from
+from agent_magic.errors import DeclarationError
 from agent_magic.forecast.provider import Provider, dated
 from agent_magic.record.terms import Ceiling, Ceilings
 
@@ -23,10 +25,12 @@ OTHERS: Final = "*"
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     """Return the policy of a recorded run, and in words what had to be concluded.
 
-    A record that does not keep it shows at least how many ran at once, and who waited for a barrier or a slot.
+    A record that does not keep it, or keeps none that can be read, shows at least how many ran at once, and who waited
+    for a barrier or a slot.
     """
     if record.terms is not None:
-        return policy_from(record.terms.policy), ()
+        with suppress(DeclarationError):  # a file of somebody else may say anything
+            return policy_from(record.terms.policy), ()
     attempts = record.attempts
     held = {one.held_by for one in attempts}
     most = max((one.number for one in attempts), default=1)

@@ -130,6 +130,8 @@ def _reader(kind: Any) -> Any:
     if origin in {Union, UnionType}:
         ordered = sorted(inner, key=lambda one: one is not NoneType)  # the last one's error is the one that is raised
         return functools.partial(_any_of, tuple(_reader(one) for one in ordered))
+    if origin is tuple and Ellipsis not in inner:
+        return functools.partial(_tuple, tuple(map(_reader, inner)))
     if origin is tuple or origin is list:
         return functools.partial(_list, origin, _reader(inner[0]))
     if origin is not None and origin is not Literal:
@@ -226,6 +228,12 @@ def _list(kind: Any, read: Any, data: Any) -> Any:
     if not isinstance(data, list):
         raise ValueError(f"expected a list, got {type(data).__name__}")
     return kind(read(one) for one in cast("list[Any]", data))
+
+
+def _tuple(readers: tuple[Any, ...], data: Any) -> tuple[Any, ...]:
+    if not isinstance(data, list) or len(cast("list[Any]", data)) != len(readers):
+        raise ValueError(f"expected a list of {len(readers)}")
+    return tuple(read(one) for read, one in zip(readers, cast("list[Any]", data), strict=True))
 
 
 def _object(read: Any, data: Any) -> dict[str, Any]:

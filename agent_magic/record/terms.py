@@ -73,3 +73,30 @@ class Terms(NamedTuple):
     work_s: tuple[float, ...] | None = None
     key_untried: bool = False
     learned: Mapping[str, Learned] = MappingProxyType({})
+
+
+MOST = 1e15
+"""More of anything in a file is damage."""
+LEAST = 1e-6
+"""Less of what others are divided by is damage."""
+
+
+def checked_terms(terms: Terms) -> Terms:
+    """Return terms that a file tells, if a run can have had them.
+
+    Raises:
+        ValueError: It cannot: a limit or a time that is negative, nothing learned from answers, or numbers too large.
+    """
+    limits = [one for each in (terms.before, terms.after) for pool in each.values() for one in pool.values()]
+    if not all(LEAST <= one.per_minute <= MOST and LEAST <= one.capacity <= MOST for one in limits):
+        raise ValueError("a limit must be > 0")
+    if not all(0 <= one <= MOST for one in terms.work_s or ()):
+        raise ValueError("work_s must be >= 0")
+    for learned in terms.learned.values():
+        divisors = (learned.inputs[0], learned.outputs[0], learned.window)
+        if not all(LEAST <= one <= MOST for one in divisors) or learned.answers < 0:
+            raise ValueError("what was learned must be > 0")
+        numbers = [one for part in learned for one in (part if isinstance(part, tuple) else (part,))]
+        if not all(abs(one) <= MOST for one in numbers) or min(*learned.inputs, *learned.outputs, *learned.ahead) < 0:
+            raise ValueError("what was learned must be >= 0 and not too large")
+    return terms

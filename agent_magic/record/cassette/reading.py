@@ -20,7 +20,7 @@ from agent_magic.record.events import (
     BackoffStarted,
 )
 from agent_magic.record.files import check_regular, real_path
-from agent_magic.record.terms import Terms
+from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -206,10 +206,16 @@ class _Lines:
             bool(self.head.get("cut")),
             agents,
             gaps=_count(self.head, "agents") > len(agents),
-            terms=_kept(cast("type[Terms | None]", Terms | None), self.head.get("terms")),
+            terms=_terms(self.head.get("terms")),
             bases=_kept(dict[Kind, Base], self.head.get("bases")) or {},
             redacted=bool(self.head.get("redacted")),
         )
+
+
+def _terms(data: object) -> Terms | None:
+    with suppress(ValueError):
+        return None if data is None else checked_terms(from_json(Terms, data))
+    return None
 
 
 def _kept(kind: type[T], data: object) -> T | None:

@@ -21,7 +21,7 @@ from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, answer_of, decode, events_of
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
-from agent_magic.record.terms import Terms
+from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Status
@@ -190,7 +190,7 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
     if record.ended_s is None and (state == "lost" or not Owner.parse(owner).is_alive()):
         _complete(record, file, run)
     with suppress(ValueError):  # of a version that had others
-        record.terms = None if terms is None else from_json(Terms, data_of(terms))
+        record.terms = None if terms is None else checked_terms(from_json(Terms, data_of(terms)))
     with suppress(ValueError):
         record.bases = {} if bases is None else from_json(dict[Kind, Base], data_of(bases))
     record.uid = uid
