@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core import completer
 
-from agent_magic.declare.agent import DEFAULT_MODEL, EFFORTS
+from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.roles import ROLES
 from agent_magic.engine.policy import POLICY_WORDS
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 
     from agent_magic.notebook.magics import AgentMagics
 
-MODELS = (
-    "claude-haiku-5-5",
-    "claude-sonnet-5-5",
-    "claude-opus-5-5",
-    "claude-fable-5-2",
-    "claude-mythos-5-2",
-    "claude-haiku-4-5",
-    "claude-sonnet-5",
-    "claude-opus-5",
-)
-"""Offered before any is in use; any other id works as well. A test holds that each has a list price."""
 MOST_FILES = 200
 _LINE = re.compile(r"(?:^|[=;\s])%(?:am_)?agents[ \t]+(?P<rest>.*)$")
 _CELL = re.compile(r"^%%(?:am_)?(?P<magic>agent|context)[ \t]+(?P<rest>.*)$")
@@ -65,7 +54,7 @@ class Known(NamedTuple):
         awaited: Names that prompts use and nobody has declared.
         plans: The plans that have agents.
         ran: The agents of the last run.
-        models: Models in use.
+        models: Models in use, and those that whoever answers offers.
         variables: The notebook's variables that a prompt can show.
         contexts: The declared contexts of the plan.
         unwritten: The contexts that agents name and nobody has declared.
@@ -133,7 +122,7 @@ def known_to(magics: AgentMagics, line: str) -> Known:
         [name for agent, name in undefined if name != agent.context],
         session.plans,
         [result.name for result in session.last.record.results] if session.last else own,
-        [magics.model, *(agent.model for agent in declared if agent.model)],
+        [magics.model, *(agent.model for agent in declared if agent.model), *session.shared.client.models],
         [name for name, value in list(names.items()) if name not in hidden and _shows(name, value)],
         contexts,
         [name for agent, name in undefined if name == agent.context],
@@ -261,7 +250,7 @@ def _agents(known: Known, _: str) -> Sequence[str]:
 
 
 def _models(known: Known, _: str) -> Iterable[str]:
-    return dict.fromkeys([*known.models, DEFAULT_MODEL, *MODELS])
+    return known.models
 
 
 def _in_prompt(cell: str, known: Known) -> list[str]:

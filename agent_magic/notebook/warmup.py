@@ -21,7 +21,7 @@ import importlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.record.prices import Prices
@@ -37,11 +37,6 @@ EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
 """What a broken installation raises. Whoever needs the module next raises it again, where the user sees it."""
 
 
-def _sdk() -> None:
-    anthropic: Any = importlib.import_module("anthropic")
-    anthropic.DefaultAioHttpClient()  # imports its transport and reads the certificates; nothing is opened
-
-
 def _prices() -> None:
     Prices().tariff_of(DEFAULT_MODEL)
 
@@ -55,7 +50,8 @@ def _frames() -> None:
     importlib.import_module("pandas")
 
 
-LOADERS: Sequence[Callable[[], object]] = (_sdk, _prices, _widgets, layout.warm, _frames)
+LOADERS: Sequence[Callable[[], object]] = (_prices, _widgets, layout.warm, _frames)
+"""What every run needs, behind what its provider does."""
 
 
 class WarmUp:

@@ -154,12 +154,14 @@ class Provider(Protocol):
         is_limited: Whether there are rate limits to keep. Answers that are made in this process have none.
         price_list: Whose list prices count, by the name that `genai-prices` has for the seller. `None` is the maker of
             a model, by its name.
+        models: Names of models to offer where one is to be chosen. Others work as well.
     """
 
     endpoint: str
     credentials: Key | None = None
     is_limited: bool = True
     price_list: str | None = None
+    models: Sequence[str] = ()
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request, stream its text, and return the answer. Never retry here.
@@ -176,6 +178,9 @@ class Provider(Protocol):
             NotConnected: There are no credentials.
         """
         return nullcontext()
+
+    def warm_up(self) -> None:
+        """Load what the first request needs. Called in a thread beside the user's cells; by default nothing."""
 
     async def count_tokens(self, request: Request) -> int | None:
         """Count the input tokens of a request without sending it to a model. `None`, the default: it cannot count.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
+from agent_magic.providers.anthropic.client import MODELS
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.marks import WIDTH
 from agent_magic.show.charts.timeline import run_timeline
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RECORDED = "as recorded"
 SERVED = " to ask all anew (the run reused answers)"
 """What such seconds are, of a run that took and cost nothing, or little: nothing can be compared with that."""
-MODELS = ("claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5")
+OTHERS = MODELS[:3]
 """The models of the scenarios that surround the one that is chosen."""
 MOST_SURROUNDED = 300
 """A larger plan is surrounded by fewer scenarios: each takes its time."""
@@ -108,7 +109,7 @@ class Explorer:
     @property
     def used_models(self) -> tuple[str, ...]:
         """The models of the run, and those worth a comparison."""
-        return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *MODELS]))
+        return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *OTHERS]))
 
     def answer(self, choice: Choice) -> Answer:
         """Forecast a choice and draw it."""
@@ -141,7 +142,7 @@ class Explorer:
         if self._frame is None:
             small = len(self.record.plan) <= MOST_SURROUNDED
             given = {
-                "model": [None, *MODELS] if small else [None],
+                "model": [None, *OTHERS] if small else [None],
                 "concurrency": [1, 2, 4, 8, 16] if small else [1, 4, 16],
             }
             self._frame = whatif_frame(self._forecaster, given)

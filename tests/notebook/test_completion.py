@@ -16,10 +16,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Run
 from agent_magic.measure.frames import texts_series
-from agent_magic.notebook.completion import MODELS, Known, offer
+from agent_magic.notebook.completion import Known, offer
 from agent_magic.notebook.extension import load, unload
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.providers.anthropic.client import MODELS
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
 from tests.show.story import business_run
@@ -29,7 +30,7 @@ KNOWN = Known(
     awaited=("go",),
     plans=("agents", "second"),
     ran=("python", "rust"),
-    models=("claude-own-1",),
+    models=("claude-own-1", *MODELS),
     variables=("topic", "table"),
     contexts=("handbook",),
     unwritten=("rules",),

@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 DEFAULT_URL = "https://api.anthropic.com"
+MODELS = (
+    "claude-haiku-5-5",
+    "claude-sonnet-5-5",
+    "claude-opus-5-5",
+    "claude-fable-5-2",
+    "claude-mythos-5-2",
+    "claude-haiku-4-5",
+    "claude-sonnet-5",
+    "claude-opus-5",
+)
+"""Offered where a model is to be chosen, those of the day first. A test holds that each has a list price."""
 NO_KEY = "none"
 """Sent to a server of one's own where no key was given: most take any, and the SDK wants one."""
 CONNECT_S = 10.0
@@ -98,6 +109,8 @@ class Claude(Provider):
         DeclarationError: The address or the key cannot be used, or both `client` and one of them are given.
         AgentMagicError: `client` is not an asynchronous client of the SDK.
     """
+
+    models = MODELS
 
     def __init__(
         self,
@@ -163,6 +176,10 @@ class Claude(Provider):
             if not held.users:
                 del self._open[loop]
                 await held.sdk.close()
+
+    def warm_up(self) -> None:
+        """Import the SDK and its transport, and read the certificates. Nothing is opened."""
+        importlib.import_module("anthropic").DefaultAioHttpClient()
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request and read its answer as a stream.
