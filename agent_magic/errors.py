@@ -215,8 +215,10 @@ class Cycle(PlanError):
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = tuple(cycle)
         super().__init__(
-            f"These agents wait for each other: {_shorten_path(self.cycle)}. Take one of these edges out, "
-            "or run in declared order with on_cycle='sequential' (%config AgentMagics.on_cycle = 'sequential')."
+            f"These agents wait for each other: {_shorten_path(self.cycle)}. To break it, take one edge out: "
+            f"{{{{ {self.cycle[-2]} }}}} out of the prompt of {self.cycle[-1]!r}, or out of its --after. Rounds are "
+            f"written out, the next one as an agent of its own: {self.cycle[-1]}_2. "
+            "%config AgentMagics.on_cycle = 'sequential' runs them in declared order."
         )
 
 

@@ -14,7 +14,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from agent_magic.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from agent_magic.api import Plan
     from agent_magic.engine.policy import Policy
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HELP_WIDTH = 100
 _HELP = frozenset({"--help", "-h"})
+MORE_HELP = """%agents help COMMAND shows options and examples. %%agent? shows how to declare an agent.
+%config AgentMagics lists the defaults. logging.getLogger("agent_magic").setLevel("DEBUG") tells the story of a run."""
 
 
 class CommandContext(Protocol):
@@ -50,12 +52,17 @@ class _Layout(argparse.HelpFormatter):
 
 
 class Parser(MagicArgumentParser):
-    """A parser of one line. An error names the closest option."""
+    """A parser of one line. An error names the closest option.
 
-    def __init__(self, called: str) -> None:
+    Args:
+        called: What is parsed, such as `%agents run`.
+        instead: Options that people try and that do not exist: what to do instead, by option.
+    """
+
+    def __init__(self, called: str, instead: Mapping[str, str] | None = None) -> None:
         base: Any = super()
         base.__init__(called, add_help=False, formatter_class=_Layout)
-        self.called = called
+        self.called, self._instead = called, instead or {}
 
     def read(self, line: str) -> argparse.Namespace:
         """Parse a line, its comment cut off and the quotes around values removed.
@@ -88,7 +95,10 @@ class Parser(MagicArgumentParser):
             raise UsageError(
                 f"{self.called}: unexpected {unknown!r}. A name is one word; put text with spaces in quotes."
             )
-        hint = did_you_mean(unknown.split()[0], self.flags) or (
+        flag = unknown.split()[0].partition("=")[0]
+        if flag in self._instead:
+            raise UsageError(f"{self.called}: {flag} is not available. {self._instead[flag]}")
+        hint = did_you_mean(flag, self.flags) or (
             f" Options: {', '.join(self.flags)}." if self.flags else " It has no options."
         )
         raise UsageError(f"{self.called}: unknown option {unknown!r}.{hint}")
@@ -170,8 +180,7 @@ class Commands(dict[str, Verb]):
         if command is None:
             width = max(map(len, self))
             lines = [f"  {name:<{width}}  {verb.help}" for name, verb in self.items()]
-            last = "%agents help COMMAND shows options and examples. %%agent? shows how to declare an agent."
-            return "\n".join(["%agents COMMAND", *lines, "", last])
+            return "\n".join(["%agents COMMAND", *lines, "", MORE_HELP])
         verb = self.find(command)
         examples = "\n".join(["examples:", *(f"  {line}" for line in verb.examples)])
         return "\n\n".join([verb.help, self.parser(command).format_help().strip(), examples])

@@ -41,8 +41,25 @@ agent's answer. `run.contexts` shows what it cost and saved. Examples:
 """
 
 
+_TOOLS = "An agent answers with text: run the tool in a cell, and use its result in the prompt: {{ result }}."
+_FILES = "A prompt is text: read the file in a cell, and use what it says in the prompt: {{ text }}."
+_TYPES = "An answer is text: ask for JSON in the prompt, and read it with json.loads(run['NAME'].text)."
+_BRANCH = "Put the condition into the prompt: {% if name %} ... {% endif %}; or run some agents: %agents run NAME."
+_LOOP = "Declare each round: a draft, a critic that reads {{ draft }}, a second draft that reads both."
+_SAMPLING = "It is not sent. --effort sets how much work a model puts in; the prompt says how to write."
+INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(("--tool", "--tools", "--mcp", "--max-turns"), _TOOLS),
+    **dict.fromkeys(("--image", "--images", "--file", "--files", "--pdf", "--document"), _FILES),
+    **dict.fromkeys(("--schema", "--json", "--returns", "--type", "--format", "--output"), _TYPES),
+    **dict.fromkeys(("--if", "--when", "--unless"), _BRANCH),
+    **dict.fromkeys(("--until", "--while", "--rounds", "--loop"), _LOOP),
+    **dict.fromkeys(("--temperature", "--top-p", "--top-k", "--seed"), _SAMPLING),
+}
+"""What people try, and what to do in its place."""
+
+
 def _agent_parser() -> Parser:
-    parser = Parser("%%agent")
+    parser = Parser("%%agent", INSTEAD)
     add = parser.add_argument
     add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
     add("--model", metavar="M", help="The model's id.")

@@ -16,12 +16,14 @@ from agent_magic.notebook.running import execute
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_text, outlay_line, price_line
 from agent_magic.show.text import plan_text
+from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
     from agent_magic.api import Plan, Run
+    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.confirm import Outlay
     from agent_magic.forecast.estimate.value import Estimate
@@ -128,7 +130,13 @@ async def confirm(
 
 
 def _outlay(
-    session: Session, plan: Plan, policy: Policy, resume: Run | None, again: Sequence[str] | None, *, fresh: bool
+    session: Session,
+    plan: DeclaredPlan,
+    policy: Policy,
+    resume: Run | None,
+    again: Sequence[str] | None,
+    *,
+    fresh: bool,
 ) -> Outlay:
     """Estimate those agents of a plan whose answers must be bought."""
     shared = session.shared
@@ -142,6 +150,14 @@ def _outlay(
     terms = terms_ahead(shared.client, shared.pacer)
     found = estimate(plan, *foresee(plan, shared.client), policy, history=shared.history, prices=prices, ceilings=terms)
     return outlay(found.expected[agent] for agent in asked)
+
+
+def retry_price(session: Session, run: Run, policy: Policy) -> str:
+    """Return about what `%agents retry` of a run costs; an empty string where no price is known, or nothing is paid."""
+    if not session.spends and not session.simulates:
+        return ""
+    what = _outlay(session, run.plan, policy, run, None, fresh=False)
+    return "" if what.unpriced else f"about {dollars(what.usd)}"
 
 
 async def _has_key(session: Session) -> bool:

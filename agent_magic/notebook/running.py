@@ -14,7 +14,7 @@ from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.live.playing import Player, lay
 from agent_magic.measure.metrics import summarize
-from agent_magic.notebook.front_end import display_bundle, is_kernel, is_unwatched, note, say
+from agent_magic.notebook.front_end import display_bundle, note
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.reasons import wording
@@ -22,19 +22,15 @@ from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
-from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
 from agent_magic.show.terminal import LineView, TableView, terminal_view
-from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import AsyncGenerator, Sequence
 
     from agent_magic.api import Plan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.live.driver import Driver
-    from agent_magic.notebook.command import CommandContext
     from agent_magic.notebook.session import Session
     from agent_magic.providers.recorded import Match
     from agent_magic.record.cassette.reading import Cassette
@@ -142,46 +138,6 @@ async def _run(session: Session, driver: Driver, *, graphic: bool, shown: Shown)
     finally:
         session.settle(run)
     return run
-
-
-async def run_and_tell(
-    ctx: CommandContext, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
-) -> Run:
-    """Run a plan in a cell as its options say, and print what the picture does not show."""
-    policy = ctx.policy(given)
-    graphic = is_kernel(ctx.shell)
-    run = await execute(ctx.session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
-    ctx.session.just_shown = run
-    if unwatched := is_unwatched(ctx.shell):
-        say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
-    notes = [
-        run.totals.why if graphic and not unwatched else "",  # the line has it already
-        capped_note(run.record, policy),
-        budget_note(run.record, policy),
-        served_note(run.record),
-        filled_note(run.record),
-    ]
-    notes += context_notes(run.record, run.prices)
-    for text in filter(None, [*notes, *ctx.session.keeping.take_notes(), *ctx.session.shared.client.take_notes()]):
-        note(text)
-    if line := next_step(run):
-        say(line)
-    return run
-
-
-def next_step(run: Run) -> str:
-    """Return what failed and what to do next; an empty string where nothing failed."""
-    failed = [one for one in run.record.results if one.status == "failed"]
-    if not failed:
-        return ""
-    kinds = dict.fromkeys((one.error or "").partition(":")[0] for one in failed)
-    shown = ", ".join(list(kinds)[:3])
-    skipped = sum(one.status == "skipped" for one in run.record.results)
-    also = f", {skipped} skipped because of them" if skipped else ""
-    return (
-        f"{len(failed):,} failed: {shown}{also}. %agents retry asks these again, "
-        f"%agents error {failed[0].name} shows why."
-    )
 
 
 def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:

@@ -16,7 +16,7 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import note
 from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
-from agent_magic.notebook.warmup import WarmUp
+from agent_magic.notebook.warmup import LOADERS, WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
@@ -65,7 +65,7 @@ class Session:
 
     def __init__(self) -> None:
         self._registries: dict[str, Registry] = {}
-        self.warm_up = WarmUp()
+        self.warm_up = WarmUp([self._warm_provider, *LOADERS])
         self._simulator: child.Simulator | None = None
         self._deck: Deck | None = None
         self._pinned: Deck | None = None
@@ -303,6 +303,15 @@ class Session:
         if last is None or last.plan.name != plan.name:
             return None
         return last if not last.ok or last is self.pilot else None
+
+    def asks_mock_again(self, plan: Plan) -> bool:
+        """Say whether the mock server is asked once more for a plan that it has answered already."""
+        last = self.last
+        repeated = last is not None and last.plan.name == plan.name and last.record.simulated and last.ok
+        return self.simulates and not self.keeping.reuse_simulated and repeated
+
+    def _warm_provider(self) -> None:
+        self.shared.client.warm_up()
 
     def close(self) -> None:
         """Stop what runs."""

@@ -66,6 +66,34 @@ def test_made_up_answers_are_not_served_by_default(env):
             assert "{'simulated'}" in ok(kernel.do("print(set(run.agents['source']))"))
 
 
+def test_a_run_of_another_kernel_goes_on(env):
+    """What failed there is asked again here, though no agent is declared; its plan runs by the Python API too."""
+    with Kernel(**env) as kernel:
+        ok(kernel.do("%load_ext agent_magic\n%agents connect simulator --latency none"))
+        ok(kernel.do("topics = ['tea', 'coffee']"))
+        ok(kernel.do("%%context rules\nBe brief about {{ topics }}."))
+        ok(kernel.do("%%agent one --each topics --context rules\nWhat of {{ item }}?"))
+        ok(kernel.do("%%agent two\n[[status:400 times=1]] Sum it up: {{ one }}"))
+        ok(kernel.do("%%agent three\nShorter: {{ two }}"))
+        said = ok(kernel.do("run = %agents run"))
+        assert re.search(
+            r"1 failed: Rejected, 1 skipped because of them\. %agents retry asks .* for about <?\$0\.", said
+        )
+        texts = ok(kernel.do("print(list(run.texts[:2]))"))
+    with Kernel(**env) as kernel:
+        ok(kernel.do("%load_ext agent_magic\n%agents connect simulator --latency none"))
+        ok(kernel.do("old = %agents open"))
+        ok(kernel.do("run = %agents retry"))  # the mock server is another one, and refuses once as well
+        said = ok(kernel.do("run = %agents retry"))
+        assert "2 of 4 answers came from the ledger or the run before" in said
+        assert "{'succeeded'}" in ok(kernel.do("print(set(run.agents['status']))"))
+        assert texts == ok(kernel.do("print(list(run.texts[:2]))"))
+        ok(kernel.do("run = %agents retry three"))
+        find = "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')"
+        ok(kernel.do(f"{find}\nagain = await old.plan.run(session=magics.session.shared)"))
+        assert "4 {'succeeded'}" in ok(kernel.do("print(len(again.agents), set(again.agents['status']))"))
+
+
 def test_a_killed_kernel_is_told_of(env):
     """F03, G3: the next kernel says how many calls were in flight, and has what had finished."""
     with Kernel(**env) as kernel:

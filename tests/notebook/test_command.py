@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import without_comment
+from agent_magic.notebook.declaring import INSTEAD, PARSERS, read_agent
 from agent_magic.notebook.verbs import VERBS
 
 
@@ -36,3 +38,31 @@ def test_quotes_around_a_value_are_no_part_of_it() -> None:
     """Of options and of names."""
     given = VERBS.parser("run").read(""" "one" 'two' --plan "p" --schedule 'layers' """)
     assert (["one", "two"], "p", "layers") == (given.names, given.plan, given.schedule)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("a --tools run_sql", "--tools is not available.*{{ result }}"),
+        ("a --image x.png", "--image is not available.*read the file"),
+        ("a --json", "--json is not available.*json.loads"),
+        ("a --schema=Label", "--schema is not available.*json.loads"),
+        ("a --if critic.ok", "--if is not available.*{% if name %}"),
+        ("a --until critic.ok --rounds 3", "--until is not available.*second draft"),
+        ("a --modle x", "unknown option.*Did you mean '--model'"),
+    ],
+)
+def test_options_that_people_try(line: str, told: str) -> None:
+    """What does not exist is said to be not available, with what to do in its place."""
+    with pytest.raises(UsageError, match=told):
+        read_agent(line, "prompt")
+
+
+def test_no_hint_hides_an_option() -> None:
+    """An option that exists is never said to be not available."""
+    assert set() == set(INSTEAD) & set(PARSERS["agent"].flags)
+
+
+def test_the_help_says_where_the_story_of_a_run_is() -> None:
+    """In the log, for whoever asks for it."""
+    assert 'logging.getLogger("agent_magic")' in VERBS.help()

@@ -21,11 +21,11 @@ from agent_magic.declare.context import Context
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
-from agent_magic.notebook.running import next_step
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.notebook.verbs.declared import declared_text
 from agent_magic.notebook.verbs.results import answer_text, error_text
+from agent_magic.notebook.verbs.runs import next_step
 from tests.live.virtual import Reply, Scripted, drive
 
 MODEL = "claude-haiku-5-5"
@@ -170,6 +170,7 @@ def test_a_run_with_failures_says_what_to_do_next():
         "1 failed: Unreachable, 1 skipped because of them. %agents retry asks these again, %agents error a shows why."
     )
     assert said == next_step(failed)
+    assert "asks these again for about $0.01, %agents error" in next_step(failed, "about $0.01")
     assert "" == next_step(run_of(plan))
 
 

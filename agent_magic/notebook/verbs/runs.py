@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
-from agent_magic.notebook.front_end import is_kernel, say
-from agent_magic.notebook.planning import confirm, run_pilot, show_plan
-from agent_magic.notebook.running import execute, run_and_tell
+from agent_magic.notebook.front_end import is_kernel, is_unwatched, note, say
+from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
+from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
+from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
+from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
-    from agent_magic.api import Run
+    from agent_magic.api import Plan, Run
     from agent_magic.forecast.estimate.value import Estimate
+
+MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses its earlier answers"
 
 
 def add_plan_options(parser: Parser) -> None:
@@ -39,6 +44,50 @@ def add_run_options(parser: Parser) -> None:
 def _add_estimate_options(parser: Parser) -> None:
     add_run_options(parser)
     parser.add_argument("--pilot", type=int, metavar="N", help="Run N agents first, and estimate the rest by them.")
+
+
+async def run_and_tell(
+    ctx: CommandContext, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
+) -> Run:
+    """Run a plan in a cell as its options say, and print what the picture does not show."""
+    session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
+    if resume is None and not given.fresh and session.asks_mock_again(plan):
+        note(MOCK_AGAIN)
+    run = await execute(session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
+    session.just_shown = run
+    if unwatched := is_unwatched(ctx.shell):
+        say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
+    notes = [
+        run.totals.why if graphic and not unwatched else "",  # the line has it already
+        capped_note(run.record, policy),
+        budget_note(run.record, policy),
+        served_note(run.record),
+        filled_note(run.record),
+        *context_notes(run.record, run.prices),
+        *session.keeping.take_notes(),
+        *session.shared.client.take_notes(),
+    ]
+    for text in filter(None, notes):
+        note(text)
+    if not run.ok and (line := next_step(run, retry_price(session, run, policy))):
+        say(line)
+    return run
+
+
+def next_step(run: Run, price: str = "") -> str:
+    """Return what failed, what to do next and its price; an empty string where nothing failed."""
+    failed = [one for one in run.record.results if one.status == "failed"]
+    if not failed:
+        return ""
+    kinds = dict.fromkeys((one.error or "").partition(":")[0] for one in failed)
+    shown = ", ".join(list(kinds)[:3])
+    skipped = sum(one.status == "skipped" for one in run.record.results)
+    also = f", {skipped} skipped because of them" if skipped else ""
+    price = f" for {price}" if price else ""
+    return (
+        f"{len(failed):,} failed: {shown}{also}. %agents retry asks these again{price}, "
+        f"%agents error {failed[0].name} shows why."
+    )
 
 
 async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:

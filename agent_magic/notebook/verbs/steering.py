@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from IPython.core.error import UsageError
 
@@ -11,14 +11,13 @@ from agent_magic.errors import UnknownAgent
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_nothing
 from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import confirm
-from agent_magic.notebook.running import run_and_tell
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.verbs.runs import add_run_options
+from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from agent_magic.api import Run
+    from agent_magic.api import Plan, Run
 
 
 def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list[str]]]:
@@ -72,24 +71,29 @@ async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
             controls.retry(names or None)
         return None
     last, again = ctx.session.last_run(), given.names or None
-    given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
-    given.names = _declared_of(ctx, last, given.plan or DEFAULT_PLAN, given.names)
-    plan = ctx.freeze(given)
+    plan = _plan_of(ctx, given, last)
     await confirm(ctx, given, plan, last, again)
     return await run_and_tell(ctx, given, plan, last, again)
 
 
-def _declared_of(ctx: CommandContext, last: Run, plan: str, named: list[str]) -> list[str]:
+def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
     """Return the agents of the last run as they are declared, and those named: no other agent may be bought.
+
+    Where nothing is declared, as after `%agents open` in a fresh kernel, the run brings its own plan along.
 
     Raises:
         UsageError: None of them is declared any more.
     """
+    given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
     had = {agent.name if agent.part is None else agent.part.group for agent in last.plan.agents}
-    found = [agent.name for agent in ctx.session.registry(plan).agents if agent.name in had or agent.name in named]
-    if not found:
+    declared = [agent.name for agent in ctx.session.registry(given.plan or DEFAULT_PLAN).agents]
+    found = [name for name in declared if name in had or name in given.names]
+    if found:
+        given.names = found
+        return ctx.freeze(given)
+    if declared:
         raise UsageError("No agent of the last run is declared any more. %agents run runs what is.")
-    return found
+    return cast("Plan", last.plan)
 
 
 VERBS = {
