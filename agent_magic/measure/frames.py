@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.errors import UnknownGroup
 from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, BackoffStarted, FirstToken, RunEnded
+from agent_magic.record.plaintext import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -229,11 +230,15 @@ def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **a
     import pandas as pd
 
     rows = list(rows)
-    frame = pd.DataFrame(
-        {name: pd.Series([row.get(name) for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
-    )
+    frame = pd.DataFrame({name: pd.Series(_cells(rows, name, dtype), dtype=dtype) for name, dtype in dtypes.items()})
     frame.attrs.update(attrs)
     return frame
+
+
+def _cells(rows: Sequence[Mapping[str, Any]], name: str, dtype: str) -> list[Any]:
+    """Return the values of a column. Words are cleaned: a server or a file chose some, and a terminal prints them."""
+    values = [row.get(name) for row in rows]
+    return [clean(one) if isinstance(one, str) else one for one in values] if dtype == "string" else values
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from agent_magic.record.events import (
     FirstToken,
     RunEnded,
 )
+from agent_magic.record.plaintext import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,7 +85,7 @@ class AgentResult:
         counts = [("input", usage.total_input_tokens), ("output", usage.output_tokens)]
         parts = [self.status, *(f"{number:,} {word} tokens" for word, number in counts if number is not None)]
         parts += [f"${self.cost_usd:.6f}"] if self.cost_usd is not None else []
-        parts += [self.error] if self.error else []
+        parts += [single_line(self.error)] if self.error else []
         return f"AgentResult({self.name!r}: {', '.join(parts)})"
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
-from agent_magic.show.markup import escape, single_line
+from agent_magic.show.markup import escape
 from agent_magic.show.text import plan_text
 from agent_magic.show.units import count
 

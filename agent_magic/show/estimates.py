@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.budget import give_price
-from agent_magic.show.markup import single_line
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 def tariff_text(model: str, tariff: Tariff, basis: str) -> str:
     """Write what a model's tokens cost per million, a line for each length of the prompt, and where that is from."""
+    model = single_line(model)
     if not tariff:
         return f"{model}: no price is known. {give_price(model)}"
     lines: list[str] = []

@@ -12,11 +12,12 @@ from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.marks import WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
-from agent_magic.show.markup import element, escape, single_line
+from agent_magic.show.markup import element, escape
 from agent_magic.show.theme import built
 from agent_magic.show.units import dollars, plural, seconds, times
 

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from agent_magic.record.plaintext import clean, single_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Not allowed in XML 1.0, or able to turn a line of text around: control characters, half surrogate pairs,
-# non-characters, and the marks that switch the direction of writing.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
-    "\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
-)
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _NARROW = frozenset("iljI.,:;'|! `·")
 _SLIM = frozenset('frt()[]{}/\\-"*^')
 _WIDE = frozenset("mwMW@%…")
 _FIRST_WIDE_CODE_POINT = 0x2E80  # East Asian scripts, and above them the emoji
-
-
-def clean(text: str) -> str:
-    """Return `text` without characters that XML forbids or that turn lines around."""
-    return _UNSAFE.sub("", text)
-
-
-def single_line(text: str) -> str:
-    """Return `text` cleaned, on one line, with single spaces."""
-    return " ".join(clean(text).split())
 
 
 def escape(text: str) -> str:

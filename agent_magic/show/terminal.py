@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.scene import header_of, node_view
-from agent_magic.show.markup import single_line
 from agent_magic.show.states import DONE, badge_of, state_of
 from agent_magic.show.text import counts_line, one_line, total_tokens_of
 from agent_magic.show.units import count, dollars, plural, seconds

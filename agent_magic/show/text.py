@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from agent_magic.show.markup import single_line
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.states import DONE, STATES, source_word, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, seconds, times
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from agent_magic.show.markup import clean, escape, single_line
+from agent_magic.record.plaintext import clean, single_line
+from agent_magic.show.markup import escape
 from agent_magic.show.states import STATES, source_word, state_of
 from agent_magic.show.theme import inks_of
 from agent_magic.show.units import count, dollars, plural, seconds
@@ -143,7 +144,8 @@ def _facts(result: AgentResult) -> list[str]:
         facts.append(dollars(result.cost_usd))
     if len(result.attempts) > 1:
         facts.append(plural(len(result.attempts), "attempt"))
-    facts += [f"stopped at {result.stop_reason}"] if result.stop_reason not in {None, "end_turn"} else []
+    if result.stop_reason and result.stop_reason != "end_turn":
+        facts.append(f"stopped at {single_line(result.stop_reason)}")
     return [*facts, *filter(None, [source_word(result.source)])]
 
 

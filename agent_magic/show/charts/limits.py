@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import Area, Line, Look, Panel, Scale, numbers, times
-from agent_magic.show.markup import single_line
 from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.measure.metrics import critical_path, summarize
 from agent_magic.measure.spans import spans_of
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Area, Bar, Label, Line, Look, Panel, Rows, Scale, numbers, times
-from agent_magic.show.markup import single_line
 from agent_magic.show.states import LOST, OF_STATUS, STATES
 from agent_magic.show.text import one_line
 from agent_magic.show.theme import PHASES

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import Label, Line, Look, Panel, Point, Scale, numbers
-from agent_magic.show.markup import fit, single_line, width_px
+from agent_magic.show.markup import fit, width_px
 from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.measure.spans import chain_of, spans_of
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Bar, Label, Line, Look, Panel, Rows, Scale
 from agent_magic.show.charts.timeline import look_of
-from agent_magic.show.markup import single_line
 from agent_magic.show.text import one_line
 from agent_magic.show.theme import BAR_H, PHASES
 from agent_magic.show.units import dollars, seconds

@@ -12,8 +12,9 @@ from math import pi
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_magic.declare.dag import build_dag
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.layout import place
-from agent_magic.show.markup import element, escape, fit, number, path_data, single_line
+from agent_magic.show.markup import element, escape, fit, number, path_data
 from agent_magic.show.states import STATES
 from agent_magic.show.units import plural
 

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.groups import counted, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
-from agent_magic.show.markup import single_line
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, facts, total_tokens_of, why_not
 from agent_magic.show.units import UNKNOWN, count, dollars, plural, seconds

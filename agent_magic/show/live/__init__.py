@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import cards_layout, static_bundle
 from agent_magic.show.graph.groups import Sheet, sheet_of
 from agent_magic.show.graph.scene import scene_of
@@ -12,7 +13,6 @@ from agent_magic.show.graph.svg import draw, groups_h, passes, picture_width, pi
 from agent_magic.show.live.feed import Feed, icons
 from agent_magic.show.live.panel import details_of
 from agent_magic.show.live.status import ALONE
-from agent_magic.show.markup import single_line
 from agent_magic.show.states import OF_SOURCE, STATES
 from agent_magic.show.theme import built
 from agent_magic.show.units import plural

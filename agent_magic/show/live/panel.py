@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.show.markup import clean, single_line
+from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import total_tokens_of
 from agent_magic.show.units import UNKNOWN, count, dollars, seconds

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.engine.health import Thresholds
 from agent_magic.engine.pacing.limits import DIMENSIONS
-from agent_magic.show.markup import single_line
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.units import count
 
 if TYPE_CHECKING:

@@ -1,0 +1,25 @@
+"""Text made safe to print: what a model, a server or a file says cannot recolour, clear or reorder a terminal.
+
+A record keeps every text as it came. Whatever prints one sends it through here.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Not allowed in XML 1.0, or able to turn a line of text around: control characters, half surrogate pairs,
+# non-characters, and the marks that switch the direction of writing.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
+    "\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
+)
+
+
+def clean(text: str) -> str:
+    """Return `text` without characters that XML forbids or that turn lines around. Line breaks and tabs stay."""
+    return _UNSAFE.sub("", text)
+
+
+def single_line(text: str) -> str:
+    """Return `text` cleaned, on one line, with single spaces."""
+    return " ".join(clean(text).split())
