@@ -41,7 +41,7 @@ declare("business_plan", "Write the plan: {{ summary }} {{ review_finance }} {{ 
 RUN = "run = %agents run --concurrency 3 --budget 0.5"
 KEEP = """from agent_magic.show.graph import picture
 with open("business_plan.svg", "w", encoding="utf-8") as file:
-    file.write(picture(run.plan, run.record, run.totals))
+    file.write(picture(run.plan, run.record))
 print("kept")"""
 MOST_BYTES = 1_000_000
 EVERY_S = 0.2

@@ -328,7 +328,7 @@ class Run:
 
     def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
         """Return its picture and its text, as notebooks show them."""
-        return static_bundle(self.plan, self.record, self.totals, theme=theme)
+        return static_bundle(self.plan, self.record, theme=theme)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()

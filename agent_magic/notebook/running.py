@@ -13,7 +13,6 @@ from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.live.playing import Player, lay
-from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.front_end import display_bundle, note
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
@@ -133,7 +132,7 @@ async def _run(session: Session, driver: Driver, *, graphic: bool, shown: Shown)
     run.forecasts = session.forecasts
     session.running.append(driver)
     try:
-        async with _shown(session, driver, run, graphic=graphic, shown=shown):
+        async with _shown(session, driver, graphic=graphic, shown=shown):
             await driver.drive()
     finally:
         session.settle(run)
@@ -150,12 +149,12 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
     else:
         still = terminal_view(run.record)
         still.show()
-        still.finish(run.totals)
+        still.finish()
     return run
 
 
 @contextlib.asynccontextmanager
-async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool, shown: Shown) -> AsyncGenerator[None]:
+async def _shown(session: Session, driver: Driver, *, graphic: bool, shown: Shown) -> AsyncGenerator[None]:
     """Show a run beside it: its first requests leave before its picture is drawn."""
     status = LiveStatus(driver, session.shared.history)
     showing = asyncio.create_task(_show_live(driver, status, shown) if graphic else _show_table(driver, shown))
@@ -165,7 +164,7 @@ async def _shown(session: Session, driver: Driver, run: Run, *, graphic: bool, s
     finally:
         ticking.cancel()
         view = await showing
-        view.finish(run.totals)
+        view.finish()
         if isinstance(view, LiveView):
             session.take_view(view)
 
@@ -253,4 +252,4 @@ class LiveStatus:
             do = getattr(controls, verb)
             do() if agent is None else do([agent])
 
-        return make_live_view(self._driver.record, press, self.arriving, summarize=summarize, verbs=VERBS)
+        return make_live_view(self._driver.record, press, self.arriving, verbs=VERBS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
-from agent_magic.show.text import plan_text
+from agent_magic.show.text import listed, plan_text
 from agent_magic.show.units import count
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.scene import Estimates
     from agent_magic.show.theme import Theme
 
-_MOST_NAMES = 6
 # JupyterLab's own colours where they are, so that a card belongs to the page; elsewhere plain ones.
 _CARD = (
     "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-ui-font-color1,inherit);"
@@ -47,7 +46,7 @@ def declaration_card(
         stale: Names of agents whose results are out of date now.
         items: How many items there are of what it is for each of; `None` while that is not known.
     """
-    facts = [f"after {_names(edges)}"] if edges else []
+    facts = [f"after {listed(edges)}"] if edges else []
     facts += [
         word
         for word in (
@@ -59,8 +58,8 @@ def declaration_card(
         if word
     ]
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
-    warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
-    warnings += [f"out of date now: {_names(stale)}"] if stale else []
+    warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
+    warnings += [f"out of date now: {listed(stale)}"] if stale else []
     warnings += [single_line(note) for note in notes]
     return _card("agent", agent.name, facts, warnings)
 
@@ -78,8 +77,8 @@ def context_card(
         notes: Anything else.
     """
     facts = [] if tokens is None else [f"about {count(tokens)} tokens"]
-    facts += [f"shared by {_names(shared_by)}"] if shared_by else []
-    warnings = [f"not defined yet: {_names(undefined)}"] if undefined else []
+    facts += [f"shared by {listed(shared_by)}"] if shared_by else []
+    warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
     return _card("context", name, facts, [*warnings, *map(single_line, notes)])
 
 
@@ -106,8 +105,3 @@ def _html(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -
         f'<div style="{_CARD}"><span style="{_SOFT}">{kind}</span> <b>{escape(single_line(name))}</b>'
         f'<span style="{_SOFT}">{rest}</span>{second}</div>'
     )
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = [single_line(name) for name in names[:_MOST_NAMES]]
-    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
+from agent_magic.show.text import listed
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ MOST_ROWS = 40
 RATES = ("input", "output", "cache read", "cache write", "for an hour")
 MOST_STEPS = 8
 MOST_REASONS = 6
-MOST_NAMES = 4
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
 """What stands before a number for what it stands on."""
 
@@ -111,17 +111,12 @@ def _reasons(expected: Sequence[Expected]) -> list[str]:
         for part in one.stands_on.split("; "):
             parts.setdefault(part, []).append(one.agent)
     found = [
-        f"  {part}" + ("" if len(names) == len(expected) else f" ({_some(names)})")
+        f"  {part}" + ("" if len(names) == len(expected) else f" ({listed(names, 4)})")
         for part, names in parts.items()
         if "assumed" in part or "table" in part or "taken as" in part
     ]
     left = len(found) - MOST_REASONS
     return found if left <= 0 else [*found[:MOST_REASONS], f"  … and {left} more in plan.estimate().agents"]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(map(single_line, names[:MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def outlay_line(what: Outlay, budget_usd: float | None) -> str:

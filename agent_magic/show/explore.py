@@ -18,7 +18,7 @@ from agent_magic.show.charts.marks import WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
 from agent_magic.show.markup import element, escape
-from agent_magic.show.theme import built
+from agent_magic.show.theme import FONT, built
 from agent_magic.show.units import dollars, plural, seconds, times
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def stacked(charts: Sequence[Chart], label: str) -> str:
         found = _OPENING.match(chart.svg)
         if found is not None:
             inside = chart.svg[found.end() : -len("</svg>")]
-            parts.append(element("g", inside, transform=f"translate(0 {y:g})", font_family=_FONT))
+            parts.append(element("g", inside, transform=f"translate(0 {y:g})", font_family=FONT))
             y += float(found[2]) + 10
     return element(
         "svg",
@@ -178,9 +178,6 @@ def stacked(charts: Sequence[Chart], label: str) -> str:
         role="img",
         aria_label=label,
     )
-
-
-_FONT = "Inter,'Segoe UI',system-ui,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
 
 
 def _against(value: float | None, base: float | None, write: Any) -> str:

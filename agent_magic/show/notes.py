@@ -1,4 +1,4 @@
-"""What has to be said of a run in words, one line each."""
+"""Notes under a run, one line each: what was cut, refused, reused, stopped by the budget, or saved by caching."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
+from agent_magic.show.text import listed
 from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
@@ -24,27 +25,26 @@ NO_PRICE = "has no known price"
 
 
 def capped_note(record: RunRecord, policy: Policy) -> str:
-    """Say which answers were cut, or refused, and passed on; empty where the policy wants no word of it."""
-    notes: list[str] = []
-    if policy.on_max_tokens == "warn" and (cut := record.capped):
-        notes.append(
-            f"Cut at max_tokens, and passed on as they were: {_some(cut)}. Give more with max_tokens, or --max-tokens."
-        )
-    paused = [one.name for one in record.results if one.status == "capped"]
-    if policy.on_max_tokens == "warn" and paused:
-        notes.append(f"Paused too often (pause_turn), and passed on as far as they came: {_some(paused)}. --max-turns.")
-    if policy.on_refusal == "warn" and record.refused:
-        notes.append(f"Refused, and passed on all the same: {_some(record.refused)}. %agents show NAME has them.")
-    if not record.redacted and (silent := record.empty):
-        notes.append(f"Empty answers, passed on as they were: {_some(silent)}. Ask again with --fresh, or reword.")
-    return " ".join(notes)
+    """Name the answers that were cut, refused or empty, and were passed on; empty where the policy wants no note."""
+    results = record.results
+    notes: list[tuple[Sequence[str], str]] = []
+    if policy.on_max_tokens == "warn":
+        paused = [one.name for one in results if one.status == "capped"]
+        notes += [
+            (record.capped, "Cut at max_tokens: {}. The text so far was passed on; --max-tokens allows more."),
+            (paused, "Still paused (pause_turn) after --max-turns: {}. The text so far was passed on."),
+        ]
+    if policy.on_refusal == "warn":
+        notes.append((record.refused, "Refused: {}. Passed on as it is; %agents show NAME shows it."))
+    notes.append((() if record.redacted else record.empty, "Empty answer: {}. Passed on as it is; reword the prompt, or ask again with --fresh."))
+    return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
 
 
 def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
-    """Say what caching each shared context saved or lost, a line for each that was cached."""
-    made_up = " (simulated)" if record.simulated else ""
+    """Return what caching saved or lost, a line per shared context that was cached."""
+    label = " (simulated)" if record.simulated else ""
     return [
-        _context_note(one) + made_up + "; run.contexts has more."
+        f"{_context_note(one)}{label}. See run.contexts."
         for one in shared_contexts(record, prices)
         if one.cached and one.requests
     ]
@@ -53,62 +53,56 @@ def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] |
 def _context_note(one: Shared) -> str:
     what = f"context {one.context!r} for {one.model}"
     if not one.cache_write_tokens and not one.cache_read_tokens:
-        return f"{what}: marked to be cached, but the provider cached nothing"
+        return f"{what}: marked for caching, but the provider cached nothing"
     if one.saved_usd is None or one.uncached_usd is None or one.cost_usd is None:
-        return f"{what}: cached, and what that saved is unknown"
-    paid = f"{dollars(one.cost_usd)} in place of {dollars(one.uncached_usd)}"
+        return f"{what}: cached, savings unknown"
+    paid = f"{dollars(one.cost_usd)} instead of {dollars(one.uncached_usd)}"
     if one.saved_usd < 0:
-        return f"{what}: caching cost more than it saved, {paid}; --cache off sends it plain"
+        return f"{what}: caching cost more than it saved, {paid}; --cache off disables it"
     return f"{what}: caching saved {dollars(one.saved_usd)}, {paid}"
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: RUF100
-
-
 def budget_note(record: RunRecord, policy: Policy) -> str:
-    """Say how to go on where the budget has kept agents from being asked; an empty string where it has not."""
-    stopped = [(one.name, one.error or "") for one in record.results if (one.error or "").startswith("BudgetExceeded")]
+    """Name the agents that the budget kept from being sent, and how to continue; empty where there are none."""
+    stopped = [(one.name, one.error or "") for one in record.results if one.kind == "BudgetExceeded"]
     unpriced = [name for name, error in stopped if NO_PRICE in error]
     tokens = [name for name, error in stopped if "tokens are used" in error]
     usd = [name for name, _ in stopped if name not in {*unpriced, *tokens}]
-    notes: list[str] = []
-    for names, cap in ((usd, dollars(policy.budget_usd)), (tokens, f"{policy.budget_tokens or 0:,} tokens")):
-        if names:
-            small = f"Not asked, the budget of {cap} being too small for their worst case: {_some(names)}."
-            notes.append(f"{small} A run with more goes on.")
+    notes = [
+        f"Not sent, over the budget of {cap}: {listed(names, 5)}. Run again with a larger budget to continue."
+        for names, cap in ((usd, dollars(policy.budget_usd)), (tokens, f"{policy.budget_tokens or 0:,} tokens"))
+        if names
+    ]
     if unpriced:
-        hint = "%agents prices MODEL --input USD --output USD gives one."
-        notes.append(f"Not asked, a budget in dollars being no use without a price: {_some(unpriced)}. {hint}")
+        hint = "Set one: %agents prices MODEL --input USD --output USD."
+        notes.append(f"Not sent, a budget in dollars needs a known price: {listed(unpriced, 5)}. {hint}")
     return " ".join(notes)
 
 
 def served_note(record: RunRecord) -> str:
-    """Say how many answers were there before the run; an empty string where none was."""
+    """Say how many answers were reused; empty where none was."""
     served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
     if not served:
         return ""
     saved = saved_usd(record)
     worth = "" if saved is None else f", {dollars(saved)} saved"
-    of = f"{served} of {len(record.results)} answers"
-    return f"{of} came from the ledger or the run before: $0{worth}. --fresh buys anew."
+    return f"{served} of {len(record.results)} answers reused{worth} (--fresh asks again)"
 
 
 def filled_note(record: RunRecord) -> str:
-    """Say what the bought part of a run cost whose rest was recorded; an empty string where there is no such part."""
+    """Say what the live part of a partly replayed run cost; empty where all or nothing was replayed."""
     sources = {one.source for result in record.results for one in result.attempts}
     if "replay" not in sources or len(sources) == 1:
         return ""
-    now = [one for one in record.attempts if one.source != "replay" and one.price is not None]
-    costs = [one.price.cost_usd for one in now if one.price is not None]
+    costs = [one.price.cost_usd for one in record.attempts if one.source != "replay" and one.price is not None]
     known = [cost for cost in costs if cost is not None]
     mark = "" if len(known) == len(costs) else "≥"
-    made_up = " (simulated)" if any(one.source == "simulated" for one in now) else ""
-    return f"{mark}{dollars(math.fsum(known))} of it spent now{made_up}; the rest is what the recorded answers had cost"
+    label = " (simulated)" if "simulated" in sources else ""
+    return f"{mark}{dollars(math.fsum(known))} spent now{label}; the rest is what the replayed answers had cost"
 
 
 def ledger_notes(ledger: Ledger | None) -> list[str]:
-    """Return what a ledger has to say, once: a damaged file, a full disk, calls that were under way at a kill."""
+    """Return the notes of a ledger and clear them: a damaged file, a full disk, calls interrupted by a kill."""
     if ledger is None:
         return []
     notes = list(ledger.notes)

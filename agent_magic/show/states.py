@@ -6,42 +6,44 @@ A state can be told by its shape alone: no icon has its outline from another one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.results import AgentResult
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """How a state looks.
+class State(NamedTuple):
+    """How a state looks, in a picture and in a terminal.
 
     Attributes:
         word: What it is called.
         icon: The outline of its icon, in a box of 12 by 12.
         ink: The role of its colour in `agent_magic.show.theme`.
+        signs: Its sign in a terminal, one column wide: in Unicode and in ASCII.
+        style: The style of that sign, as `rich` names it.
     """
 
     word: str
     icon: str
     ink: str
+    signs: str
+    style: str
 
 
 STATES = {
-    "p": State("pending", "M6 2.2a3.8 3.8 0 1 0 .01 0", "idle"),
-    "q": State("queued", "M4 2.4v7.2M8 2.4v7.2", "wait"),
-    "r": State("running", "M3.4 2v8L10 6z", "run"),
-    "s": State("succeeded", "M2 6.5l2.8 2.9L10 3", "done"),
-    "l": State("succeeded", "M2.6 4.2A4 4 0 1 1 2.2 7.3M2.2 1.6v2.8H5", "kept"),
-    "y": State("succeeded", "M2.4 2.6L5.8 6 2.4 9.4M6.6 2.6L10 6 6.6 9.4", "tape"),
-    "f": State("failed", "M2.6 2.6l6.8 6.8M9.4 2.6L2.6 9.4", "fail"),
-    "k": State("skipped", "M6 1.9a4.1 4.1 0 1 0 .01 0M3.2 8.8l5.6-5.6", "idle"),
-    "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "soft"),
-    "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait"),
+    "p": State("pending", "M6 2.2a3.8 3.8 0 1 0 .01 0", "idle", "·.", "dim"),
+    "q": State("queued", "M4 2.4v7.2M8 2.4v7.2", "wait", "==", "yellow"),
+    "r": State("running", "M3.4 2v8L10 6z", "run", "▶>", "bold cyan"),
+    "s": State("succeeded", "M2 6.5l2.8 2.9L10 3", "done", "✓+", "green"),
+    "l": State("succeeded", "M2.6 4.2A4 4 0 1 1 2.2 7.3M2.2 1.6v2.8H5", "kept", "↺o", "magenta"),
+    "y": State("succeeded", "M2.4 2.6L5.8 6 2.4 9.4M6.6 2.6L10 6 6.6 9.4", "tape", "»@", "blue"),
+    "f": State("failed", "M2.6 2.6l6.8 6.8M9.4 2.6L2.6 9.4", "fail", "✗X", "bold red"),
+    "k": State("skipped", "M6 1.9a4.1 4.1 0 1 0 .01 0M3.2 8.8l5.6-5.6", "idle", "--", "dim"),
+    "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "soft", "■#", "dim"),
+    "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait", "≡~", "yellow"),
 }
-"""Per character. `l` and `y` are successes that were not bought now: out of the ledger, out of a cassette."""
+"""Per character. `l` and `y` are answers that were not bought now: from the ledger, from a cassette."""
 
 DONE = frozenset("slym")
 LOST = frozenset("fkc")

@@ -8,9 +8,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.scene import header_of, node_view
-from agent_magic.show.states import DONE, badge_of, state_of
+from agent_magic.show.states import DONE, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, one_line, total_tokens_of
 from agent_magic.show.units import count, dollars, plural, seconds
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from typing import TextIO, TypeAlias
 
     from agent_magic.record.results import RunRecord
-    from agent_magic.show.text import Numbers
 
     Tails: TypeAlias = Mapping[int, str]
 
@@ -32,13 +32,6 @@ _FRAME_H = 4  # the header, its bar, and room for the prompt
 _NAME_W = 32
 _WIDE, _MIDDLE = 72, 50
 
-SIGNS = {"p": "·", "q": "=", "r": "▶", "s": "✓", "l": "↺", "y": "»", "f": "✗", "k": "-", "c": "■", "m": "≡"}
-"""A sign per state, each one column wide and none told from another by its colour."""
-PLAIN_SIGNS = {"p": ".", "q": "=", "r": ">", "s": "+", "l": "o", "y": "@", "f": "X", "k": "-", "c": "#", "m": "~"}
-STYLES = {
-    "p": "dim", "q": "yellow", "r": "bold cyan", "s": "green", "l": "magenta", "y": "blue", "f": "bold red",
-    "k": "dim", "c": "dim", "m": "yellow",
-}  # fmt: skip
 _URGENCY = "frqcmpksly"
 """Where not all agents fit, those that come first here are shown."""
 
@@ -135,9 +128,9 @@ class LineView:
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
         """Say nothing: a log has no use for it."""
 
-    def finish(self, numbers: Numbers | None = None) -> None:
+    def finish(self) -> None:
         """Say how it ended."""
-        self._write(one_line(numbers) if numbers else counts_line("".join(map(state_of, self._record.results))))
+        self._write(one_line(summarize(self._record)))
 
     def _write(self, line: str) -> None:
         encoding = self._stream.encoding or "utf-8"
@@ -159,8 +152,7 @@ class TableView:
         self._console: Any = rich.Console(
             file=stream, highlight=False, markup=False, emoji=False, force_jupyter=False, soft_wrap=False
         )
-        unicode = (self._console.encoding or "").lower().startswith("utf")
-        self._signs = SIGNS if unicode else PLAIN_SIGNS
+        self._is_unicode = (self._console.encoding or "").lower().startswith("utf")
         self._live: Any = None
         self._next_s = float("-inf")
         self._tails: Tails = {}
@@ -184,14 +176,14 @@ class TableView:
         took = time.perf_counter() - began
         self._next_s = now_s + max(LEAST_STEP_S * 0.9, took / MOST_SHARE)
 
-    def finish(self, numbers: Numbers | None = None) -> None:
+    def finish(self) -> None:
         """Leave the table as it is in the end, and the honest line under it."""
         if self._live is None:
             return
         ended_s = self._record.ended_s
         if ended_s is None:
             ended_s = self._record.events[-1].at_s if self._record.events else 0.0
-        self._live.update(self._drawn(ended_s, MOST_ROWS, line=one_line(numbers) if numbers else ""))
+        self._live.update(self._drawn(ended_s, MOST_ROWS, line=one_line(summarize(self._record))))
         self._live.stop()
         self._live = None
 
@@ -211,10 +203,9 @@ class TableView:
         left = full
         for state, share in header.progress:
             wide = min(left, round(full * share))
-            sign = _bar_sign(state, is_unicode=self._signs is SIGNS)
-            bar.append(sign * wide, style=STYLES[state])
+            bar.append(_bar_sign(state, is_unicode=self._is_unicode) * wide, style=STATES[state].style)
             left -= wide
-        bar.append("─" * left if self._signs is SIGNS else "-" * left, style="dim")
+        bar.append(("─" if self._is_unicode else "-") * left, style="dim")
         return [self._text(" ".join(words), "bold"), bar]
 
     def _table(self, groups: Sequence[Group]) -> list[Any]:
@@ -232,9 +223,9 @@ class TableView:
                 name = (
                     row.name if cells.cell_len(row.name) <= name_w else cells.set_cell_size(row.name, name_w - 1) + "…"
                 )
-                line = self._text("")
-                line.append(f"  {self._signs[row.state]} ", style=STYLES[row.state])
-                line.append(cells.set_cell_size(name, name_w), style="" if row.state in _PLAIN else STYLES[row.state])
+                line, look = self._text(""), STATES[row.state]
+                line.append(f"  {look.signs[not self._is_unicode]} ", style=look.style)
+                line.append(cells.set_cell_size(name, name_w), style="" if row.state in _PLAIN else look.style)
                 for text, width in zip(row[2:5], widths, strict=True):
                     line.append(f"  {text:>{width}}" if width else "")
                 line.append(f"  {row.last}".rstrip(), style="red" if row.state == "f" else "dim")

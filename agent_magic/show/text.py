@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.states import DONE, STATES, source_word, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, seconds, times
@@ -12,46 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.measure.metrics import Summary
+    from agent_magic.record.answer import Usage
     from agent_magic.record.results import AgentResult, RunRecord
 
 _MOST_LINES = 60
-_MOST_NAMES = 8
 
 
-class Numbers(Protocol):
-    """The numbers of a run, as `agent_magic.measure` works them out. Unknown is `None` or `NaN`."""
-
-    @property
-    def agents(self) -> int: ...  # noqa: D102 - the words of `Summary`
-    @property
-    def layers(self) -> int: ...  # noqa: D102
-    @property
-    def wall_s(self) -> float | None: ...  # noqa: D102
-    @property
-    def mean_concurrency(self) -> float | None: ...  # noqa: D102
-    @property
-    def bound(self) -> float | None: ...  # noqa: D102
-    @property
-    def tokens(self) -> float | None: ...  # noqa: D102
-    @property
-    def cost_usd(self) -> float | None: ...  # noqa: D102
-    @property
-    def cost_mark(self) -> str: ...  # noqa: D102
-    @property
-    def failed(self) -> int: ...  # noqa: D102
-    @property
-    def skipped(self) -> int: ...  # noqa: D102
-    @property
-    def cancelled(self) -> int: ...  # noqa: D102
-    @property
-    def capped(self) -> int: ...  # noqa: D102
-    @property
-    def source(self) -> str | None: ...  # noqa: D102
-    @property
-    def why(self) -> str: ...  # noqa: D102
-
-
-def one_line(numbers: Numbers) -> str:
+def one_line(numbers: Summary) -> str:
     """Write the honest line under a graph.
 
     `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`, with what did
@@ -62,7 +31,7 @@ def one_line(numbers: Numbers) -> str:
     return " · ".join([head, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
 
 
-def troubles(numbers: Numbers) -> list[str]:
+def troubles(numbers: Summary) -> list[str]:
     """Return the counts of what did not succeed: `2 failed`."""
     counts = {
         "failed": numbers.failed,
@@ -73,7 +42,7 @@ def troubles(numbers: Numbers) -> list[str]:
     return [f"{number:,} {word}" for word, number in counts.items() if number]
 
 
-def facts(numbers: Numbers, source: str = "") -> list[str]:
+def facts(numbers: Summary, source: str = "") -> list[str]:
     """Return concurrency, tokens, dollars and source, each as a phrase that begins with its number.
 
     Args:
@@ -111,24 +80,23 @@ def plan_text(plan: Plan) -> str:
     """Write a plan: its layers, in them its agents, and whom each waits for; then its notes."""
 
     def line(agent: int) -> str:
-        parents = _some([plan.agents[one].name for one in plan.dag.parents[agent]])
+        parents = listed([plan.agents[one].name for one in plan.dag.parents[agent]])
         return single_line(plan.agents[agent].name) + (f"  after {parents}" if parents else "")
 
     head = f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
     return "\n".join([_by_layer(head, plan, line), *(f"note: {single_line(note)}" for note in plan.notes)])
 
 
-def run_text(record: RunRecord, numbers: Numbers | None = None, *, timings: bool = True) -> str:
+def run_text(record: RunRecord, *, timings: bool = True) -> str:
     """Write a run: one line per agent, layer by layer.
 
     Args:
         record: The run.
-        numbers: Its summary, for the first line.
         timings: Whether seconds, tokens and dollars are told. Without them the text of a run that went the same way
             is the same text, as a test of a notebook wants it.
     """
     plan = record.plan
-    head = one_line(numbers) if numbers and timings else _stable_head(record)
+    head = one_line(summarize(record)) if timings else _stable_head(record)
     width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
     return _by_layer(head, plan, lambda agent: _agent_line(record.results[agent], width, timings=timings))
 
@@ -164,6 +132,28 @@ def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
     return "  ".join(words).rstrip()
 
 
+def result_facts(result: AgentResult) -> list[str]:
+    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, attempts, source."""
+    found = [single_line(result.model)]
+    if result.finished_s is not None and result.attempts:
+        found.append(seconds(result.work_s))
+    if total_tokens_of(result) is not None:
+        found += [_usage_words(result.usage), dollars(result.cost_usd)]
+    if len(result.attempts) > 1:
+        found.append(plural(len(result.attempts), "attempt"))
+    if result.stop_reason and result.stop_reason != "end_turn":
+        found.append(f"stopped at {single_line(result.stop_reason)}")
+    return [*found, *filter(None, [source_word(result.source)])]
+
+
+def _usage_words(usage: Usage) -> str:
+    parts = [f"{count(usage.input_tokens)} tokens in"]
+    parts += [f"{count(usage.cache_read_tokens)} from the cache"] if usage.cache_read_tokens else []
+    parts += [f"{count(usage.cache_write_tokens)} into the cache"] if usage.cache_write_tokens else []
+    parts.append(f"{count(usage.output_tokens)} out")
+    return ", ".join(parts) + (" (estimated)" if usage.estimated else "")
+
+
 def total_tokens_of(result: AgentResult) -> int | None:
     """Return the tokens of all attempts of an agent; `None` where none is known."""
     usage = result.usage
@@ -171,10 +161,10 @@ def total_tokens_of(result: AgentResult) -> int | None:
     return sum(parts) if parts else None
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = [single_line(name) for name in names[:_MOST_NAMES]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return names as a list, the first `most` of them: `a, b and 3 more`."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(single_line, names[:most])) + more
 
 
 def _by_layer(head: str, plan: Plan, line: Callable[[int], str]) -> str:

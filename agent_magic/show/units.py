@@ -61,9 +61,14 @@ _TICK_STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 18
 _MOST_TICKS = 7
 
 
+def time_step(span_s: float) -> float:
+    """Choose a round step between the ticks of a time axis, so that they fit under it."""
+    return next((one for one in _TICK_STEPS_S if span_s / one <= _MOST_TICKS - 1), span_s / (_MOST_TICKS - 1))
+
+
 def time_ticks(span_s: float) -> tuple[float, ...]:
-    """Choose round times from 0 to at most `span_s`, not more than fit under an axis."""
-    step = next((one for one in _TICK_STEPS_S if span_s / one <= _MOST_TICKS - 1), span_s / (_MOST_TICKS - 1))
+    """Return round times from 0 to at most `span_s`."""
+    step = time_step(span_s)
     return tuple(round(index * step, 6) for index in range(int(span_s / step + 1e-9) + 1))
 
 

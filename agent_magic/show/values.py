@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.markup import escape
-from agent_magic.show.states import STATES, source_word, state_of
+from agent_magic.show.states import STATES, state_of
+from agent_magic.show.text import result_facts
 from agent_magic.show.theme import inks_of
-from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def result_bundle(result: AgentResult) -> dict[str, str]:
 
 def result_text(result: AgentResult) -> str:
     """Write what became of an agent: a line of facts, and the start of its text."""
-    head = " · ".join([single_line(result.name), *_facts(result)])
+    head = " · ".join([single_line(result.name), STATES[state_of(result)].word, *result_facts(result)])
     body = _first_lines(clean(result.text))
     trouble = _trouble(result)
     return "\n".join([head, *([f"  {trouble}"] if trouble else []), *(f"  {line}" for line in body)])
@@ -60,7 +60,7 @@ def result_text(result: AgentResult) -> str:
 def result_html(result: AgentResult) -> str:
     """Draw what became of an agent as HTML without scripts, links or anything from outside."""
     state, trouble = state_of(result), _trouble(result)
-    facts = "".join(f" · {escape(fact)}" for fact in _facts(result))
+    facts = "".join(f" · {escape(fact)}" for fact in [STATES[state].word, *result_facts(result)])
     lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
     return (
         _BOX.format(edge=_edge(state))
@@ -132,21 +132,6 @@ def _picture(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
 def _link(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
     target = escape(str(tokens[place].attrGet("href") or ""))
     return f'<a href="{target}" title="{target}" rel="noopener noreferrer nofollow" target="_blank">'
-
-
-def _facts(result: AgentResult) -> list[str]:
-    usage = result.usage
-    facts = [STATES[state_of(result)].word, result.model]
-    if result.attempts:
-        facts.append(seconds(result.work_s))
-        counts = ((usage.total_input_tokens, "in"), (usage.output_tokens, "out"))
-        facts += [f"{count(number)} tokens {word}" for number, word in counts]
-        facts.append(dollars(result.cost_usd))
-    if len(result.attempts) > 1:
-        facts.append(plural(len(result.attempts), "attempt"))
-    if result.stop_reason and result.stop_reason != "end_turn":
-        facts.append(f"stopped at {single_line(result.stop_reason)}")
-    return [*facts, *filter(None, [source_word(result.source)])]
 
 
 def _trouble(result: AgentResult) -> str:

@@ -26,7 +26,6 @@ LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:60]] [[pace:1]]")'
 """The last agent takes a minute: who is slow to press a button finds the run under way all the same."""
 
 PLAYER = """import asyncio, json, time
-from agent_magic.measure.metrics import summarize
 from agent_magic.engine.health import Health, LimitUse
 from agent_magic.show.live.status import Around
 from agent_magic.show.live import VERBS, make_live_view
@@ -40,7 +39,7 @@ HEALTH = Health("bad", "input at 86 % of the limit", refusals=2, retries=5, late
     limits=tuple(LimitUse(kind, "haiku", most, used * most, used, True)
                  for kind, most, used in (("requests", 4000.0, 0.41), ("input", 1e6, 0.86), ("output", 2e5, 0.23))))
 async def play(record, events, until_s=5.1, tails=None, arriving=None):
-    view = make_live_view(record, press, arriving, summarize=summarize, verbs=VERBS)
+    view = make_live_view(record, press, arriving, verbs=VERBS)
     view.show()
     began, events = time.monotonic(), list(events)
     while not stop.is_set():
@@ -51,7 +50,7 @@ async def play(record, events, until_s=5.1, tails=None, arriving=None):
         await asyncio.sleep(0.1)
     for event in events:
         record.add(event)
-    view.finish(summarize(record))
+    view.finish()
     print("finished")"""
 
 STORY = "await play(record_of(business_plan()), business_events())"

@@ -27,7 +27,7 @@ plan = plan_of(names, "many_reviews")
 events = finished_run(plan).events
 squeeze = PLAY_S / events[-1].at_s"""
 PLAY = """record = record_of(plan)
-view = make_live_view(record, press, summarize=summarize, verbs=VERBS)
+view = make_live_view(record, press, verbs=VERBS)
 view.show()
 began, worked, steps, place = time.monotonic(), 0.0, 0, 0
 while place < len(events) - 1 or not stop.is_set():  # as long as the page is looked at
@@ -43,7 +43,7 @@ while place < len(events) - 1 or not stop.is_set():  # as long as the page is lo
 took = time.monotonic() - began
 print(f"kernel {100 * worked / took:.2f} % of {took:.1f} s, {1000 * worked / steps:.2f} ms a step, {steps} steps")
 record.add(events[-1])
-view.finish(summarize(record))"""
+view.finish()"""
 FRAMES = """(count) => new Promise((done) => {
     const gaps = []; let last = performance.now();
     const frame = (now) => { gaps.push(now - last); last = now;

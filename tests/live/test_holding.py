@@ -252,9 +252,7 @@ def test_a_refusal_is_passed_on_where_the_policy_says_so(policy, statuses):
     record, client = drive(plan, script, Policy(on_refusal=policy), ledger=ledger)
     assert statuses == [one.status for one in record.results]
     assert "refusal" == record["a"].stop_reason
-    assert ("Refused, and passed on all the same: a." in capped_note(record, Policy(on_refusal="warn"))) == (
-        policy == "warn"
-    )
+    assert ("Refused: a." in capped_note(record, Policy(on_refusal="warn"))) == (policy == "warn")
     assert "" == capped_note(record, Policy(on_refusal="allow"))
     before = len(client.asked)
     drive(plan, client, Policy(on_refusal=policy), ledger=ledger)
@@ -301,4 +299,4 @@ def test_an_empty_answer_is_said():
     """An answer without text is passed on, and named: its children ask with nothing in its place."""
     record, _ = drive(many(2), lambda prompt, _: Reply(0.1, text="" if prompt.endswith("1") else "x"), Policy(seed=1))
     assert ["succeeded"] * 2 == [one.status for one in record.results]
-    assert "Empty answers, passed on as they were: a1." in capped_note(record, Policy())
+    assert "Empty answer: a1." in capped_note(record, Policy())

@@ -68,7 +68,7 @@ def test_only_what_did_not_succeed_runs_again(source):
     assert first["a"].text == second["a"].text
     assert 2.0 == second.record.ended_s
     assert (source == "simulated") == second.record.simulated
-    assert "2 of 4 answers came from the ledger or the run before" in served_note(second.record)
+    assert "2 of 4 answers reused" in served_note(second.record)
 
 
 def test_it_goes_on_from_a_run_that_went_on():

@@ -134,8 +134,8 @@ def test_what_was_saved_is_said():
     assert "" == served_note(record)
     again, _ = drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
     said = served_note(again)
-    assert said.startswith("1 of 1 answers came from the ledger")
-    assert ": $0, $0.5000 saved. --fresh" in said
+    assert said.startswith("1 of 1 answers reused")
+    assert said.endswith(", $0.5000 saved (--fresh asks again)")
     session.close()
 
 
@@ -173,7 +173,7 @@ def test_what_was_filled_is_priced_apart(tmp_path):
     client = Scripted(always(takes_s=0.0, tokens=(2_000_000, 0, 0, 0)))
     run = asyncio.run(plan.play(tmp_path / "x.cassette.jsonl", fill=True, client=client))
     assert run["b"].cost_usd == 2 * (run["a"].cost_usd or 0.0)
-    assert filled_note(run.record).startswith(f"{dollars(run['b'].cost_usd)} of it spent now; the rest")
+    assert filled_note(run.record).startswith(f"{dollars(run['b'].cost_usd)} spent now; the rest")
 
 
 def test_what_has_no_texts_is_not_shared_again(tmp_path):

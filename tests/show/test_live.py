@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AgentReady, AttemptStarted, Event
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import cards_layout
@@ -52,7 +51,7 @@ def view_of(record: RunRecord) -> tuple[LiveView, FakeFace]:
     """Make a view without a front end."""
     layout = cards_layout(record.plan)
     face = FakeFace()
-    feed = Feed(record, layout or sheet_of(record.plan), summarize)
+    feed = Feed(record, layout or sheet_of(record.plan))
     feed.step(0.0, {})
     return LiveView(record, face, layout=layout, feed=feed), face
 
@@ -265,6 +264,25 @@ def test_a_view_that_a_page_has_shown_stays_as_its_picture(watched: bool, monkey
         assert {} == widget.get_state("full")["full"]
         widget._handle_custom_msg({"cmd": "stop"}, [])
         assert [] == pressed
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_views_of_runs_that_are_over_leave_nothing_behind(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred runs leave no widget, no comm and no model of a layout once their views are closed."""
+    from ipywidgets.widgets import widget as models
+
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    open_before = set(models._instances)
+    for _ in range(100):
+        view = make_live_view(business_run(), lambda *_: None)
+        widget: Any = view.face
+        view.show()
+        if watched:
+            widget._handle_custom_msg({"cmd": "page", "dark": False, "system": False}, [])
+        view.finish()
+        view.close()
+        assert widget.comm is None
+        assert set() == set(models._instances) - open_before
 
 
 def test_a_verb_nobody_offers_does_nothing() -> None:

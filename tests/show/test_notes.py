@@ -24,10 +24,10 @@ def test_a_budget_that_ends_says_how_to_go_on() -> None:
     """Whom it kept from being asked, and that more of it goes on; silence where it kept nobody."""
     record = stopped(a="BudgetExceeded: $1 of $2 are spent", b="stopped")
     note = budget_note(record, Policy(budget_usd=0.5))
-    assert "Not asked, the budget of $0.5000 being too small for their worst case: a. A run with more goes on." == note
+    assert "Not sent, over the budget of $0.5000: a. Run again with a larger budget to continue." == note
     record = stopped(a="BudgetExceeded: 9 of 1,000 tokens are used, and it may take 999")
     both = Policy(budget_usd=0.5, budget_tokens=1000)
-    assert "Not asked, the budget of 1,000 tokens being too small for their worst case: a." in budget_note(record, both)
+    assert "Not sent, over the budget of 1,000 tokens: a." in budget_note(record, both)
     assert not budget_note(stopped(a="stopped"), Policy(budget_usd=0.5))
 
 
@@ -36,5 +36,5 @@ def test_more_budget_does_not_help_without_a_price() -> None:
     budget = Budget(1.0)
     record = stopped(a=f"BudgetExceeded: {budget.why_not(Worst(None, 10), 'model')}")
     note = budget_note(record, Policy(budget_usd=1.0))
-    assert note.startswith("Not asked, a budget in dollars being no use without a price: a. %agents prices MODEL")
-    assert "too small" not in note
+    assert note.startswith("Not sent, a budget in dollars needs a known price: a. Set one: %agents prices MODEL")
+    assert "over the budget" not in note

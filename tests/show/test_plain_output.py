@@ -106,7 +106,7 @@ def printed(record: RunRecord) -> Iterator[tuple[str, object]]:
     lines = io.StringIO()
     view = LineView(record, lines)
     view.show()
-    view.finish(run.totals)
+    view.finish()
     yield "log", lines.getvalue()
 
 

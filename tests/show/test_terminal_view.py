@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.show.states import STATES
-from agent_magic.show.terminal import PLAIN_SIGNS, SIGNS, STYLES, LineView, TableView, groups_of, terminal_view
+from agent_magic.show.terminal import LineView, TableView, groups_of, terminal_view
 from agent_magic.show.text import one_line
 from tests.show.story import business_plan, business_run, finished_run, layered_plan, record_of
 from tests.show.test_pictures import HOSTILE
@@ -52,24 +52,24 @@ class Screen:
         return "\n".join(self.lines).rstrip()
 
 
-def played(screen: Screen, record: Any, *, at: tuple[float, ...] = (), tails: Any = None, numbers: Any = None) -> None:
-    """Show a run at some moments, and its end where there are numbers."""
+def played(
+    screen: Screen, record: Any, *, at: tuple[float, ...] = (), tails: Any = None, is_over: bool = False
+) -> None:
+    """Show a run at some moments, and its end if it is over."""
     view = terminal_view(record, screen.stream)
     assert isinstance(view, TableView)
     view.show()
     for now_s in at:
         view.tick(now_s, tails)
-    if numbers is not None:
-        view.finish(numbers)
+    if is_over:
+        view.finish()
 
 
 def test_every_state_has_a_sign_of_its_own():
     """No state is told by its colour alone, in Unicode and in ASCII."""
-    for signs in (SIGNS, PLAIN_SIGNS):
-        assert set(STATES) == set(signs)
-        assert len(STATES) == len(set(signs.values()))
-    assert set(STATES) == set(STYLES)
-    assert "".join(PLAIN_SIGNS.values()).isascii()
+    for signs in zip(*(state.signs for state in STATES.values()), strict=True):
+        assert len(STATES) == len(set(signs))
+    assert "".join(state.signs[1] for state in STATES.values()).isascii()
 
 
 def test_the_table_while_it_runs(monkeypatch: pytest.MonkeyPatch):
@@ -88,10 +88,9 @@ def test_the_table_while_it_runs(monkeypatch: pytest.MonkeyPatch):
 def test_the_table_is_drawn_over_itself_and_stays_at_the_end(monkeypatch: pytest.MonkeyPatch):
     """However often it is drawn there is one table; in the end it has one honest line under it, and no header."""
     screen, record = Screen(monkeypatch), business_run()
-    numbers = summarize(record)
-    played(screen, record, at=tuple(step / 2 for step in range(20)), numbers=numbers)
+    played(screen, record, at=tuple(step / 2 for step in range(20)), is_over=True)
     lines = screen.text.splitlines()
-    assert one_line(numbers) == lines[-1]
+    assert one_line(summarize(record)) == lines[-1]
     assert "  layer 0" == lines[0]
     assert 4 + 9 + 1 == len(lines)
     assert not screen.stream.getvalue().rstrip().endswith("\x1b[?25l")
@@ -166,7 +165,7 @@ def test_a_log_gets_a_line_at_the_start_and_one_at_the_end():
     view.show()
     for step in range(20):
         view.tick(step / 2, {})
-    view.finish(summarize(record))
+    view.finish()
     lines = stream.getvalue().splitlines()
     assert ["business_plan: 9 agents in 4 layers, running", one_line(summarize(record))] == lines
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
-from agent_magic.measure.metrics import summarize
 from agent_magic.show.cards import declaration_card, plan_picture
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
@@ -99,7 +98,7 @@ def test_the_stable_text_of_a_run_has_no_clock() -> None:
 def test_the_text_of_a_run_tells_numbers_and_retries() -> None:
     """With timings each agent has seconds, tokens and dollars, and its retries are not hidden."""
     record = business_run()
-    text = run_text(record, summarize(record))
+    text = run_text(record)
     line = next(line for line in text.splitlines() if "review_finance" in line)
     assert "succeeded  2.4 s  812 tok  $0.0021  simulated  2 attempts" in line
 

@@ -64,7 +64,7 @@ def run_of(text: str, name: str = "a") -> Any:
 def test_a_result_has_its_numbers_and_its_text():
     """HTML and text say the same: the state, the model, seconds, tokens in and out, dollars, the source, the answer."""
     bundle = result_bundle(run_of("Flask.\nIt is small.").results[0])
-    facts = f"a · succeeded · {MODEL} · 1.5 s · 12 tokens in · 34 tokens out · $0.0021 · simulated"
+    facts = f"a · succeeded · {MODEL} · 1.5 s · 12 tokens in, 34 out · $0.0021 · simulated"
     assert f"{facts}\n  Flask.\n  It is small." == bundle["text/plain"]
     assert facts + "Flask.\nIt is small." == Seen(bundle["text/html"]).text
 

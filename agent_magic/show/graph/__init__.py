@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.graph.scene import Estimates
-    from agent_magic.show.text import Numbers
     from agent_magic.show.theme import Theme
 
 
 def static_bundle(
     plan: Plan,
     record: RunRecord | None = None,
-    numbers: Numbers | None = None,
     *,
     theme: Theme = "auto",
     timings: bool = True,
@@ -35,19 +33,17 @@ def static_bundle(
     Args:
         plan: The plan.
         record: Its run; `None` shows the plan itself.
-        numbers: The summary of the run.
         theme: Colours of the picture.
         timings: Whether the text tells seconds, tokens and dollars.
         layout: Where the agents stand, if that is known already.
     """
-    text = plan_text(plan) if record is None else run_text(record, numbers, timings=timings)
-    return {"image/svg+xml": picture(plan, record, numbers, theme=theme, layout=layout), "text/plain": text}
+    text = plan_text(plan) if record is None else run_text(record, timings=timings)
+    return {"image/svg+xml": picture(plan, record, theme=theme, layout=layout), "text/plain": text}
 
 
 def picture(
     plan: Plan,
     record: RunRecord | None = None,
-    numbers: Numbers | None = None,
     *,
     now_s: float | None = None,
     estimates: Estimates | None = None,
@@ -55,7 +51,7 @@ def picture(
     layout: Layout | None = None,
 ) -> str:
     """Draw a plan or a run as SVG."""
-    scene = scene_of(plan, record, now_s=now_s, numbers=numbers, estimates=estimates)
+    scene = scene_of(plan, record, now_s=now_s, estimates=estimates)
     return draw(scene, plan, cards_layout(plan) if layout is None else layout, theme=theme)
 
 

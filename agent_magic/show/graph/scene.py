@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.groups import counted, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.measure.metrics import Summary
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.show.graph.groups import Sheet
     from agent_magic.show.graph.timeline import Timeline
-    from agent_magic.show.text import Numbers
 
     Estimates: TypeAlias = Mapping[str, tuple[int | None, float | None]]
     # Per agent's name, expected tokens and dollars; `None` is unknown.
@@ -117,7 +118,6 @@ def scene_of(
     record: RunRecord | None = None,
     *,
     now_s: float | None = None,
-    numbers: Numbers | None = None,
     estimates: Estimates | None = None,
     tails: Mapping[int, str] | None = None,
     path: Sequence[int] | None = None,
@@ -129,7 +129,6 @@ def scene_of(
         plan: The plan.
         record: Its run; `None` before one.
         now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
-        numbers: The summary of the run, where there is one.
         estimates: What each agent is expected to use.
         tails: Text that is arriving, per agent under way.
         path: The critical path. `None`: the longest chain of the work that is known.
@@ -142,7 +141,7 @@ def scene_of(
         way = expected_path(plan, estimates) if path is None else path
         return Scene(title, planned_header(plan, estimates), nodes=nodes, path=tuple(way))
     moment = moment_of(record, now_s)
-    header = header_of(record, moment, numbers=numbers)
+    header = header_of(record, moment, numbers=summarize(record, moment))
     over = record.ended_s is not None
     if len(plan) > MOST_CARDS:
         sheet = sheet or sheet_of(plan)
@@ -208,7 +207,7 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     return NodeView("p", one.name, line=line, tail=one.model or "", hint=single_line(hint)[:MOST_HINT])
 
 
-def header_of(record: RunRecord, now_s: float, *, numbers: Numbers | None = None) -> Header:
+def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None) -> Header:
     """Work out the lines above the graph of a run."""
     states = "".join(map(state_of, record.results))
     source = joined({*(result.source for result in record.results), "simulated" if record.simulated else None})
@@ -282,7 +281,7 @@ def _work(result: AgentResult, now_s: float, usual: float) -> float:
     return max(result.api_s + now_s - started, usual)
 
 
-def _phrases(record: RunRecord, numbers: Numbers | None, source: str) -> list[str]:
+def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
     if numbers is not None:
         return facts(numbers, source)
     tokens = [total_tokens_of(result) for result in record.results]

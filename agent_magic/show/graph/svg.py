@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from agent_magic.show.graph.groups import draw_cells, draw_groups, sheet_of
 from agent_magic.show.graph.layout import BAND_HEAD
-from agent_magic.show.graph.timeline import tick_label
 from agent_magic.show.markup import element, escape, fit, fit_end, number, path_data, width_px
 from agent_magic.show.states import OF_SOURCE
 from agent_magic.show.theme import BAR_H, PHASES, Theme, attributes_for_classes, dark_style
+from agent_magic.show.units import time_tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -298,7 +298,7 @@ def _ticks(timeline: Timeline, plot: Plot) -> Iterator[str]:
     for tick in timeline.axis.ticks_s:
         x = plot.at(tick, span)
         yield element("path", class_="grid", d=f"M{number(x)} {number(plot.y - 5)}V{number(plot.bottom)}")
-        yield element("text", tick_label(tick, span), x=x, y=plot.y - 12, text_anchor="middle")
+        yield element("text", time_tick(tick, span), x=x, y=plot.y - 12, text_anchor="middle")
 
 
 def _bars(timeline: Timeline, plot: Plot) -> Iterator[str]:

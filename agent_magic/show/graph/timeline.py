@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from agent_magic.record.events import AgentReady, AgentReopened, AttemptEnded, AttemptStarted
 from agent_magic.record.phases import phases_of
 from agent_magic.show.states import tone_of
+from agent_magic.show.units import time_step, time_tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.groups import Sheet
 
 LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read
-_STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 43200, 86400)
-_MOST_TICKS = 7
-
 Kind = Literal["q", "b", "f", "s", "1", "2", "3", "4"]
 """Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream.
 
@@ -111,25 +109,15 @@ def bars_of(result: AgentResult) -> Iterator[Bar]:
 def axis_for(until_s: float) -> Axis:
     """Choose a scale with round steps that holds `until_s`, with a little room after it."""
     wanted = max(until_s, 0.1)
-    step = next((one for one in _STEPS_S if wanted / one <= _MOST_TICKS - 1), wanted / (_MOST_TICKS - 1))
+    step = time_step(wanted)
     span = max(step, -(-wanted // step) * step)
-    ticks = tuple(round(index * step, 6) for index in range(round(span / step) + 1))
-    return Axis(span, ticks_s=ticks)
-
-
-def tick_label(value_s: float, span_s: float) -> str:
-    """Write a time under the axis, in a unit that fits its length."""
-    if span_s >= 3600 * 2:
-        return f"{value_s / 3600:g} h"
-    if span_s >= 180:
-        return f"{value_s / 60:g} min"
-    return f"{value_s:g} s"
+    return Axis(span, ticks_s=tuple(round(index * step, 6) for index in range(round(span / step) + 1)))
 
 
 def axis_entry(now_s: float) -> dict[str, Any]:
     """Return the scale as the live view is told it."""
     axis = axis_for(now_s)
-    return {"span": axis.span_s, "ticks": [[tick, tick_label(tick, axis.span_s)] for tick in axis.ticks_s]}
+    return {"span": axis.span_s, "ticks": [[tick, time_tick(tick, axis.span_s)] for tick in axis.ticks_s]}
 
 
 def bar_entry(bar: Bar) -> list[str | float | None]:

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.graph.svg import Plot
-    from agent_magic.show.live.feed import Summarize
     from agent_magic.show.live.status import Around
-    from agent_magic.show.text import Numbers
     from agent_magic.show.theme import Theme
 
 LEAST_STEP_S = 0.09  # ten frames a second, whoever calls more often
@@ -110,14 +108,14 @@ class LiveView:
         if delta:
             self.face.send({"delta": delta})
 
-    def finish(self, numbers: Numbers | None = None) -> None:
+    def finish(self) -> None:
         """Replace the view by its still picture, without the widget: a saved notebook then shows it anywhere.
 
         A widget that a page has shown stays, as its still picture, until `close`.
         """
         if self._handle is None:
             return
-        bundle = static_bundle(self._record.plan, self._record, numbers, theme=self.theme, layout=self._layout)
+        bundle = static_bundle(self._record.plan, self._record, theme=self.theme, layout=self._layout)
         self._handle.update(bundle, raw=True)
         self._handle = None
         self.mute()
@@ -136,7 +134,6 @@ def make_live_view(
     press: Callable[[str, str | None], object],
     arriving: Callable[[int], str] | None = None,
     *,
-    summarize: Summarize | None = None,
     verbs: Sequence[str] = ("stop",),
 ) -> LiveView:
     """Make the live view of a run. It loads ipywidgets and anywidget.
@@ -146,13 +143,12 @@ def make_live_view(
         press: Called with a verb of `VERBS`, and with the name of an agent or `None`, when somebody presses a button.
             On the thread that the message arrives on, which need not be that of the run.
         arriving: Returns, for the number of an agent, the text that has arrived of its answer.
-        summarize: Works out the numbers of the run so far, such as `agent_magic.measure.metrics.summarize`.
         verbs: The verbs that `press` knows; others have no button.
     """
     plan = record.plan
     layout = cards_layout(plan)
     placed = sheet_of(plan) if layout is None else layout
-    feed = Feed(record, placed, summarize)
+    feed = Feed(record, placed)
     feed.step(0.0, {})
     sheet = placed if isinstance(placed, Sheet) else None
     svg = draw(scene_of(plan, record, now_s=0.0, sheet=sheet), plan, layout, theme=None)
@@ -256,6 +252,14 @@ def _widget_class() -> Any:
         def settle(self, still: dict[str, str]) -> None:
             """Become what stays."""
             self.feed, self.svg, self.still = None, "", still
+
+        def close(self) -> None:
+            """Close the widget, and the model of its layout, which ipywidgets leaves open."""
+            mother: Any = super()
+            mother.close()
+            layout = cast("Any", self).layout
+            if layout is not None:
+                layout.close()
 
         def __repr__(self) -> str:
             return self.line  # ipywidgets 7 shows it where there are no widgets

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.show.graph.groups import TODO, Sheet, counted, group_texts, part_of, rest_room, tone_of
 from agent_magic.show.graph.scene import counted_header, flow_of, joined, moment_of, node_view, worked_path
@@ -20,17 +21,13 @@ from agent_magic.show.text import facts
 from agent_magic.show.units import count, dollars, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from agent_magic.measure.metrics import Summary
+    from agent_magic.record.events import Event
     from agent_magic.record.results import RunRecord
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.live.status import Around
-    from agent_magic.show.text import Numbers
-
-    Summarize = Callable[[RunRecord, float], Numbers]
-
-    from agent_magic.record.events import Event
-    from agent_magic.record.results import RunRecord
 
 SUMMARY_EVERY_S = 0.5  # of a hundred agents; of more as much later
 MOST_SUMMARIZED = 200  # over it the summary, which looks at every agent, would take too much of the kernel's time
@@ -71,16 +68,14 @@ class Feed:
     Args:
         record: The run, which grows.
         placed: Where the cards of the agents stand, or their groups.
-        summarize: Works out the numbers of the run so far; `None` shows tokens and dollars only.
 
     Attributes:
         states: One character per agent.
         full: All that was said so far, in one message: for a view that opens late.
     """
 
-    def __init__(self, record: RunRecord, placed: Layout | Sheet, summarize: Summarize | None = None) -> None:
+    def __init__(self, record: RunRecord, placed: Layout | Sheet) -> None:
         self._record = record
-        self._summarize = summarize if len(record.plan) <= MOST_SUMMARIZED else None
         self._states = bytearray("".join(map(state_of, record.results)), "ascii")
         self._seen = 0
         self._moving: set[int] = set()
@@ -91,7 +86,7 @@ class Feed:
         self._late: dict[str, dict[int, Any]] = {}
         self._again: list[tuple[str, str]] = []
         self._sum = Sum({"simulated"} if record.replays_simulation else ())
-        self._numbers: Numbers | None = None
+        self._numbers: Summary | None = None
         self._numbers_at = 0.0
 
     @property
@@ -194,11 +189,11 @@ class Feed:
         }
 
     def _phrases(self, now_s: float, source: str) -> list[str]:
-        if self._summarize is None or not self._record.events:
+        if len(self._states) > MOST_SUMMARIZED or not self._record.events:
             return [*self._sum.phrases(), *([source] if source else [])]
         late = now_s - self._numbers_at >= SUMMARY_EVERY_S * max(1.0, len(self._states) / 100)
         if self._numbers is None or late or self._record.ended_s is not None:
-            self._numbers, self._numbers_at = self._summarize(self._record, now_s), now_s
+            self._numbers, self._numbers_at = summarize(self._record, now_s), now_s
         return facts(self._numbers, source)
 
     def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:

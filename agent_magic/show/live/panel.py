@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.states import STATES, state_of
-from agent_magic.show.text import total_tokens_of
+from agent_magic.show.text import result_facts
 from agent_magic.show.units import UNKNOWN, count, dollars, seconds
 
 if TYPE_CHECKING:
-    from agent_magic.record.answer import Usage
-    from agent_magic.record.results import AgentResult, Attempt, RunRecord
+    from agent_magic.record.results import Attempt, RunRecord
 
 MOST_CHARS = 5_000
 MOST_ATTEMPTS = 20
@@ -38,32 +37,12 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "name": single_line(result.name),
         "state": state,
         "word": STATES[state].word,
-        "facts": " · ".join(_facts(result)),
+        "facts": " · ".join(result_facts(result)),
         "headings": list(HEADINGS),
         "attempts": [_row(one) for one in result.attempts[-MOST_ATTEMPTS:]],
         "error": single_line(result.error or result.waits_why)[:600],
         "texts": _texts(record, agent, text),
     }
-
-
-def _facts(result: AgentResult) -> list[str]:
-    found = [single_line(result.model)]
-    if result.finished_s is not None and result.attempts:
-        found.append(seconds(result.work_s))
-    if total_tokens_of(result) is not None:
-        found.append(_usage_words(result.usage))
-        found.append(dollars(result.cost_usd))
-    if result.stop_reason and result.stop_reason != "end_turn":
-        found.append(f"stopped at {single_line(result.stop_reason)}")
-    return found + ([single_line(result.source)] if result.source and result.source != "live" else [])
-
-
-def _usage_words(usage: Usage) -> str:
-    parts = [f"{count(usage.input_tokens)} in"]
-    parts += [f"{count(usage.cache_read_tokens)} from the cache"] if usage.cache_read_tokens else []
-    parts += [f"{count(usage.cache_write_tokens)} into the cache"] if usage.cache_write_tokens else []
-    parts.append(f"{count(usage.output_tokens)} out")
-    return "tokens " + ", ".join(parts) + (" (estimated)" if usage.estimated else "")
 
 
 def _row(attempt: Attempt) -> list[str]:
