@@ -1,4 +1,4 @@
-"""What a declaration shows, and the picture of a plan before it is run."""
+"""Cards of declared agents and contexts, and the picture of a plan before it is run."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def declaration_card(
     stale: Sequence[str] = (),
     items: int | None = None,
 ) -> dict[str, str]:
-    """Return the representations of a declared agent: one line, and a second one where something is to be known.
+    """Return the card of a declared agent: a line of facts, and a line of warnings if there are any.
 
     Args:
         agent: The agent.
-        edges: Names of the agents that it waits for.
-        undefined: Names its prompt uses that are neither agents nor values yet.
-        notes: Anything else, such as that it replaces an earlier declaration.
-        stale: Names of agents whose results are out of date now.
-        items: How many items there are of what it is for each of; `None` while that is not known.
+        edges: Names of its parents.
+        undefined: Names in its prompt that are neither agents nor values yet.
+        notes: Other warnings, such as that it replaces an earlier declaration.
+        stale: Names of agents whose results are now out of date.
+        items: The number of items that `--each` goes over; `None` while unknown.
     """
     facts = [f"after {listed(edges)}"] if edges else []
     facts += [
@@ -59,7 +59,7 @@ def declaration_card(
     ]
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
-    warnings += [f"out of date now: {listed(stale)}"] if stale else []
+    warnings += [f"now out of date: {listed(stale)}"] if stale else []
     warnings += [single_line(note) for note in notes]
     return _card("agent", agent.name, facts, warnings)
 
@@ -67,14 +67,14 @@ def declaration_card(
 def context_card(
     name: str, tokens: int | None, shared_by: Sequence[str], undefined: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the representations of a declared context, as `declaration_card` does of an agent.
+    """Return the card of a declared context; see `declaration_card`.
 
     Args:
         name: Its name.
-        tokens: Its length, estimated; `None` while it cannot be written.
-        shared_by: The agents that send it first.
-        undefined: Names it uses that have no value yet.
-        notes: Anything else.
+        tokens: Its estimated length; `None` while it cannot be rendered.
+        shared_by: The agents that use it.
+        undefined: Names in it that have no value yet.
+        notes: Other warnings.
     """
     facts = [] if tokens is None else [f"about {count(tokens)} tokens"]
     facts += [f"shared by {listed(shared_by)}"] if shared_by else []
@@ -83,12 +83,12 @@ def context_card(
 
 
 def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "auto") -> dict[str, str]:
-    """Return the representations of a plan before it is run, with what its agents are expected to use.
+    """Return the picture and the text of a plan before it is run.
 
     Args:
         plan: The plan.
-        estimates: Per agent's name, expected tokens and dollars; `None` is unknown.
-        theme: Colours of the picture.
+        estimates: Expected tokens and dollars by agent name; `None` is unknown.
+        theme: The colours of the picture.
     """
     return {"image/svg+xml": picture(plan, estimates=estimates or {}, theme=theme), "text/plain": plan_text(plan)}
 

@@ -1,4 +1,4 @@
-"""What a plan may cost and take, as text."""
+"""The estimate of a plan as text: what it may cost and how long it may take."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RATES = ("input", "output", "cache read", "cache write", "for an hour")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
-"""What stands before a number for what it stands on."""
+"""The mark before a number, by what the number is based on."""
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write a table, a row per agent, and what the whole may cost and take. Each number says what it stands on."""
+    """Write a row per agent, then the totals. Marks tell estimated and assumed numbers from counted ones."""
     expected = estimate.expected
     width = min(32, max((len(one.agent) for one in expected), default=5))
     titles = f"{'input':>9}  {'output':>7}  {'low–high':>13}  {'seconds':>10}  {'expected':>9}  {'at most':>9}"
@@ -37,15 +37,14 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def pilot_line(pilot: Pilot) -> str:
-    """Write what was run to find out: `pilot: a, b and c were run for $0.0021 (simulated); ...`."""
-    who, made_up = ", ".join(pilot.agents) or "nobody", " (simulated)" if pilot.simulated else ""
-    failed = f"; {', '.join(pilot.failed)} failed" if pilot.failed else ""
-    were = "was" if len(pilot.agents) == 1 else "were"
-    return f"pilot: {who} {were} run for {dollars(pilot.cost_usd)}{made_up}{failed}; the rest is estimated by that"
+    """Name the agents that were run as a pilot, and what that cost."""
+    label = " (simulated)" if pilot.simulated else ""
+    failed = f", {listed(pilot.failed)} failed" if pilot.failed else ""
+    return f"pilot: ran {listed(pilot.agents) or 'no agent'} for {dollars(pilot.cost_usd)}{label}{failed}"
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
-    """Write in a line what running it so many times may cost."""
+    """Write a line: what so many runs of it may cost."""
     low, high = _sum(one.cost_usd for one in expected), _sum(one.most_usd for one in expected)
     likely, most = (None if one is None else one * times for one in (low, high))
     runs = f"{plural(times, 'run')} of " if times > 1 else ""
@@ -68,7 +67,6 @@ def _cells(one: Expected) -> str:
 
 
 def _whole(estimate: Estimate) -> list[str]:
-    """Write what the whole may cost and take."""
     cost, wall_s = estimate.cost or (None, None, None), estimate.wall_s
     most = f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens"
     lines = [
@@ -83,29 +81,29 @@ def _whole(estimate: Estimate) -> list[str]:
         lines.append(f"critical path: {' → '.join(steps)}, {seconds(path.length_s)} together")
     lines.append(f"limited by: {estimate.limited_by}")
     if estimate.reused:
-        lines.append(f"ledger: {estimate.reused} of {plural(len(estimate.expected), 'answer')} bought before, at $0")
+        lines.append(f"ledger: {estimate.reused} of {plural(len(estimate.expected), 'answer')} reused at $0")
     if estimate.pilot is not None:
         lines.append(pilot_line(estimate.pilot))
     if estimate.reaches is not None:
         found = estimate.reaches
         lines.append(
-            f"budget: {dollars(found.budget_usd)} reaches {found.likely} of {plural(len(estimate.expected), 'agent')} "
-            f"in the order they start, {found.surely} if every answer fills its max_tokens"
+            f"budget: {dollars(found.budget_usd)} is enough for {found.likely} of "
+            f"{plural(len(estimate.expected), 'agent')}, {found.surely} if every answer fills its max_tokens"
         )
     return lines
 
 
 def _legend(estimate: Estimate) -> list[str]:
-    made_up = " Earlier answers were made up by the stand-in API." if estimate.simulated else ""
+    label = " (simulated)" if estimate.simulated else ""
     return [
-        f"stands on: {estimate.stands_on}. ≈ is estimated or of a pilot, ? is assumed; failures are left out.{made_up}",
+        f"based on: {estimate.stands_on}{label}. ≈ estimated, ? assumed; failures and retries not included.",
         *_reasons(estimate.expected),
         *(f"note: {note}" for note in estimate.notes),
     ]
 
 
 def _reasons(expected: Sequence[Expected]) -> list[str]:
-    """Say in words what was assumed, each once, and of whom where that is not all."""
+    """Return the assumptions, each once, with the agents it was made for unless that is all of them."""
     parts: dict[str, list[str]] = {}
     for one in expected:
         for part in one.stands_on.split("; "):
@@ -120,7 +118,7 @@ def _reasons(expected: Sequence[Expected]) -> list[str]:
 
 
 def outlay_line(what: Outlay, budget_usd: float | None) -> str:
-    """Write in a line what a run may cost: `150 agents, about $7.20 expected (estimate), at most $31.00`."""
+    """Write what a run may cost in a line: `150 agents, about $7.20 expected (estimate), at most $31.00`."""
     parts = [plural(what.agents, "agent")]
     if what.unpriced < what.agents:
         parts.append(f"about {dollars(what.usd)} expected (estimate)")
@@ -134,10 +132,10 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 
 def tariff_text(model: str, tariff: Tariff, basis: str) -> str:
-    """Write what a model's tokens cost per million, a line for each length of the prompt, and where that is from."""
+    """Write the price of a model per million tokens, a line per length of the prompt, and its source."""
     model = single_line(model)
     if not tariff:
-        return f"{model}: no price is known. {give_price(model)}"
+        return f"{model}: no known price. {give_price(model)}"
     lines: list[str] = []
     for above, price in tariff:
         rates = ", ".join(f"{kind} ${rate:,.10g}" for kind, rate in zip(RATES, price.rates, strict=True))

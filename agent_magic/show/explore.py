@@ -1,4 +1,4 @@
-"""`run.explore()`: what the controls ask, and what the pictures answer. The panel itself is in `explore_panel`."""
+"""`run.explore()`: controls for a what-if, and the forecast they ask for."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"
-SERVED = " to ask all anew (the run reused answers)"
-"""What such seconds are, of a run that took and cost nothing, or little: nothing can be compared with that."""
+SERVED = " to run all again (the run reused answers)"
+"""A run that reused answers took and cost little or nothing, so nothing is compared with it."""
 OTHERS = MODELS[:3]
-"""The models of the scenarios that surround the one that is chosen."""
+"""The models of the scenarios around the chosen one."""
 MOST_SURROUNDED = 300
-"""A larger plan is surrounded by fewer scenarios: each takes its time."""
+"""Larger plans have fewer scenarios around the chosen one, since each takes time."""
 _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the controls say. `None` and an empty mapping are as recorded.
+    """The values of the controls. `None` and an empty mapping are as recorded.
 
     Attributes:
-        concurrency: The most requests under way at once.
-        schedule: Who may start when.
-        models: Per agent's name, its model.
-        rpm: Requests a minute; 0 is no limit.
+        concurrency: The most concurrent requests.
+        schedule: `ready`, `layers` or `sequential`.
+        models: Models by agent name.
+        rpm: Requests per minute; 0 is no limit.
         cache: `auto`, `on` or `off`.
         batch: Whether everything goes through the Batch API.
     """
@@ -59,7 +59,7 @@ class Choice:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The arguments of `run.whatif` that ask for it."""
+        """The same as arguments of `run.whatif`."""
         limits = None if self.rpm is None else "off" if self.rpm == 0 else self.rpm
         given = {
             "concurrency": self.concurrency, "schedule": self.schedule, "model": dict(self.models) or None,
@@ -72,19 +72,19 @@ class Choice:
         """What was changed, in words."""
         kinds = sorted(set(self.models.values()))
         models = f"{plural(len(self.models), 'agent')} on {', '.join(kinds)}" if kinds else ""
-        limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests a minute"
+        limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests per minute"
         parts = [
-            f"{self.concurrency} at once" if self.concurrency is not None else "", self.schedule or "", models, limits,
+            "" if self.concurrency is None else f"concurrency {self.concurrency}", self.schedule or "", models, limits,
             f"cache {self.cache}" if self.cache else "", "as a batch" if self.batch else "",
         ]  # fmt: skip
         return " · ".join(part for part in parts if part) or RECORDED
 
 
 class Answer(NamedTuple):
-    """What a choice would have come to.
+    """The forecast of a choice.
 
     Attributes:
-        line: Seconds and dollars, beside those of the run.
+        line: Seconds and dollars, compared with the run.
         bundle: The picture and its text.
     """
 
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
 
 
 class Explorer:
-    """Answers the choices of one run.
+    """Forecasts choices for one run.
 
     Args:
         forecaster: The run.
@@ -109,7 +109,7 @@ class Explorer:
 
     @property
     def used_models(self) -> tuple[str, ...]:
-        """The models of the run, and those worth a comparison."""
+        """The models of the run, and the current ones."""
         return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *OTHERS]))
 
     def answer(self, choice: Choice) -> Answer:
@@ -132,7 +132,7 @@ class Explorer:
         return " · ".join([*parts, f"basis: {found.note.basis}"])
 
     def _timeline(self, found: Forecast, choice: Choice, line: str) -> list[Chart]:
-        """Draw when each agent would wait and work; a batch says neither."""
+        """Draw the timeline of the forecast; a batch has none."""
         if found.record is None:
             return []
         title = f"{single_line(self.record.plan.name)}: {choice.words}"
@@ -181,7 +181,7 @@ def stacked(charts: Sequence[Chart], label: str) -> str:
 
 
 def _against(value: float | None, base: float | None, write: Any) -> str:
-    """Say how a value stands to that of the run."""
+    """Compare a value with that of the run."""
     if value is None or not base:
         return ""
     change, of_run = (value / base - 1) * 100, f"the run's {write(base)}"
@@ -195,19 +195,19 @@ def _against(value: float | None, base: float | None, write: Any) -> str:
 LIMITS: dict[str, float | None] = {
     RECORDED: None, "no limits": 0.0, "10": 10.0, "50": 50.0, "200": 200.0, "1,000": 1000.0, "4,000": 4000.0,
 }  # fmt: skip
-"""Requests a minute to choose from."""
+"""The choices of requests per minute."""
 ALL = "all agents"
 AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
-"""Said where the controls are not: in a saved notebook, and where nobody sees them."""
+"""The text without controls: in a saved notebook, and in front ends without widgets."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _STYLE = {"description_width": "130px"}
 
 
 class Panel:
-    """The controls, and what they do. Nothing is sent to a front end but a line and a picture per change.
+    """The controls. A change sends a line and a picture to the front end.
 
     Args:
-        explorer: Answers.
+        explorer: Makes the forecasts.
     """
 
     def __init__(self, explorer: Explorer) -> None:
@@ -227,7 +227,7 @@ class Panel:
         self.schedule = w.Dropdown(
             options=POLICY_WORDS["schedule"], value=explorer.policy.schedule, description="schedule", **shared
         )
-        self.limits = w.Dropdown(options=list(LIMITS), value=RECORDED, description="requests a minute", **shared)
+        self.limits = w.Dropdown(options=list(LIMITS), value=RECORDED, description="requests per minute", **shared)
         self.agent = w.Dropdown(options=[ALL, *agents], value=ALL, description="model of", **shared)
         self.model = w.Dropdown(options=[RECORDED, *explorer.used_models], value=RECORDED, description="is", **shared)
         self.cache = w.Dropdown(
@@ -247,7 +247,7 @@ class Panel:
 
     @property
     def choice(self) -> Choice:
-        """What the controls say."""
+        """The values of the controls."""
         policy = self._explorer.policy
         return Choice(
             None if self.concurrency.value == policy.concurrency else self.concurrency.value,
@@ -279,7 +279,7 @@ class Panel:
             self._handle.update(answer.bundle, raw=True)
 
     def _chosen(self, _: Any) -> None:
-        """Show the model of the agent that was chosen, which changes nothing."""
+        """Show the model of the chosen agent, without a new forecast."""
         self._quiet = True
         self.model.value = self._models.get(self.agent.value, RECORDED)
         self._quiet = False
@@ -299,7 +299,7 @@ class Panel:
 
 @functools.cache
 def _keeper_class() -> Any:
-    """Build the class of what keeps the controls out of the saved notebook, in which they would be an error."""
+    """Build the class of the widget that keeps the controls out of the saved notebook, where they would be an error."""
     import anywidget
     import traitlets  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Text made safe for a picture: cleaned, escaped, cut to a width. Everything that becomes markup goes through here."""
+"""Text made safe for markup: escaped, and cut to a width. Everything that becomes markup goes through here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_WIDE_CODE_POINT = 0x2E80  # East Asian scripts, and above them the emoji
 
 
 def escape(text: str) -> str:
-    """Return `text` as character data of XML or HTML, in an element or in a quoted attribute."""
+    """Escape `text` for XML and HTML, in an element or in a quoted attribute."""
     return clean(text).translate(_ENTITIES)
 
 

@@ -1,4 +1,4 @@
-"""One line that says how far something is: only where somebody looks, and only if it takes more than a second."""
+"""A progress line. It appears only after a second, and only if someone can see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP_S = 0.2
 
 
 class Progress:
-    """A line in a terminal or under a cell, taken away at the end. A headless run shows none.
+    """A line in a terminal or under a cell, removed at the end. Headless runs show none.
 
     Args:
         what: What is counted, in the plural, such as `scenarios`.
@@ -41,7 +41,7 @@ class Progress:
             sys.stderr.flush()
 
     def tell(self, done: int, of: int) -> None:
-        """Take in how many are done."""
+        """Record that `done` of `of` are done, and update the line."""
         now = self._clock()
         if now < self._due_s or done >= of:
             return
@@ -64,7 +64,7 @@ class Progress:
 
 
 def _is_looked_at() -> bool:
-    """Tell whether a cell of a front end runs. Those name the cell; what executes notebooks headlessly does not."""
+    """Return whether a front end runs the cell. Front ends send a cell id; headless execution does not."""
     if "ipykernel" not in sys.modules:
         return False
     from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - as above

@@ -1,7 +1,7 @@
 """The states of an agent on the screen: one character each, with a shape and a colour.
 
 The same characters are class names in the picture (`s-r`), the synced string of the live view, and the keys here.
-A state can be told by its shape alone: no icon has its outline from another one by colour.
+Icons differ in shape, not by colour alone.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def tone_of(attempt: Attempt) -> str:
 
 
 def badge_of(source: str | None) -> str:
-    """Return the mark of an answer that was not made for this run: `ledger` or `replay`; empty for any other source."""
+    """Return the badge of a reused answer: `ledger` or `replay`; empty for any other source."""
     return source if source and source in OF_SOURCE else ""
 
 
 def source_word(source: str | None) -> str:
-    """Return where an answer came from, in a word; empty for the live API, which goes without saying."""
+    """Return the source of an answer; empty for the live API, which is the usual one."""
     return "" if source is None or source == "live" else source

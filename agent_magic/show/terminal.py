@@ -1,4 +1,4 @@
-"""A run in a terminal: a table that is kept up to date, or two lines where nothing can be overwritten."""
+"""A run in a terminal: a table that is redrawn in place, or two lines in a log."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 LEAST_STEP_S = 0.1
 MOST_SHARE = 0.05
-"""Drawing takes at most this share of the time; a slow terminal is drawn less often."""
+"""Drawing takes at most this share of the time: a slow terminal is redrawn less often."""
 MOST_ROWS = 60
-"""The table that stays has at most this many agents."""
+"""The final table has at most this many agents."""
 _FRAME_H = 4  # the header, its bar, and room for the prompt
 _NAME_W = 32
 _WIDE, _MIDDLE = 72, 50
 
 _URGENCY = "frqcmpksly"
-"""Where not all agents fit, those that come first here are shown."""
+"""The order in which states are shown where not all agents fit."""
 
 
 _PLAIN = DONE | {"r"}
@@ -41,7 +41,7 @@ _PLAIN = DONE | {"r"}
 
 
 class Row(NamedTuple):
-    """An agent in the table, its cells as they are written."""
+    """A row of the table: the cells of one agent."""
 
     state: str
     name: str
@@ -52,14 +52,14 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A layer in the table: its heading, and the agents of it that are shown."""
+    """A layer in the table: its heading, and the rows shown."""
 
     heading: str
     rows: tuple[Row, ...]
 
 
 def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> list[Group]:
-    """Choose what the table shows: every agent by layer, or the most urgent ones where there are more than fit.
+    """Choose the rows of the table: every agent by layer, or the most urgent ones where not all fit.
 
     Args:
         record: The run.
@@ -110,7 +110,7 @@ def _row(record: RunRecord, agent: int, now_s: float, tail: str) -> Row:
 
 
 class LineView:
-    """Shows a run where lines cannot be overwritten: one when it begins, one when it has ended.
+    """Shows a run in a log: a line when it begins, a line when it has ended.
 
     Args:
         record: The run, which grows.
@@ -121,15 +121,15 @@ class LineView:
         self._record, self._stream = record, stream
 
     def show(self) -> None:
-        """Say what begins."""
+        """Write the first line."""
         plan = self._record.plan
         self._write(f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}, running")
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
-        """Say nothing: a log has no use for it."""
+        """Write nothing: a log has no progress."""
 
     def finish(self) -> None:
-        """Say how it ended."""
+        """Write the last line."""
         self._write(one_line(summarize(self._record)))
 
     def _write(self, line: str) -> None:
@@ -139,7 +139,7 @@ class LineView:
 
 
 class TableView:
-    """Shows a run as a table that is drawn over itself, and stays when the run has ended.
+    """Shows a run as a table that is redrawn in place, and stays at the end.
 
     Args:
         record: The run, which grows.
@@ -167,7 +167,7 @@ class TableView:
         self._console.show_cursor(show=True)  # whatever ends the program, nothing is left to put back
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
-        """Draw it again, at most ten times a second, and less often on a slow terminal."""
+        """Redraw the table, at most ten times a second, less often on a slow terminal."""
         self._tails = tails or {}
         if self._live is None or now_s < self._next_s:
             return
@@ -177,7 +177,7 @@ class TableView:
         self._next_s = now_s + max(LEAST_STEP_S * 0.9, took / MOST_SHARE)
 
     def finish(self) -> None:
-        """Leave the table as it is in the end, and the honest line under it."""
+        """Draw the final table, with the summary line under it."""
         if self._live is None:
             return
         ended_s = self._record.ended_s
@@ -188,7 +188,7 @@ class TableView:
         self._live = None
 
     def _drawn(self, now_s: float, most: int, *, line: str = "") -> Any:
-        """Draw the header and the table, or the table and the last line."""
+        """Draw the header and the table, or the table and the summary line."""
         Group_: Any = importlib.import_module("rich.console").Group  # noqa: N806 - a class of another's
         table = self._table(groups_of(self._record, now_s, self._tails, most=max(3, most)))
         if line:
@@ -209,7 +209,7 @@ class TableView:
         return [self._text(" ".join(words), "bold"), bar]
 
     def _table(self, groups: Sequence[Group]) -> list[Any]:
-        """Write a line per layer and per agent, the columns as wide as they need to be."""
+        """Write a line per layer and per agent, in columns as wide as their cells."""
         rows = [row for group in groups for row in group.rows]
         shown = (True, self._console.width >= _WIDE, self._console.width >= _MIDDLE)
         widths = [max((len(row[place]) for row in rows), default=0) if one else 0 for place, one in enumerate(shown, 2)]
@@ -238,23 +238,23 @@ class TableView:
 
 
 def _bar_sign(state: str, *, is_unicode: bool) -> str:
-    """Return what fills the part of a state: what runs is not done."""
+    """Return the character of a part of the bar. Running agents are dashed, since they are not done."""
     if state == "r":
         return "╌" if is_unicode else "~"
     return "━" if is_unicode else "="
 
 
 def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:
-    """Make the view of a run for a terminal, or for whatever stands in its place.
+    """Make the view of a run for a terminal or a log.
 
     Args:
         record: The run, before it begins.
-        stream: Where it goes; `None` is standard output.
+        stream: Where to write; `None` is standard output.
     """
     out = sys.stdout if stream is None else stream
     return TableView(record, out) if _moves(out) else LineView(record, out)
 
 
 def _moves(stream: TextIO) -> bool:
-    """Tell whether what was written can be written over."""
+    """Return whether lines can be overwritten."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}

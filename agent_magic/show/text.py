@@ -21,10 +21,10 @@ _MOST_LINES = 60
 
 
 def one_line(numbers: Summary) -> str:
-    """Write the honest line under a graph.
+    """Write the line under a graph.
 
-    `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`, with what did
-    not succeed after the layers, and at the end why, where that was the same for all.
+    `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`. Failures
+    follow the layers; the last part says why, where that is the same for all.
     """
     head = f"{plural(numbers.agents, 'agent')} in {plural(numbers.layers, 'layer')}"
     why = [single_line(numbers.why)] if numbers.why else []
@@ -47,7 +47,7 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
 
     Args:
         numbers: The numbers of a run.
-        source: Its source, where it is known more closely than `numbers` tells.
+        source: Its source, if known more precisely than `numbers` has it.
     """
     found: list[str] = []
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
@@ -59,7 +59,7 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
 
 
 def _concurrency(mean: float | None, bound: float | None) -> str:
-    """Write how much ran at once, and how much could have: the work over its longest chain."""
+    """Write the mean concurrency and its bound, the work divided by the longest chain."""
     mean, bound = known(mean), known(bound)
     if mean is None or bound is None:
         return f"{times(mean)} concurrent"
@@ -77,7 +77,7 @@ _COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
 
 
 def plan_text(plan: Plan) -> str:
-    """Write a plan: its layers, in them its agents, and whom each waits for; then its notes."""
+    """Write a plan: its agents by layer, each with its parents, then its notes."""
 
     def line(agent: int) -> str:
         parents = listed([plan.agents[one].name for one in plan.dag.parents[agent]])
@@ -88,12 +88,12 @@ def plan_text(plan: Plan) -> str:
 
 
 def run_text(record: RunRecord, *, timings: bool = True) -> str:
-    """Write a run: one line per agent, layer by layer.
+    """Write a run: a line per agent, by layer.
 
     Args:
         record: The run.
-        timings: Whether seconds, tokens and dollars are told. Without them the text of a run that went the same way
-            is the same text, as a test of a notebook wants it.
+        timings: Whether to write seconds, tokens and dollars. Without them, equal runs give equal text, which tests of
+            notebooks need.
     """
     plan = record.plan
     head = one_line(summarize(record)) if timings else _stable_head(record)
@@ -107,7 +107,7 @@ def why_not(result: AgentResult) -> str:
 
 
 def _stable_head(record: RunRecord) -> str:
-    """Count agents, layers and states, which do not depend on the clock."""
+    """Count agents, layers and states, without anything that depends on the clock."""
     words: dict[str, int] = {}
     for result in record.results:
         words[result.status] = words.get(result.status, 0) + 1
@@ -168,7 +168,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def _by_layer(head: str, plan: Plan, line: Callable[[int], str]) -> str:
-    """Write a line per agent under those of its layer. Of a long list the middle is left out, and never written."""
+    """Write a line per agent under its layer. The middle of a long list is left out."""
     rows: list[str | int] = [head]
     for depth, layer in enumerate(plan.dag.layers()):
         rows += [f"  layer {depth}", *layer]
@@ -179,7 +179,7 @@ def _by_layer(head: str, plan: Plan, line: Callable[[int], str]) -> str:
 
 
 def forecast_words(record: RunRecord) -> str:
-    """Say what a forecast stands on; an empty string for a run that happened."""
+    """Return the range and the basis of a forecast; an empty string for a real run."""
     note = record.forecast
     if note is None:
         return ""

@@ -1,8 +1,8 @@
-"""Colours by role, and how a picture gets them: one palette for graph, live view, charts and cards.
+"""One palette, colours by role, for graph, live view, charts and cards.
 
-A still picture carries its colours as attributes (`fill="#1a7f5a"`), because some viewers strip `<style>`: GitHub's and
-older nbconvert's do, and a picture styled by classes is then a black rectangle. A `<style>` only makes it dark on dark
-pages, by rules that go by the colours its elements have. The live view is styled by classes, for it changes.
+A static picture has its colours as attributes (`fill="#1a7f5a"`), because some viewers strip `<style>`: GitHub and
+older nbconvert do, and a picture styled by classes is then a black rectangle. Its `<style>` only adds dark mode, with
+rules that match the colours of elements. The live view is styled by classes, because its states change.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Theme = Literal["auto", "light", "dark"]
 """`auto` is light, and dark on a dark page."""
 FONT: Final = "Inter,'Segoe UI',system-ui,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
 
-# The columns: on light ground, on dark ground, on either. No two light ones are equal: the rules that make a picture
-# dark tell roles by colour, which is why cards are not quite white.
+# The columns: on a light background, on a dark one, on either. No two light colours are equal, since the rules for dark
+# pages match roles by colour. That is why cards are not quite white.
 _PALETTE: Final = {
     "ground": ("#ffffff", "#111418", "transparent"),
     "card": ("#fefefe", "#1b2027", "transparent"),
@@ -47,21 +47,21 @@ INKS: Final[dict[Ground, dict[str, str]]] = {
     "light": {role: colours[0] for role, colours in _PALETTE.items()},
     "dark": {role: colours[1] for role, colours in _PALETTE.items()},
 }
-"""Per ground, the colour of each role. Words on their ground have a contrast of 4.5 or more, which a test holds."""
+"""The colours by background and role. Text has a contrast of 4.5 or more, which a test holds."""
 INKS_ON_EITHER: Final = {role: colours[2] for role, colours in _PALETTE.items()}
-"""For what cannot ask its page for its colours and stays when the page changes them, as Vega-Lite does.
+"""For Vega-Lite, which cannot follow its page when the theme changes.
 
-The contrast of words is 4.3 on white and on JupyterLab's dark ground: more is not possible on both.
+The contrast of text is 4.3 on white and on JupyterLab's dark background: more is not possible on both.
 """
 
 
 class PhaseLook(NamedTuple):
-    """How a phase of an agent's life looks. Phases differ in height or strength, not by colour alone.
+    """How a phase of an agent looks. Phases differ in height or opacity, not by colour alone.
 
     Attributes:
         word: What it is called.
         ink: Its role in the palette; empty for the colour of the attempt's state.
-        opacity: How strong it is.
+        opacity: From 0 to 1.
         height: In px, of a bar that is `BAR_H` high.
         dash: Its dashes, as SVG has them; empty for none.
     """
@@ -84,10 +84,10 @@ PHASES: Final[dict[Kind, PhaseLook]] = {
 
 
 def inks_of(theme: Theme) -> dict[str, str]:
-    """Return the colours of a picture as they are written out: those of `auto` are light.
+    """Return the colours of a picture; those of `auto` are light.
 
     Raises:
-        DeclarationError: There is no such theme.
+        DeclarationError: The theme is unknown.
     """
     known = get_args(Theme)
     if not is_word(theme, known):
@@ -97,10 +97,10 @@ def inks_of(theme: Theme) -> dict[str, str]:
 
 
 def dark_style(body: str) -> str:
-    """Return the `<style>` that makes a light picture dark on dark pages. Paper stays light.
+    """Return the `<style>` that makes a light picture dark on dark pages. Printed, it stays light.
 
-    A picture that is a file of its own, as in JupyterLab and on GitHub, learns from the browser what its page or the
-    system likes; one that is part of a page goes by what the page says of itself.
+    An SVG shown as a file, as in JupyterLab and on GitHub, follows the browser's `prefers-color-scheme`. An SVG inside
+    a page follows the theme attributes of that page.
 
     Args:
         body: The elements of the picture, whose root has the class `am-auto`.
@@ -127,7 +127,7 @@ def variables(ground: Ground) -> str:
 
 
 def looks_css(scope: str) -> str:
-    """Return the CSS of states and phases, which front end and pictures share.
+    """Return the CSS of states and phases, shared by front end and pictures.
 
     Args:
         scope: A selector that comes before each rule.
@@ -150,10 +150,10 @@ def built(name: str) -> str:
 
 
 def attributes_for_classes(markup: str, theme: Theme) -> str:
-    """Write what `figure.css` says of each element into its attributes, and leave its classes out.
+    """Replace the classes of each element by the attributes that `figure.css` gives it.
 
-    It knows the selectors that `figure.css` uses: tags, classes, `:not(.x)`, descendants and children. What an element
-    inherits is not written again, so that a picture is no larger than with classes.
+    Supports the selectors that `figure.css` uses: tags, classes, `:not(.x)`, descendants and children. Inherited values
+    are not repeated, so the picture is no larger than with classes.
 
     Args:
         markup: Elements as `markup.element` writes them, the first with the class `am-fig`. Other attributes win.
@@ -194,14 +194,14 @@ _VARIABLE = re.compile(r"var\(--am-(\w+)\)")
 
 
 class _Rule(NamedTuple):
-    """A CSS rule: the steps of its selector, outermost first, and what it declares."""
+    """A CSS rule: the steps of its selector, outermost first, and its declarations."""
 
     steps: tuple[_Step, ...]
     declared: dict[str, str]
 
 
 class _Step(NamedTuple):
-    """A part of a selector: `>.c` has to be the child of the part before."""
+    """A part of a selector; `is_child` is the `>` combinator."""
 
     is_child: bool
     tag: str
@@ -211,7 +211,7 @@ class _Step(NamedTuple):
 
 @functools.cache
 def _rules() -> list[_Rule]:
-    """Read `figure.css`: its rules, the more specific ones last. A colour is its role behind an `@`."""
+    """Parse `figure.css`: its rules, the more specific ones last. A colour becomes `@` and its role."""
     sheet = re.sub(r"/\*.*?\*/", "", built("figure.css"))
     rules: list[_Rule] = []
     for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet):
@@ -242,7 +242,7 @@ def _step(combinator: str, part: str) -> _Step:
 
 @functools.lru_cache(maxsize=4096)  # a picture has thousands of elements, and a few dozen kinds of them
 def _declared(chain: tuple[_Element, ...]) -> dict[str, str]:
-    """Return what the rules declare for an element, given it and what it is in, outermost first."""
+    """Return the declarations for an element, given its ancestors and itself, outermost first."""
     found: dict[str, str] = {}
     for rule in _rules():
         if _matches(rule.steps, chain):

@@ -9,7 +9,7 @@ _MINUTE_S, _HOUR_S = 60, 3600
 
 
 def known(value: float | None) -> float | None:
-    """Return `value`, or `None` where it is not a number."""
+    """Return `value`, or `None` where it is `NaN`."""
     return None if value is None or math.isnan(value) else value
 
 
@@ -27,13 +27,13 @@ def seconds(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Write a whole number with thousands marked: `5,366`."""
+    """Write a whole number with thousands separators: `5,366`."""
     value = known(value)
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def dollars(value: float | None) -> str:
-    """Write dollars: `$1.25`, below that with four decimals, `$0.0021`; `<$0.0001`; `$0`."""
+    """Write dollars: `$1.25`, below one dollar with four decimals, `$0.0021`; `<$0.0001`; `$0`."""
     value = known(value)
     if value is None:
         return f"${UNKNOWN}"

@@ -1,7 +1,7 @@
-"""How single results look: an agent's answer, all answers of a run, an answer as Markdown.
+"""How answers look: one result, all answers of a run, an answer as Markdown.
 
-What a model wrote is text: escaped, never markup. Markdown is rendered only where it was asked for, by a renderer that
-lets no HTML through, loads no picture and follows no link but to the web and to mail.
+Model output is escaped text, never markup. Markdown is rendered only on request. The renderer passes no HTML through,
+loads no pictures and allows links to the web and to mail only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHOWN_CHARS = 1_200
 """A longer answer is folded after its start."""
 SHOWN_LINES = 15
 MOST_CHARS = 200_000
-"""More of one answer is not sent to a notebook, which would keep it: `.text` has it."""
+"""Longer answers are cut in a notebook, which would save them; `.text` has all."""
 _TEXT_LINES = 12
 _TEXT_WIDTH = 100
 # JupyterLab's own colours where they are, so that it belongs to the page; elsewhere plain ones. MathJax would take two
@@ -45,12 +45,12 @@ _LINKS = frozenset({"http", "https", "mailto"})
 
 
 def result_bundle(result: AgentResult) -> dict[str, str]:
-    """Return the representations of what became of one agent: its numbers, and its text, folded where it is long."""
+    """Return a result as HTML and as text: its numbers, and its answer, folded where it is long."""
     return {"text/html": result_html(result), "text/plain": result_text(result)}
 
 
 def result_text(result: AgentResult) -> str:
-    """Write what became of an agent: a line of facts, and the start of its text."""
+    """Write a result as text: a line of facts, its error, and the start of its answer."""
     head = " · ".join([single_line(result.name), STATES[state_of(result)].word, *result_facts(result)])
     body = _first_lines(clean(result.text))
     trouble = _trouble(result)
@@ -58,7 +58,7 @@ def result_text(result: AgentResult) -> str:
 
 
 def result_html(result: AgentResult) -> str:
-    """Draw what became of an agent as HTML without scripts, links or anything from outside."""
+    """Write a result as HTML without scripts, links or external resources."""
     state, trouble = state_of(result), _trouble(result)
     facts = "".join(f" · {escape(fact)}" for fact in [STATES[state].word, *result_facts(result)])
     lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
@@ -70,14 +70,14 @@ def result_html(result: AgentResult) -> str:
 
 
 def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
-    """Draw the answers of a run one under the other, each folded where it is long."""
+    """Write the answers of a run one under the other, each folded where it is long."""
     parts = [f"<div><b>{escape(single_line(name))}</b></div>{folded(text)}" for name, text in zip(names, texts)]  # noqa: B905
     inside = '<div style="height:8px"></div>'.join(parts) or "no answers"
     return f"{_BOX.format(edge='var(--jp-border-color1,#bfc7d2)')}{inside}</div>"
 
 
 def folded(text: str) -> str:
-    """Return text as preformatted HTML. Of a long one the start is open, the rest behind a line to click on."""
+    """Return text as preformatted HTML. The end of a long text is hidden until it is clicked."""
     if not text.strip():
         return f'<div style="{_SOFT}">no text</div>'
     shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS
@@ -92,7 +92,7 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Markdown:
-    """Text that somebody asked to see as Markdown. It shows itself as that in a notebook.
+    """Text that a notebook shows as Markdown.
 
     Attributes:
         text: The Markdown.
@@ -105,7 +105,7 @@ class Markdown:
 
 
 def markdown_html(text: str) -> str:
-    """Render Markdown as safe HTML: raw HTML becomes text, a picture its description, a link leads to the web only."""
+    """Render Markdown as safe HTML: raw HTML becomes text, a picture its description, other links text."""
     reader: Any = importlib.import_module("markdown_it").MarkdownIt(
         "js-default", {"html": False, "linkify": False, "typographer": False}
     )
@@ -117,7 +117,7 @@ def markdown_html(text: str) -> str:
 
 
 def _may_lead(url: str) -> bool:
-    """Say whether a link may be one: to the web or to mail, and to nothing that runs or reads what is here."""
+    """Return whether a link is allowed: to the web or to mail, nothing that runs code or reads files."""
     try:
         return urlsplit(url.strip()).scheme.lower() in _LINKS
     except ValueError:  # brackets that are no address
@@ -125,7 +125,7 @@ def _may_lead(url: str) -> bool:
 
 
 def _picture(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
-    """Write what a picture shows in place of loading it: its address would tell somebody that it was read."""
+    """Write the description of a picture. Loading it would tell its server that the answer was read."""
     return f"<em>[picture: {escape(str(tokens[place].content) or 'without a description')}]</em>"
 
 
@@ -139,7 +139,7 @@ def _trouble(result: AgentResult) -> str:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """Cut a long text at the end of a line or of a word: its start, and the rest; nothing of it is lost."""
+    """Split a long text at the end of a line or a word; both parts together are the text."""
     lines = text.splitlines(keepends=True)
     start = "".join(lines[:SHOWN_LINES])[:SHOWN_CHARS]
     if len(text) - len(start) <= SHOWN_CHARS // 4 and len(lines) <= SHOWN_LINES + 3:

@@ -212,7 +212,7 @@ def test_large_runs_stay_small(agents: int):
     for chart in all_charts(run).values():
         assert len(chart.svg) < 100_000
         assert len(json.dumps(chart.spec)) < 100_000
-    assert f"{agents:,} agents counted together" in run.timeline().text
+    assert f"{agents:,} agents counted by phase" in run.timeline().text
 
 
 def test_the_timeline_marks_the_critical_path():

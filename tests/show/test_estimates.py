@@ -28,10 +28,10 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     assert ["a", "ledger", "ledger", "0.0", "s", "$0", "$0"] == first.split()
     assert ["b", "≈1", "100", "100–100", "3.0", "s"] == second.split()[:6]
     assert ["c", "≈1", "?500"] == third.split()[:3]
-    assert "ledger: 1 of 3 answers bought before, at $0" in text
+    assert "ledger: 1 of 3 answers reused at $0" in text
     assert "lengths 1 ledger, 1 assumed" in text
     assert "limited by: budget" in text
-    assert "reaches 1 of 3 agents" in text
+    assert "is enough for 1 of 3 agents" in text
     assert "critical path: c " in text
     assert "  length: nobody has seen an answer, assumed 500 tokens, a quarter to four times (c)" in text.splitlines()
 

@@ -112,7 +112,7 @@ def test_a_run_that_reused_its_answers_is_no_measure():
     again, _ = drive(plan, lambda *_: Reply(4.0), Policy(2, seed=7), earlier=Earlier(first, "scripted", plan=plan))
     answer = explorer(again).answer(Choice())
     took, cost, *_ = answer.line.split(" · ")
-    assert took.endswith(" s to ask all anew (the run reused answers)")
+    assert took.endswith(" s to run all again (the run reused answers)")
     assert re.fullmatch(r"\$[\d.]+", cost)
     assert "this run" not in answer.bundle["image/svg+xml"]
     assert "this run" in explorer(first).answer(Choice()).bundle["image/svg+xml"]

@@ -154,7 +154,7 @@ def test_a_declaration_card_says_what_is_to_be_known() -> None:
     agent = Agent("compare", "x", model="claude-sonnet-5-5", max_tokens=800)
     card = declaration_card(agent, ["python", "rust"], ["topic"], stale=["report"])
     first = "agent compare · after python, rust · claude-sonnet-5-5 · at most 800 tokens"
-    assert f"{first}\n  not defined yet: topic · out of date now: report" == card["text/plain"]
+    assert f"{first}\n  not defined yet: topic · now out of date: report" == card["text/plain"]
 
 
 def test_a_plan_picture_is_a_bundle() -> None:

@@ -1,4 +1,4 @@
-"""A chart: panels with marks, and the picture, the interactive twin and the text that are read from them."""
+"""A chart: panels with marks, as SVG, as Vega-Lite, and as text."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MIME: Final = "application/vnd.vegalite.v5+json"
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart function returns. A notebook shows it: interactive where the front end can, else as a picture.
+    """What a chart function returns. A notebook shows it interactively where it can, else as a picture.
 
     Attributes:
         title: What it shows.
         svg: The picture.
-        spec: The same as a Vega-Lite v5 specification, its data inside.
-        text: The same in words.
+        spec: The Vega-Lite v5 specification, with its data.
+        text: The text.
     """
 
     title: str
@@ -51,10 +51,10 @@ def compose(
 
     Args:
         title: What it shows.
-        line: Its numbers in a line.
+        line: Its numbers, in one line.
         panels: Top down.
-        legend: What marks mean, by their looks.
-        caption: Phrases that stand below it, such as where its numbers come from; empty ones are left out.
+        legend: The looks that the legend explains.
+        caption: Phrases below it, such as where its numbers come from; empty ones are left out.
         theme: Its colours.
     """
     below = " · ".join(filter(None, caption))
@@ -65,7 +65,7 @@ def compose(
 
 
 def _text_rows(panel: Panel) -> Iterator[str]:
-    """Write what is in a panel: the sums of each row, the peak of each area, each point with a label."""
+    """Write a panel: the sums of each row, the peak of each area, each labelled point."""
     if isinstance(panel.y, Rows):
         yield from _sums(panel, panel.y)
         return
@@ -83,7 +83,7 @@ def _text_rows(panel: Panel) -> Iterator[str]:
 
 
 def _sums(panel: Panel, rows: Rows) -> Iterator[str]:
-    """Add up the bars of each row, by what they mean."""
+    """Add up the bars of each row, by word."""
     if panel.title:
         yield panel.title
     wide = min(32, max(map(len, rows.names), default=0))
@@ -97,6 +97,6 @@ def _sums(panel: Panel, rows: Rows) -> Iterator[str]:
 
 
 def provenance(*, simulated: bool, forecast: str = "") -> list[str]:
-    """Say where the numbers of a chart come from; empty where they were measured on the real API."""
+    """Return where the numbers of a chart come from; empty if they were measured on the real API."""
     words = [f"forecast: {forecast}"] if forecast else []
     return [*words, "simulated responses"] if simulated else words

@@ -1,4 +1,4 @@
-"""What a run asked of the provider over time, beside the limits: concurrent requests, and the last minute's sums."""
+"""Use of the provider over time, beside its limits: concurrent requests, and sums over the last minute."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 WINDOW_S: Final = 60.0
 """Rate limits are per minute."""
 BINS: Final = 240
-"""A dip or a peak shorter than this part of the run is not drawn by itself: of a stretch the peak is."""
+"""The run is cut into so many stretches; each is drawn at its peak."""
 NEAR: Final = 0.25
-"""A limit is drawn where the run came to this share of it; else it would press the curve flat."""
+"""A limit is drawn if the run used this share of it; otherwise it would flatten the curve."""
 MOST: Final = 1e12
-"""A limit above this is a mistake."""
+"""The largest limit accepted."""
 CONCURRENT, REQUESTS, INPUT, OUTPUT = "requests under way", "requests", "input tokens", "output tokens"
 TITLES: Final = {
     CONCURRENT: "concurrent requests",
@@ -60,15 +60,15 @@ class Curve(NamedTuple):
 
 
 def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto") -> Chart:
-    """Draw what a run asked of the provider over time, beside the limits that are known or given.
+    """Draw the use of the provider over time, beside the known or given limits.
 
     Args:
         record: The run.
-        limits: Limits per minute by name, such as `{"requests": 50}`; they go before those that are known.
+        limits: Limits per minute by name, such as `{"requests": 50}`; they override known ones.
         theme: Its colours.
 
     Raises:
-        DeclarationError: There is no such limit, or it is no number.
+        DeclarationError: A name is unknown, or a limit is not a number above 0.
     """
     given = {**known_limits(record), **_given_limits(limits)}
     until_s = max((event.at_s for event in record.events), default=0.0)
@@ -84,9 +84,9 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
 
 
 def known_limits(record: RunRecord) -> dict[str, float | None]:
-    """Return what a run knew of its limits: its own concurrency, and the provider's where all went to one model class.
+    """Return the known limits of a run: its concurrency, and the provider's if all requests went to one model class.
 
-    Limits are per class: beside the sums of several classes none of them would be true.
+    Limits are per class, so none of them applies to sums over several classes.
     """
     if record.terms is None:
         return {}
@@ -115,13 +115,13 @@ def _given_limits(limits: object) -> dict[str, float | None]:
 
 
 def curves_of(record: RunRecord, limits: Mapping[str, float | None]) -> list[Curve]:
-    """Count what a run asked of the provider.
+    """Count the use of the provider over time.
 
-    Requests and input count when they are sent, output when its answer is complete. Served answers count nothing.
+    Requests and input count when they are sent, output when the answer is complete. Reused answers do not count.
 
     Args:
         record: The run.
-        limits: What is known of the limits, by the names above.
+        limits: The known limits, by name.
     """
     sent = [one for one in record.attempts if not one.is_served]
     concurrent = [(one.started_s, 1.0) for one in sent]
@@ -136,16 +136,16 @@ def curves_of(record: RunRecord, limits: Mapping[str, float | None]) -> list[Cur
 
 
 def value_at(curve: Curve, at_s: float) -> float:
-    """Return a curve's value at a moment."""
+    """Return the value of a curve at a time."""
     place = bisect_right(curve.steps, at_s, key=lambda step: step[0])
     return curve.steps[place - 1][1] if place else 0.0
 
 
 def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, float, float]]:
-    """Return the highest value of each stretch of a run: its start, its end, the value. Equal neighbours are one.
+    """Return the peak of each stretch of a run as (start, end, value), equal neighbours merged.
 
-    A request that ends and the next that begins a moment later are a dip of one, too short to be seen as anything but
-    a spike.
+    When one request ends and the next begins a moment later, the curve dips by one for a moment. Drawn as it is, that
+    looks like a spike.
     """
     width = max(until_s, 1e-9) / bins
     highest = [0.0] * bins
@@ -205,13 +205,13 @@ def _output_tokens(attempts: Iterable[Attempt]) -> list[tuple[float, float]]:
 
 
 def _per_minute(changes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Let every amount leave the window a minute after it came."""
+    """Add the changes by which every amount leaves the window after a minute."""
     came = list(changes)
     return [*came, *((at + WINDOW_S, -amount) for at, amount in came)]
 
 
 def _running_sum(changes: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Add changes up in order of time, one step per moment."""
+    """Add up changes in order of time, one step per time."""
     steps: list[tuple[float, float]] = []
     value = 0.0
     for at, change in sorted(changes):

@@ -1,6 +1,6 @@
-"""What a chart is made of: marks on panels. Numbers in the units of the data; only sizes of marks are in px.
+"""The parts of a chart: marks on panels. Positions are in units of the data, sizes of marks in px.
 
-Colours are roles of the palette in `agent_magic.show.theme`, so that a mark does not know whether its page is dark.
+Colours are roles of the palette in `agent_magic.show.theme`, so marks do not depend on the theme.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARGIN: Final = 24.0
 ROW_H: Final = 20.0
 
 Facts: TypeAlias = Mapping[str, str | float]
-"""What a mark says when pointed at, by name."""
+"""The tooltip of a mark, by name."""
 NOTHING: Final[Facts] = {}
 
 
@@ -25,9 +25,9 @@ class Look(NamedTuple):
 
     Attributes:
         ink: The role of its colour.
-        opacity: How strong it is, 0 to 1.
+        opacity: From 0 to 1.
         size: In px: the height of a bar, the width of a line, the radius of a point.
-        word: What the legend and the text call it; empty leaves it out of both.
+        word: Its name in legend and text; empty leaves it out.
         dash: Its dashes, as SVG has them.
         hollow: Whether a point is a ring.
     """
@@ -41,7 +41,7 @@ class Look(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A horizontal bar; of a panel with rows `y` is the number of the row plus a half."""
+    """A horizontal bar; in a panel with rows `y` is the number of the row plus a half."""
 
     x0: float
     x1: float
@@ -51,14 +51,14 @@ class Bar(NamedTuple):
 
 
 class Area(NamedTuple):
-    """A stepped area: per step where it begins and ends, and its lower and its upper value."""
+    """A stepped area; a step is (start, end, low, high)."""
 
     steps: Sequence[tuple[float, float, float, float]]
     look: Look
 
 
 class Line(NamedTuple):
-    """A line through points; a stepped one keeps each value until the next point."""
+    """A line through points; a stepped line keeps each value until the next point."""
 
     points: Sequence[tuple[float, float]]
     look: Look
@@ -66,11 +66,11 @@ class Line(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point. One that has a label stands in the text too; a `Label` writes it into the picture, where there is room.
+    """A point. Labelled points are in the text, too. In the picture a `Label` writes the name, where there is room.
 
     Attributes:
         label: Its name.
-        shape: A circle, or a diamond for what is no row of the data.
+        shape: `circle`, or `diamond` for a point that is not in the data.
     """
 
     x: float
@@ -82,7 +82,7 @@ class Point(NamedTuple):
 
 
 class Label(NamedTuple):
-    """Words at a place of the panel, moved by px."""
+    """Words at a position, moved by `dx` and `dy` px."""
 
     x: float
     y: float
@@ -99,11 +99,11 @@ Mark: TypeAlias = Bar | Area | Line | Point | Label
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Numbers from 0 on.
+    """A numeric axis from 0.
 
     Attributes:
         most: Where it ends.
-        ticks: Which values have a line or a label.
+        ticks: The values with a grid line or a label.
         label: Writes a tick.
         write: Writes a value in full.
     """
@@ -116,11 +116,11 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Names from the top down, in place of numbers from the bottom up.
+    """A vertical axis of named rows, from the top.
 
     Attributes:
-        names: Of the rows.
-        bold: Which of them stand out.
+        names: The names of the rows.
+        bold: The rows in bold.
     """
 
     names: Sequence[str]
@@ -134,10 +134,10 @@ class Panel:
     Attributes:
         marks: In the order they are drawn.
         height: In px; of rows `ROW_H` each.
-        left: The room for the labels of `y`, in px.
-        right: The room for labels that stand over, in px.
+        left: The width of the labels of `y`, in px.
+        right: The width for labels past the plot, in px.
         title: Its heading.
-        note: What stands at the other end of the heading, such as a limit.
+        note: The text opposite the heading, such as a limit.
         note_ink: The role of its colour.
     """
 
@@ -157,11 +157,11 @@ class Panel:
         return WIDTH - 2 * MARGIN - self.left - self.right
 
     def at_x(self, value: float) -> float:
-        """Return where a value is, in px from the left edge of the plot."""
+        """Return the position of a value, in px from the left edge of the plot."""
         return value / self.x.most * self.width
 
     def at_y(self, value: float) -> float:
-        """Return where a value is, in px from the upper edge of the plot."""
+        """Return the position of a value, in px from the upper edge of the plot."""
         if isinstance(self.y, Rows):
             return value * ROW_H
         return self.height * (1 - value / self.y.most)

@@ -1,4 +1,4 @@
-"""Panels as SVG: colours as attributes, so that it looks the same wherever an SVG is shown."""
+"""Panels as SVG. Colours are attributes, so every viewer shows them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AXIS_H: Final = 22.0
 def svg_of(
     title: str, line: str, panels: Sequence[Panel], legend: Sequence[Look], caption: str, *, theme: Theme
 ) -> str:
-    """Draw panels one under the other. The picture shrinks with its page, and grows no wider than it was drawn."""
+    """Draw panels one under the other. The picture shrinks with its page but never grows."""
     pen = _Pen(inks_of(theme))
     pen.text(MARGIN, 32, title, "ink", size=16, bold=True)
     pen.text(MARGIN, 52, fit(line, WIDTH - 2 * MARGIN, 12), size=12)

@@ -1,4 +1,4 @@
-"""When each agent waited and worked: bars per agent, or of many how many did what at once."""
+"""The timeline of a run: bars per agent, or counts per phase if there are many agents."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 MOST_ROWS: Final = 60
-"""More agents are counted, not drawn one by one."""
+"""More agents are counted by phase."""
 BINS: Final = 120
 STACK: Final[tuple[Kind, ...]] = ("stream", "first", "backoff", "queued")
-"""What is counted, from the axis up: work first, so that its height can be read."""
+"""The counted phases, from the axis up. Work comes first, so that its height can be read."""
 WORK: Final = frozenset({"first", "stream", "local"})
 
 
@@ -39,9 +39,9 @@ def run_timeline(
 
     Args:
         record: The run, or a forecast.
-        title: What it is of; empty for the plan's name.
-        line: Its numbers in a line; empty for those of the run.
-        caption: Where the numbers come from; `None` says whether the responses were simulated.
+        title: Its title; empty for the plan's name.
+        line: Its numbers, in one line; empty for those of the run.
+        caption: Where the numbers come from; `None` is whether responses were simulated.
         theme: Its colours.
     """
     plan = record.plan
@@ -53,11 +53,11 @@ def run_timeline(
     order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer]
     x = times(max((span.to_s for span in spans), default=0.0))
     if len(order) > MOST_ROWS:
-        note = f"{plural(len(order), 'agent')} counted together: how many did what at once"
+        note = f"{plural(len(order), 'agent')} counted by phase"
         legend = [look_of(kind) for kind in STACK]
         return compose(title, line, [_counted(spans, x)], legend=legend, caption=[note, *caption], theme=theme)
     if len(on_path) == len(order):
-        on_path = ()  # where every agent is on it, it says nothing
+        on_path = ()  # if every agent is on it, bold means nothing
     by_agent: dict[str, list[Span]] = {}
     for span in spans:
         by_agent.setdefault(span.agent, []).append(span)
@@ -75,7 +75,7 @@ def run_timeline(
 
 
 def look_of(kind: Kind, outcome: str = "succeeded") -> Look:
-    """Return how a phase of an attempt looks: its own colour, or that of what became of the attempt."""
+    """Return the look of a phase of an attempt: its own colour, or that of the attempt's outcome."""
     phase, state = PHASES[kind], OF_STATUS.get(outcome, "s")
     if phase.ink:
         return Look(phase.ink, phase.opacity, phase.height, phase.word, phase.dash)
@@ -85,8 +85,8 @@ def look_of(kind: Kind, outcome: str = "succeeded") -> Look:
 
 
 def _row(spans: Sequence[Span], row: int, *, is_bold: bool) -> Iterator[Mark]:
-    """Draw one agent: its bars, its working time behind them, and a line below those of the critical path."""
-    shown = [span for span in spans if span.phase != "local"]  # too short to be seen
+    """Draw one agent: its bars, its working time, and a line below if it is on the critical path."""
+    shown = [span for span in spans if span.phase != "local"]  # too short to see
     for span in shown:
         yield Bar(span.from_s, span.to_s, row + 0.5, look_of(span.phase, span.outcome), _facts(span))
     if not shown:
@@ -110,7 +110,7 @@ def _facts(span: Span) -> dict[str, str | float]:
 
 
 def _counted(spans: Sequence[Span], x: Scale) -> Panel:
-    """Stack how many agents did what at once."""
+    """Stack the numbers of agents in each phase."""
     counts = binned(spans, x.most)
     tops = [sum(one) for one in zip(*counts.values(), strict=True)]
     most = numbers(max(tops, default=0.0), 5)
@@ -129,7 +129,7 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
 
 
 def binned(spans: Sequence[Span], until_s: float, count: int = BINS) -> Mapping[Kind, Sequence[float]]:
-    """Count how many agents did what, on average over equal stretches of time.
+    """Count the agents in each phase, as means over equal stretches of time.
 
     The counts times the length of a stretch add up to the seconds of each phase.
     """

@@ -1,4 +1,4 @@
-"""Cost against time: every scenario a point, those that no other beats in both joined to the Pareto front."""
+"""Cost against time: a point per scenario, with the Pareto front as a line."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 HEIGHT: Final = 340.0
 MOST_POINTS: Final = 1500
-"""More points than this are thinned out: the front and an even choice of the rest."""
+"""Of more points only the front and an even sample of the rest are drawn."""
 OFF_SCALE: Final = 20.0
-"""What takes so many times longer than the median of the rest, such as a batch, is drawn at the top edge."""
+"""A scenario so many times slower than the median, such as a batch, is drawn at the top edge."""
 MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
-"""Models in the order they come; of more models each point has the first colour."""
+"""The colours of models in order of appearance; with more models all points have the first."""
 MOST_AVOIDED: Final = 150
-"""Labels keep clear of every point where there are at most so many, else of the front alone."""
+"""With at most so many points labels avoid every point, otherwise only the front."""
 LEADER_DY: Final = (-26.0, -42.0, -58.0, -74.0)
-"""How far above its point a label may stand, joined to it by a line, where there is no room beside it."""
+"""The heights of a label above its point, joined to it by a line, if there is no room beside it."""
 HINT: Final = "Give what run.whatif(...) returned."
 NONE: Final = frozenset({"<NA>", "None", "nan"})
 
@@ -45,13 +45,13 @@ class Scenario(NamedTuple):
     """A point of the chart.
 
     Attributes:
-        label: What sets it apart from the others, in words.
-        wall_s: How long it takes.
-        cost_usd: What it costs.
-        model: Its models, in words; empty where all have the same.
-        is_front: Whether no other is both cheaper and faster.
-        wall_range_s: The low and the high end, where they are known.
-        basis: What it stands on.
+        label: What differs from the other scenarios.
+        wall_s: Its wall time.
+        cost_usd: Its cost.
+        model: Its models; empty where all scenarios have the same.
+        is_front: Whether it is on the Pareto front.
+        wall_range_s: The range of its wall time, if known.
+        basis: The basis of the forecast.
     """
 
     label: str
@@ -64,7 +64,7 @@ class Scenario(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A point of its own beside the scenarios, such as the run itself."""
+    """A point beside the scenarios, such as the run itself."""
 
     label: str
     cost_usd: float
@@ -73,22 +73,22 @@ class Marked(NamedTuple):
 
 
 def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time: what `run.whatif(...)` returned.
+    """Draw a frame of scenarios, as `run.whatif(...)` returns it, as cost against time.
 
     Raises:
-        DeclarationError: It is none.
+        DeclarationError: It is not such a frame.
     """
     check_frame(frame)
     return tradeoff_chart(frame, caption=_frame_caption(frame), theme=theme)
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
-    """Draw a frame of scenarios as cost against time, the run itself among them.
+    """Draw a frame of scenarios as cost against time, with the run itself.
 
     Args:
         record: The run.
         frame: What `run.whatif(...)` returned.
-        chosen: The label of a row of it, such as `frame["cost_usd"].idxmin()`, to be marked; `None` marks none.
+        chosen: The label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` marks none.
         theme: Its colours.
 
     Raises:
@@ -104,7 +104,11 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Th
 
 
 def _chosen(frame: Any, chosen: Any) -> Marked:
-    """Mark the row of a label, which has to be one that can be drawn."""
+    """Return the marked point of a row.
+
+    Raises:
+        DeclarationError: The label is not unique, or the row has no time or cost.
+    """
     labels: list[Any] = frame.index.tolist()
     places = [place for place, label in enumerate(labels) if isinstance(chosen, Hashable) and label == chosen]
     if len(places) != 1:
@@ -133,7 +137,7 @@ def tradeoff_chart(
 
     Args:
         frame: What `run.whatif(...)` returned.
-        marked: Points beside the scenarios, such as the run itself.
+        marked: Points beside the scenarios, such as the run.
         caption: Where the numbers come from.
         theme: Its colours.
     """
@@ -159,10 +163,10 @@ def tradeoff_chart(
 
 
 def scenarios_of(frame: Any) -> list[Scenario]:
-    """Read the scenarios of a frame that have a time and a price. The columns before `wall_s` say what was asked.
+    """Return the scenarios of a frame that have a time and a cost. The columns before `wall_s` are the arguments.
 
     Raises:
-        DeclarationError: The frame has no times or no prices.
+        DeclarationError: The frame lacks a column.
     """
     check_frame(frame)
     columns = [str(name) for name in frame.columns]
@@ -186,9 +190,9 @@ def scenarios_of(frame: Any) -> list[Scenario]:
 
 
 def check_frame(frame: Any) -> None:
-    """Raise `DeclarationError` for what is no frame of scenarios."""
+    """Raise `DeclarationError` unless this is a frame of scenarios."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
-        raise DeclarationError(f"{shown_value(frame)} is no frame of scenarios.", hint=HINT)
+        raise DeclarationError(f"frame must be a frame of scenarios, got {shown_value(frame)}.", hint=HINT)
     columns = [str(name) for name in frame.columns]
     for name in ("wall_s", "cost_usd"):
         if name not in columns:
@@ -196,7 +200,7 @@ def check_frame(frame: Any) -> None:
 
 
 def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
-    """Return the places of the pairs that no other beats in both; of equal ones the first."""
+    """Return the indices of the pairs on the Pareto front; the first of equal ones."""
     order = sorted(range(len(pairs)), key=lambda place: (*pairs[place], place))
     best, front = math.inf, set[int]()
     for place in order:
@@ -207,7 +211,7 @@ def pareto(pairs: Sequence[tuple[float, float]]) -> set[int]:
 
 
 def _word(name: str, value: object) -> str:
-    """Say one argument in few words."""
+    """Write one argument in a few words."""
     if name == "concurrency":
         return f"concurrency {value}"
     if name == "cache_ttl":
@@ -230,7 +234,7 @@ def _range(row: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def _merged(marked: Sequence[Marked]) -> list[Marked]:
-    """Give points that stand at one place one label."""
+    """Merge points at the same position."""
     found: dict[tuple[str, str], Marked] = {}
     for one in marked:
         place = (dollars(one.cost_usd), seconds(one.wall_s))
@@ -241,7 +245,7 @@ def _merged(marked: Sequence[Marked]) -> list[Marked]:
 
 
 def _plot(scenarios: Sequence[Scenario], marked: Sequence[Marked]) -> Panel:
-    """Choose scales from 0 that hold every point, but those that would leave the others no room."""
+    """Choose scales that hold every point but outliers; see `OFF_SCALE`."""
     costs = [one.cost_usd for one in (*scenarios, *marked)]
     walls = sorted(one.wall_s for one in (*scenarios, *marked))
     while len(walls) > 1 and walls[-1] > OFF_SCALE * walls[(len(walls) - 2) // 2]:
@@ -261,7 +265,7 @@ def _top_s(plot: Panel) -> float:
 
 
 def _looks(scenarios: Sequence[Scenario]) -> dict[str, Look]:
-    """Return how the points of each model look."""
+    """Return the look of each model's points."""
     models = list(dict.fromkeys(one.model for one in scenarios))
     inks = MODEL_INKS if len(models) <= len(MODEL_INKS) else ("run",) * len(models)
     return {model: Look(ink, size=4.6, word=model) for model, ink in zip(models, inks, strict=False)}
@@ -270,7 +274,7 @@ def _looks(scenarios: Sequence[Scenario]) -> dict[str, Look]:
 def _points(
     scenarios: Sequence[Scenario], front: Sequence[Scenario], plot: Panel, looks: Mapping[str, Look]
 ) -> list[Mark]:
-    """Draw the scenarios as rings, those of the front as discs joined by steps, with their ranges where known."""
+    """Draw scenarios as rings, those on the front as discs joined by steps, with their ranges if known."""
     top = _top_s(plot)
     marks: list[Mark] = [
         Point(one.cost_usd, min(one.wall_s, top), looks[one.model]._replace(size=3.2, hollow=True), _facts(one))
@@ -319,7 +323,7 @@ def _diamonds(marked: Sequence[Marked], plot: Panel) -> list[Mark]:
 def _labels(
     scenarios: Sequence[Scenario], front: Sequence[Scenario], marked: Sequence[Marked], plot: Panel
 ) -> list[Mark]:
-    """Write labels where there is room; a point without any has its hover text, and its line in the text."""
+    """Write labels where there is room. Every point has a tooltip, and is in the text."""
     top = _top_s(plot)
     kept = [one for one in scenarios if one.is_front or len(scenarios) <= MOST_AVOIDED]
     spots = [(plot.at_x(one.cost_usd), plot.at_y(min(one.wall_s, top))) for one in kept]
@@ -352,7 +356,7 @@ def _label(
     *,
     is_bold: bool = False,
 ) -> list[Mark]:
-    """Write a label at the first offered place that is free and inside, with a line to it where it stands far off."""
+    """Write a label at the first free position inside the plot, joined to its point by a line if it is far."""
     at_x, at_y = plot.at_x(x), plot.at_y(y)
     width = width_px(words, 11, bold=is_bold)
     for dx, dy in offers:

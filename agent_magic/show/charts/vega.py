@@ -1,8 +1,7 @@
-"""Panels as a Vega-Lite v5 specification, its data inside.
+"""Panels as a Vega-Lite v5 specification with its data.
 
-Vega-Lite is drawn once, with colours that are in its specification: it cannot ask its page for the theme, and it stays
-as it is when the page changes from light to dark, or a saved notebook is opened in another theme. So without a theme it
-has no ground of its own, and colours that can be read on either.
+Vega-Lite is drawn once, with the colours of its specification. It does not follow the page when the theme changes, or
+when a saved notebook is opened in another theme. So `auto` has no background, and colours that are legible on both.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 SPARED_W: Final = 50.0
-"""So much narrower than the picture, for it does not shrink with its page: there it needs room for its menu."""
+"""So much narrower than the SVG: it does not shrink with its page, and needs room for its menu."""
 _X: Final = {"field": "x", "type": "quantitative"}
 _Y: Final = {"field": "y", "type": "quantitative"}
 _STEP: Final = {
@@ -73,7 +72,7 @@ def _view(panel: Panel, inks: dict[str, str]) -> dict[str, Any]:
 
 
 def _axis(scale: Scale | Rows) -> dict[str, Any]:
-    """Return scale and axis: its labels are written here, not by Vega."""
+    """Return scale and axis. Labels are written here, not by Vega."""
     if isinstance(scale, Rows):
         places = [place + 0.5 for place in range(len(scale.names))]
         bold = {"test": f"indexof({[place + 0.5 for place in sorted(scale.bold)]}, datum.value) >= 0", "value": "bold"}
@@ -86,12 +85,12 @@ def _axis(scale: Scale | Rows) -> dict[str, Any]:
 
 
 def _lookup(values: Sequence[float], words: Sequence[str]) -> str:
-    """Return an expression that gives the word of a value. Words are quoted as JSON: no text becomes code."""
+    """Return an expression that maps values to words. Words are quoted as JSON, so no text becomes code."""
     return f"{json.dumps(list(words))}[indexof({json.dumps(list(values))}, datum.value)]"
 
 
 def _layers(marks: Sequence[Mark], axes: dict[str, Any], inks: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield a layer for all marks that differ in their data only, those first that come first."""
+    """Yield a layer for all marks that differ only in their data, in order of appearance."""
     layers: dict[str, list[_Reading]] = {}
     for place, mark in enumerate(marks):
         reading = _read(mark, place, inks)
@@ -102,7 +101,7 @@ def _layers(marks: Sequence[Mark], axes: dict[str, Any], inks: dict[str, str]) -
         rows = [row for one in some for row in one.rows]
         data, channels = {"data": {"values": rows}}, {**axes, **some[0].channels, **shown}
         if some[0].mark["type"] == "area":
-            # An area has one hover text only, so invisible bars above it have one for each step.
+            # An area has one tooltip only, so each step has an invisible bar with its own.
             hover = {"mark": {"type": "rect", "opacity": 0}, "encoding": {"x2": {"field": "x2"}, **_STEP}, **_HEIGHT}
             yield {**data, "encoding": channels, "layer": [{"mark": some[0].mark}, hover]}
         else:
@@ -110,7 +109,7 @@ def _layers(marks: Sequence[Mark], axes: dict[str, Any], inks: dict[str, str]) -
 
 
 class _Reading(NamedTuple):
-    """A mark in the words of Vega-Lite: what is the same for its neighbours, its channels, and its data."""
+    """A mark for Vega-Lite: its type, its channels, and its data."""
 
     mark: dict[str, Any]
     channels: dict[str, Any]
@@ -147,7 +146,7 @@ def _read(mark: Mark, place: int, inks: dict[str, str]) -> _Reading:
 
 
 def _legend(looks: Sequence[Look], inks: dict[str, str]) -> dict[str, Any]:
-    """Return a layer without data, for its legend."""
+    """Return a layer without data that has the legend."""
     scale = {"domain": [look.word for look in looks], "range": [_colour(look, inks) for look in looks]}
     colour = {"field": "legend", "type": "nominal", "scale": scale}
     return {"data": {"values": []}, "mark": {"type": "square", "opacity": 1}, "encoding": {"color": colour}}

@@ -1,4 +1,4 @@
-"""Where the seconds and the dollars of a run went: steps that add up to the whole."""
+"""The seconds and the dollars of a run, as steps that add up to the total."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 9
 LEAST_SHARE: Final = 0.0005
-"""A smaller step cannot be seen, and is left out."""
+"""Smaller steps are left out."""
 ORDER: Final[tuple[Kind, ...]] = ("queued", "backoff", "local", "first", "stream")
 
 
 class Step(NamedTuple):
-    """A step of a waterfall: its name, its seconds or dollars, and how its bar looks."""
+    """A step of a waterfall: its name, its seconds or dollars, and its look."""
 
     name: str
     amount: float
@@ -59,11 +59,11 @@ def run_waterfall(record: RunRecord, *, theme: Theme = "auto") -> Chart:
 
 
 def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
-    """Add up what the agents of a chain did, by phase and reason. What is left of `wall_s` is local work.
+    """Add up the spans of a chain of agents, by phase and reason. The rest of `wall_s` is local work.
 
     Args:
-        spans: What the agents did that made the run as long as it was.
-        wall_s: How long it was.
+        spans: The spans of the agents that determined the wall time.
+        wall_s: The wall time.
     """
     sums: dict[tuple[Kind, str], float] = {("local", ""): wall_s - sum(span.length_s for span in spans)}
     for span in spans:
@@ -77,7 +77,7 @@ def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
 
 
 def dollar_steps(costs: Mapping[str, float | None]) -> list[Step]:
-    """Put the agents in order of what they cost, the small ones together. Without a known price there is no step."""
+    """Return the agents by cost, the cheapest ones together. Agents without a known price are left out."""
     known = sorted(((cost, name) for name, cost in costs.items() if cost), key=lambda one: -one[0])
     shown = known[:MOST_STEPS] if len(known) <= MOST_STEPS + 1 else known[: MOST_STEPS - 1]
     rest = known[len(shown) :]
@@ -87,12 +87,12 @@ def dollar_steps(costs: Mapping[str, float | None]) -> list[Step]:
 
 
 def _plain(look: Look) -> Look:
-    """Return a look for bars that have their names beside them: of one height, in no legend."""
+    """Return a look for bars with their names beside them: of one height, not in the legend."""
     return look._replace(size=BAR_H, word="", dash="")
 
 
 def _panel(title: str, steps: Sequence[Step], whole: tuple[str, float], write: Callable[[float], str]) -> Panel:
-    """Draw the steps one under the other, each where the last one ended, and the whole."""
+    """Draw the steps one under the other, each from where the last one ended, then the total."""
     marks: list[Mark] = []
     done = 0.0
     for row, step in enumerate([*steps, Step(*whole, Look("ink", size=BAR_H))]):

@@ -1,4 +1,8 @@
-"""What a notebook keeps of a plan or a run: one picture and its text."""
+"""The static picture of a plan or a run, and its text.
+
+`layout` places cards and edges, `scene` works out what the picture says, `svg` draws it. `timeline` has the bars under
+the graph, `groups` what replaces cards above 200 agents, `dot` the plan as a `graphviz.Digraph`.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +31,15 @@ def static_bundle(
 ) -> dict[str, str]:
     """Return the representations of a plan or a run: `image/svg+xml` and `text/plain`.
 
-    No `text/html`: JupyterLab, VS Code, nbconvert and GitHub all show the SVG, and each would prefer HTML to it, in
-    which some of them drop the picture.
+    No `text/html`: JupyterLab, VS Code, nbconvert and GitHub all show the SVG. They would prefer HTML, and some of them
+    would drop a picture inside it.
 
     Args:
         plan: The plan.
         record: Its run; `None` shows the plan itself.
-        theme: Colours of the picture.
-        timings: Whether the text tells seconds, tokens and dollars.
-        layout: Where the agents stand, if that is known already.
+        theme: The colours of the picture.
+        timings: Whether the text has seconds, tokens and dollars.
+        layout: The layout of the cards, if it exists already.
     """
     text = plan_text(plan) if record is None else run_text(record, timings=timings)
     return {"image/svg+xml": picture(plan, record, theme=theme, layout=layout), "text/plain": text}
@@ -56,7 +60,7 @@ def picture(
 
 
 def cards_layout(plan: Plan) -> Layout | None:
-    """Lay a plan out as cards; `None` where it has too many agents for that."""
+    """Lay a plan out as cards; `None` where it has too many agents."""
     if len(plan) > MOST_CARDS:
         return None
     return fold(plan.dag) or lay_out(plan)

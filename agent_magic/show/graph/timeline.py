@@ -1,4 +1,4 @@
-"""What happened when, as bars: waiting thin, requests thick, the time after a failure dashed."""
+"""The timeline under the graph: thin bars for waiting, thick ones for requests, dashes for backoff."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
     from agent_magic.show.graph.groups import Sheet
 
-LEAST_WAIT_S = 0.05  # shorter waits are a dot nobody can read
+LEAST_WAIT_S = 0.05  # a shorter wait would be a dot
 Kind = Literal["q", "b", "f", "s", "1", "2", "3", "4"]
 """Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream.
 
-`1` to `4` are of groups: some of its agents at work, up to most of those that ever were at once.
+`1` to `4` are of groups: from a few of its agents at work up to the most at once.
 """
 
 
@@ -34,8 +34,8 @@ class Bar:
     """A stretch of one agent's time.
 
     Attributes:
-        kind: What the agent did; see `Kind`.
-        tone: The character of the state that gives it its colour.
+        kind: The phase; see `Kind`.
+        tone: The character of the state whose colour it has.
         from_s: Its start, in seconds since the run began.
         to_s: Its end; `None` while it goes on.
     """
@@ -48,7 +48,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The scale of a timeline: its length, and the seconds that have a line and a label."""
+    """The scale of a timeline: its length and its ticks, in seconds."""
 
     span_s: float
     ticks_s: tuple[float, ...] = field(kw_only=True)
@@ -59,11 +59,11 @@ class Timeline:
     """The rows of a timeline.
 
     Attributes:
-        rows: The agents, or the groups, that have one, top down.
-        names: Theirs.
-        bars: Per row, in order of time.
-        now_s: Where the present is; `None` once the run is over.
-        note: What has to be said of its rows.
+        rows: The agents or groups, from the top.
+        names: Their names.
+        bars: The bars of each row, in order of time.
+        now_s: The present; `None` once the run is over.
+        note: A note on its rows.
     """
 
     rows: tuple[int, ...]
@@ -75,11 +75,11 @@ class Timeline:
 
 
 def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, over: bool) -> Timeline:
-    """Draw up the timeline of a run.
+    """Build the timeline of a run.
 
     Args:
-        plan: What was run.
-        results: What became of it so far.
+        plan: The plan.
+        results: The results so far.
         until_s: The present, or the end of the run.
         over: Whether the run has ended.
     """
@@ -90,12 +90,12 @@ def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, o
 
 
 def rows_of(plan: Plan) -> tuple[int, ...]:
-    """Put the agents in the order of their rows: layer by layer, so that a row never moves while a run goes on."""
+    """Return the agents in the order of their rows: by layer, so that rows never move during a run."""
     return tuple(agent for layer in plan.dag.layers() for agent in layer)
 
 
 def bars_of(result: AgentResult) -> Iterator[Bar]:
-    """Cut an agent's time into bars. A wait too short to be seen is left out."""
+    """Return the bars of an agent. Waits too short to see are left out."""
     for phase in phases_of(result):
         start_s, end_s = phase.start_s, phase.end_s
         if phase.kind == "backoff" and start_s != end_s:
@@ -107,7 +107,7 @@ def bars_of(result: AgentResult) -> Iterator[Bar]:
 
 
 def axis_for(until_s: float) -> Axis:
-    """Choose a scale with round steps that holds `until_s`, with a little room after it."""
+    """Choose a scale with round steps that holds `until_s`."""
     wanted = max(until_s, 0.1)
     step = time_step(wanted)
     span = max(step, -(-wanted // step) * step)
@@ -115,13 +115,13 @@ def axis_for(until_s: float) -> Axis:
 
 
 def axis_entry(now_s: float) -> dict[str, Any]:
-    """Return the scale as the live view is told it."""
+    """Return the scale for the live view."""
     axis = axis_for(now_s)
     return {"span": axis.span_s, "ticks": [[tick, time_tick(tick, axis.span_s)] for tick in axis.ticks_s]}
 
 
 def bar_entry(bar: Bar) -> list[str | float | None]:
-    """Return a bar as the live view is told it."""
+    """Return a bar for the live view."""
     return [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
 
 
@@ -142,15 +142,15 @@ SHADES: tuple[Kind, ...] = ("1", "2", "3", "4")
 
 
 class Shades:
-    """Counts how many agents of each group are at work, in equal stretches of time that double as the run goes on.
+    """Counts the agents of each group at work, in equal stretches of time that double as the run grows.
 
     Args:
         group_of: The group of each agent.
-        groups: How many there are.
+        groups: The number of groups.
 
     Attributes:
         bin_s: The length of a stretch.
-        running: How many agents of each group are at work.
+        running: The number of agents of each group at work.
     """
 
     def __init__(self, group_of: Sequence[int], groups: int) -> None:
@@ -163,7 +163,7 @@ class Shades:
         self.bin_s = LEAST_BIN_S
 
     def take(self, event: Event) -> None:
-        """Take an event in."""
+        """Count an event."""
         match event:
             case AttemptStarted():
                 self._step(self._group_of[event.agent], event.at_s, 1)
@@ -177,11 +177,11 @@ class Shades:
                 pass
 
     def bars(self, group: int, tone: str, now_s: float) -> list[Bar]:
-        """Return the bars of a group, in order of time; the last has no end while an agent is at work.
+        """Return the bars of a group in order of time. The last has no end while an agent is at work.
 
         Args:
             group: Its number.
-            tone: The character of the state that gives its bars their colour.
+            tone: The character of the state whose colour its bars have.
             now_s: The present, or the end of the run.
         """
         ready, first = self._ready_s[group], self._first_s[group]
@@ -224,7 +224,7 @@ class Shades:
         self.running[group] += by
 
     def _spread(self, group: int, until_s: float) -> None:
-        """Add the work since the last change to the stretches it fell into."""
+        """Add the work since the last change to its stretches."""
         while until_s > self.bin_s * MOST_BINS:
             self._double()
         busy, at, running = self._busy[group], self._last_s[group], self.running[group]
@@ -247,7 +247,7 @@ class Shades:
 
 
 def tone_of_row(counts: Sequence[int]) -> str:
-    """Return the colour of a group's row, by its tally: running until none is to do, then done, or else lost."""
+    """Return the colour of a group's row, by its counts: running until all are done, then done or failed."""
     done, failed, *rest = counts
     running, queued, never, todo = rest
     if running or queued or (todo and done + failed + never):
@@ -258,12 +258,12 @@ def tone_of_row(counts: Sequence[int]) -> str:
 def grouped_timeline(
     sheet: Sheet, events: Iterable[Event], tallies: Sequence[Sequence[int]], *, until_s: float, over: bool
 ) -> Timeline:
-    """Draw up the timeline of a run in groups: a row per group.
+    """Build the timeline of a run with a row per group.
 
     Args:
         sheet: The groups.
-        events: What happened.
-        tallies: Of each group, its agents counted by the parts of its ring; see `agent_magic.show.graph.groups`.
+        events: The events of the run.
+        tallies: The counts of each group by the parts of its ring; see `agent_magic.show.graph.groups`.
         until_s: The present, or the end of the run.
         over: Whether the run has ended.
     """

@@ -1,4 +1,45 @@
-"""The live view: the picture of a run that moves while the run goes on, and stays as a still one after it."""
+"""The live view: a picture of a run that changes while the run goes on, and a static picture after it.
+
+Theory of operation
+-------------------
+The kernel decides what is shown, the page how it moves. `show.graph` draws the SVG once (`theme=None`). The widget
+sends it, and from then on only changes: `feed` works them out, `RunWidget` carries them, `widgets/src` applies them to
+elements that it finds by class and order. The page has no layout, numbers or words of its own, except the seconds of
+running agents, which it counts itself.
+
+What travels to the page:
+
+* `svg` and `fixed`, once: the picture, and what never changes (names, icons, edges, where bars go).
+* `states`, a synced string with one character per agent, sent whole whenever one differs.
+* `{"delta": ...}`, a message at most ten times a second: the entries of cards, bars and edges that differ from what was
+  sent before, the header, the health strip. About 8 KB at most.
+* `full`, the sum of all deltas. It is built only when a page asks for it: when it opens the view, or is reloaded.
+
+What comes back: `{"cmd": ...}`, a pressed button, a clicked card, or the theme of the page.
+
+The laws:
+
+1. The cost of a step follows what has happened, not the number of agents or tokens. A step looks at agents with new
+   events and at running ones. Above 200 agents the picture has groups, and only their counts are sent.
+2. A step that does not fit continues in the next one.
+3. Entries are values, not operations, and each is sent again in its turn (`AGAIN`). A page that opened late or lost a
+   message is right again after a while.
+4. A run never waits for its picture: the first requests leave before it is drawn.
+5. Model output is text. Python cleans it, and the page writes it with `textContent` only.
+6. At the end the output becomes `image/svg+xml` and `text/plain`, without the widget, so any viewer shows the saved
+   notebook. A widget that a page has shown stays open as its static picture, because a page that was reloaded during
+   the run still asks for it. The session closes it later, with all its models.
+
+Tried and lost:
+
+* Graphviz in the page (WebAssembly, or the package graphviz-anywidget): 0.8 to 1.2 MB per widget, no picture without a
+  front end, and the package renders the whole graph again for each change.
+* Widget and static picture in one output: reopened without a kernel, JupyterLab prefers the widget and shows "Error
+  displaying widget: model not found".
+* A message per event: above 1,000 a second jupyter_server drops what the kernel sends, prints included. At 20 a second
+  messages arrived after 2 ms.
+* Closing every widget when its run ends: a page reloaded in the middle of the run then had no picture.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +68,26 @@ if TYPE_CHECKING:
     from agent_magic.show.live.status import Around
     from agent_magic.show.theme import Theme
 
-LEAST_STEP_S = 0.09  # ten frames a second, whoever calls more often
+LEAST_STEP_S = 0.09  # at most ten frames a second
 VERBS = ("stop", "pause", "resume", "retry", "skip")
-"""What buttons can ask for. `retry` and `skip` are of one agent."""
+"""The commands of buttons. `retry` and `skip` take one agent."""
 
 
 class Face(Protocol):
-    """What a live view needs of its widget."""
+    """The part of the widget that a live view uses."""
 
     states: str
 
     def send(self, content: dict[str, Any]) -> None:
-        """Send a message to the views that are open."""
+        """Send a message to all open views."""
         ...
 
     def settle(self, still: dict[str, str]) -> None:
-        """Become what stays, by MIME type, for pages that are loaded again."""
+        """Show this static picture, by MIME type, on pages that are reloaded."""
         ...
 
     def close(self) -> None:
-        """Forget the views."""
+        """Close the widget and all its models."""
         ...
 
 
@@ -56,14 +97,14 @@ class LiveView:
     Args:
         record: The run, which grows.
         face: The widget.
-        layout: Where the cards stand; `None` where agents are cells.
-        feed: What follows the run.
+        layout: The positions of the cards; `None` where agents are groups.
+        feed: Works out what has changed.
 
     Attributes:
-        theme: The colours of the still picture: of the page that showed the view, where they are not the system's.
-        watched: Whether a page has said that it shows the view. A page that is loaded again while the cell runs is not
-            told of the still picture, and asks the widget for its state when the kernel has time.
-        mute: Called at the end: nothing that is pressed is heard from then on.
+        theme: The colours of the static picture: those of the page that showed the view.
+        watched: Whether a page has reported that it shows the view. A page that is reloaded while the cell runs misses
+            the static picture, and asks the widget for its state once the kernel is free.
+        mute: Called at the end; from then on buttons do nothing.
     """
 
     def __init__(self, record: RunRecord, face: Face, *, layout: Layout | None, feed: Feed) -> None:
@@ -76,7 +117,7 @@ class LiveView:
         self.mute: Callable[[], object] = bool
 
     def show(self) -> None:
-        """Display the view in the cell that runs."""
+        """Display the view under the running cell."""
         from IPython.display import DisplayHandle
 
         self._handle = DisplayHandle()
@@ -84,7 +125,7 @@ class LiveView:
         data: Any = said[0] if isinstance(said, tuple) else said  # pyright: ignore[reportUnknownVariableType]
         if data is None:
             self._handle.display(self.face)
-        else:  # ipywidgets 7 displays itself without an id, and the still picture would have nothing to replace
+        else:  # ipywidgets 7 displays itself without an id, so the static picture could not replace it
             self._handle.display(data, raw=True)
 
     def tick(
@@ -94,9 +135,9 @@ class LiveView:
 
         Args:
             now_s: Seconds since the run began.
-            tails: Per agent under way, the end of the text that has arrived; per agent that is queued, what holds it.
-            around: What the record does not know, such as the health of the service.
-            at_once: Send it however little time has passed since the last step.
+            tails: The end of the text of running agents; the reason why queued agents wait.
+            around: What is not in the record, such as the health of the provider.
+            at_once: Send even if the last step was a moment ago.
         """
         if not at_once and now_s - self._stepped_s < LEAST_STEP_S:
             return
@@ -109,9 +150,9 @@ class LiveView:
             self.face.send({"delta": delta})
 
     def finish(self) -> None:
-        """Replace the view by its still picture, without the widget: a saved notebook then shows it anywhere.
+        """Replace the view by its static picture, without the widget, so that any viewer shows the saved notebook.
 
-        A widget that a page has shown stays, as its still picture, until `close`.
+        A widget that a page has shown stays open, as the static picture, until `close`.
         """
         if self._handle is None:
             return
@@ -125,7 +166,7 @@ class LiveView:
             self.close()
 
     def close(self) -> None:
-        """Forget the widget."""
+        """Close the widget."""
         self.face.close()
 
 
@@ -140,10 +181,10 @@ def make_live_view(
 
     Args:
         record: The run, before it begins or while it goes on.
-        press: Called with a verb of `VERBS`, and with the name of an agent or `None`, when somebody presses a button.
-            On the thread that the message arrives on, which need not be that of the run.
-        arriving: Returns, for the number of an agent, the text that has arrived of its answer.
-        verbs: The verbs that `press` knows; others have no button.
+        press: Called with a verb of `VERBS` and an agent's name or `None` when a button is pressed. It runs on the
+            thread of the message, which need not be that of the run.
+        arriving: Returns the text that has arrived so far, by an agent's number.
+        verbs: The verbs that have a button.
     """
     plan = record.plan
     layout = cards_layout(plan)
@@ -181,7 +222,7 @@ def make_live_view(
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
-    """Return what the front end has to know once of cards: icons, edges, and where bars go."""
+    """Return what the page is told once of cards: icons, edges, and where bars go."""
     plan = record.plan
     return {
         **_fixed(plan),
@@ -191,7 +232,7 @@ def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]
 
 
 def fixed_groups(record: RunRecord, sheet: Sheet) -> dict[str, Any]:
-    """Return what the front end has to know once of groups: their names and who is in them."""
+    """Return what the page is told once of groups: their names and their agents."""
     groups = [
         {"label": group.label, "where": group.where, "agents": _stretches(group.agents)} for group in sheet.groups
     ]
@@ -214,7 +255,7 @@ def _fixed(plan: Plan) -> dict[str, Any]:
 
 
 def _stretches(agents: Sequence[int]) -> list[list[int]]:
-    """Write numbers in order as (first, how many)."""
+    """Write ascending numbers as runs of (first, count)."""
     found: list[list[int]] = []
     for agent in agents:
         if found and sum(found[-1]) == agent:
@@ -225,13 +266,13 @@ def _stretches(agents: Sequence[int]) -> list[list[int]]:
 
 
 def _whole(_value: object, widget: Any) -> dict[str, Any]:
-    """Say the whole state. It is asked for when the view opens, and again when the page is loaded again."""
+    """Return the whole state. A page asks for it when it opens the view and when it is reloaded."""
     return {} if widget.feed is None else widget.feed.whole()
 
 
 @functools.cache
 def _widget_class() -> Any:
-    """Build the widget's class, when the first view is made: until then nothing of ipywidgets is loaded."""
+    """Build the widget's class. Until the first view is made nothing of ipywidgets is loaded."""
     import anywidget
     import traitlets  # noqa: PLC0415
 
@@ -250,7 +291,7 @@ def _widget_class() -> Any:
         top = traitlets.Unicode("").tag(sync=True)
 
         def settle(self, still: dict[str, str]) -> None:
-            """Become what stays."""
+            """Show the static picture."""
             self.feed, self.svg, self.still = None, "", still
 
         def close(self) -> None:
@@ -265,7 +306,7 @@ def _widget_class() -> Any:
             return self.line  # ipywidgets 7 shows it where there are no widgets
 
         def _repr_mimebundle_(self, **options: Any) -> Any:
-            """Say in words what a front end without widgets cannot show."""
+            """Return the text for front ends without widgets, too."""
             mother: Any = super()
             bundle: Any = mother._repr_mimebundle_(**options)
             data = cast("Any", bundle[0] if isinstance(bundle, tuple) else bundle)

@@ -1,8 +1,4 @@
-"""What the live view is told: everything once, and then only what has changed.
-
-Cost follows what happens, not how many agents or tokens there are: a step looks at the agents that have new events
-and at those under way. What a step says stays under `MOST_CHARS`; what does not fit is said in the next one.
-"""
+"""Works out what the live view is sent: everything once, then only what has changed. See `agent_magic.show.live`."""
 
 from __future__ import annotations
 
@@ -29,18 +25,18 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.live.status import Around
 
-SUMMARY_EVERY_S = 0.5  # of a hundred agents; of more as much later
-MOST_SUMMARIZED = 200  # over it the summary, which looks at every agent, would take too much of the kernel's time
+SUMMARY_EVERY_S = 0.5  # for a hundred agents; in proportion for more
+MOST_SUMMARIZED = 200  # the summary looks at every agent: for more it would take too much of the kernel's time
 MOST_CHARS = 8_000
 AGAIN = 12
-"""How many entries a step repeats, in turn: a view that opened late, or missed a message, is right after a while."""
+"""The number of entries that a step repeats, in turn, for views that opened late or missed a message."""
 
 
 class Sum:
-    """What all attempts so far used.
+    """Adds up what all attempts so far have used.
 
     Args:
-        sources: Sources that are known before any attempt ends.
+        sources: Sources that are known in advance.
     """
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
@@ -58,20 +54,20 @@ class Sum:
             self._cost_usd = (self._cost_usd or 0.0) + ended.price.cost_usd
 
     def phrases(self) -> list[str]:
-        """Return tokens and dollars in words."""
+        """Return tokens and dollars as phrases."""
         return [f"{count(self._tokens)} tokens", dollars(self._cost_usd)]
 
 
 class Feed:
-    """Follows a run and says what a view of it has to change.
+    """Follows a run and works out what its view has to change.
 
     Args:
         record: The run, which grows.
-        placed: Where the cards of the agents stand, or their groups.
+        placed: The layout of the cards, or the groups.
 
     Attributes:
         states: One character per agent.
-        full: All that was said so far, in one message: for a view that opens late.
+        full: The sum of all deltas, for a view that opens late.
     """
 
     def __init__(self, record: RunRecord, placed: Layout | Sheet) -> None:
@@ -96,7 +92,7 @@ class Feed:
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """The row of each agent that has one in the timeline."""
+        """The timeline row of each agent that has one."""
         return self._body.rows if isinstance(self._body, CardFeed) else {}
 
     def step(self, now_s: float, tails: Mapping[int, str], around: Around = ALONE) -> dict[str, Any]:
@@ -104,8 +100,8 @@ class Feed:
 
         Args:
             now_s: Seconds since the run began.
-            tails: Per agent under way, the end of its text; per agent that is queued, what holds it.
-            around: What the record does not know.
+            tails: The end of the text of running agents; the reason why queued agents wait.
+            around: What is not in the record.
         """
         over = self._record.ended_s is not None
         now_s = moment_of(self._record, now_s)
@@ -127,11 +123,11 @@ class Feed:
         return delta
 
     def whole(self) -> dict[str, Any]:
-        """Return a copy of all that was said so far."""
+        """Return a copy of the sum of all deltas."""
         return {key: {**value} if key in self._body.keyed else value for key, value in self.full.items()}
 
     def _changed(self) -> tuple[set[int], bool]:
-        """Return the agents with new events, and of cards those that waited for one that has ended."""
+        """Return the agents with new events, and on cards the children of agents that have ended."""
         news = self._record.events[self._seen :]
         self._seen += len(news)
         fresh: set[int] = set()
@@ -152,9 +148,9 @@ class Feed:
         return fresh, ended
 
     def _take_states(self, look: set[int]) -> dict[int, str]:
-        """Bring the states up to date; return those that are new, by agent.
+        """Update the states; return those that have changed, by agent.
 
-        It notes which agents change on their own, without an event: those that wait to try again.
+        Agents that run or wait to retry change without an event, and are looked at in every step.
         """
         changed: dict[int, str] = {}
         for agent in look:
@@ -197,7 +193,7 @@ class Feed:
         return facts(self._numbers, source)
 
     def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:
-        """Say the entries that are not what was said before, as many as fit; the rest stays for the next step."""
+        """Send the entries that differ from what was sent before, as many as fit; keep the rest for the next step."""
         room = MOST_CHARS
         for key, entries in self._late.items():
             said: dict[str, Any] = self.full[key]
@@ -219,7 +215,7 @@ class Feed:
         said.update(changed)
 
     def _repeat(self, delta: dict[str, Any]) -> None:
-        """Say some of what was said before once more, each entry in its turn."""
+        """Send some earlier entries again, each in turn."""
         for key, place in self._again[:AGAIN]:
             delta.setdefault(key, {}).setdefault(place, self.full[key][place])
         self._again = self._again[AGAIN:] + self._again[:AGAIN]
@@ -247,7 +243,7 @@ def _of_budget(phrase: str, budget_usd: float) -> str:
 
 
 def _left(left_s: tuple[float, float] | None) -> str:
-    """Write how much longer it will take, as an interval: `ends in 4–6 s`; empty where nobody can know."""
+    """Write the remaining time as an interval: `ends in 4–6 s`; empty where it is unknown."""
     if left_s is None:
         return ""
     low, high = (max(1, round(one)) for one in left_s)
@@ -261,23 +257,23 @@ PATH_EVERY_S = 0.5
 
 
 class CardFeed:
-    """Follows agents that are cards.
+    """Follows agents that are drawn as cards.
 
     Args:
         record: The run, which grows.
-        layout: Where the cards stand.
+        layout: The layout of the cards.
 
     Attributes:
-        keyed: The names of what it tells entry by entry.
-        each: Whether it tells anything of a single agent.
-        rows: The row of each agent that has one in the timeline.
+        keyed: The keys that are sent entry by entry.
+        each: Whether entries are of single agents.
+        rows: The timeline row of each agent that has one.
     """
 
     keyed = ("nodes", "bars", "flows")
     each = True
 
     def take(self, event: Event) -> None:
-        """Take an event in: what cards say is read from the results."""
+        """Do nothing: cards are read from the results."""
 
     def __init__(self, record: RunRecord, layout: Layout) -> None:
         self._record, self._layout = record, layout
@@ -288,14 +284,14 @@ class CardFeed:
     def entries(
         self, look: set[int], fresh: set[int], changed: Mapping[int, str], now_s: float, tails: Mapping[int, str]
     ) -> dict[str, dict[int, Any]]:
-        """Return entries that may have changed.
+        """Return the entries that may have changed.
 
         Args:
-            look: Agents to look at.
-            fresh: Those of them with new events.
-            changed: Those of them in a new state, with it.
+            look: The agents to look at.
+            fresh: Those with new events.
+            changed: Those with a new state, and that state.
             now_s: Seconds since the run began.
-            tails: The end of the text that arrives, or what holds an agent.
+            tails: The end of the arriving text, or why an agent waits.
         """
         results = self._record.results
         return {
@@ -305,7 +301,7 @@ class CardFeed:
         }
 
     def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:
-        """Return what is told as a whole: the path now and then, for it looks at every agent."""
+        """Return what is sent as a whole. The path is sent less often, since it looks at every agent."""
         self._ended = self._ended or ended
         late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
         if not (self._ended and late):
@@ -314,13 +310,13 @@ class CardFeed:
         return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s)}
 
     def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
-        """Return the texts of a card. Of a running one the page itself writes the seconds.
+        """Return the texts of a card. The page itself counts the seconds of a running one.
 
         Args:
             agent: Its number.
             now_s: Seconds since the run began.
-            tails: The end of the text that arrives.
-            grown: Whether at most its text has changed: no event came.
+            tails: The end of the arriving text.
+            grown: Whether no event came, so that at most its text has changed.
         """
         wide = self._layout.nodes[agent].w
         before = self._said.get(agent)
@@ -344,11 +340,11 @@ class GroupFeed:
 
     Args:
         sheet: The groups.
-        states: One character per agent, as the run begins.
+        states: One character per agent, at the start.
 
     Attributes:
-        keyed: The names of what it tells entry by entry.
-        each: Whether it tells anything of a single agent.
+        keyed: The keys that are sent entry by entry.
+        each: Whether entries are of single agents.
     """
 
     keyed = ("groups", "bars")
@@ -366,7 +362,7 @@ class GroupFeed:
         self._told = False
 
     def take(self, event: Event) -> None:
-        """Take an event in."""
+        """Count an event."""
         self._shades.take(event)
 
     def entries(
@@ -377,7 +373,7 @@ class GroupFeed:
         now_s: float,
         tails: Mapping[int, str],  # noqa: ARG002
     ) -> dict[str, dict[int, Any]]:
-        """Return the tallies that have changed: the parts of the ring, then the lines; and rows of the timeline."""
+        """Return the counts and the timeline rows that have changed."""
         touched = set[int]() if self._told else set(range(len(self._counts)))
         self._told = True
         for agent, state in changed.items():
@@ -389,11 +385,11 @@ class GroupFeed:
         return {"groups": {group: self._entry(group) for group in touched}, "bars": self._rows(now_s)}
 
     def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
-        """Return what is told as a whole."""
+        """Return what is sent as a whole."""
         return {"axis": axis_entry(now_s)}
 
     def _rows(self, now_s: float) -> dict[int, list[Any]]:
-        """Return the rows that have changed: the page itself lets the last bar of a row grow."""
+        """Return the rows that have changed. The page itself extends the last bar of a row."""
         bin_s = self._shades.bin_s
         here, self._bin = self._bin, (bin_s, int(now_s / bin_s))
         passed = here != self._bin

@@ -1,4 +1,4 @@
-"""One agent in full, for the panel that a click opens: what was asked, what came back, what each request took."""
+"""The details of one agent, for the panel that a click opens: prompt, answer, and a row per attempt."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "co
 
 
 def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
-    """Say everything of one agent.
+    """Return the details of one agent.
 
     Args:
         record: The run.
         agent: Its number.
-        text: What has arrived so far of an answer that still arrives.
+        text: The part of an unfinished answer that has arrived.
 
     Returns:
         Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading. Long texts
-        are cut, and say so.
+        are cut and marked.
     """
     result = record.results[agent]
     state = state_of(result)
@@ -46,7 +46,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
 
 
 def _row(attempt: Attempt) -> list[str]:
-    """Write one attempt; its error stands behind the columns."""
+    """Return the cells of one attempt, and its error."""
     usage = attempt.usage
     return [
         f"{attempt.number} {attempt.status}",

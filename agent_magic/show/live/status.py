@@ -1,4 +1,4 @@
-"""What surrounds a run on the screen and is not in its record: its cap, its budget, the health of the service."""
+"""What the live view shows besides the record: slots, budget, pause, health of the provider, remaining time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 GOOD = "API healthy"
 TREND_S = 0.1
-"""A first token that comes later or sooner by less has no arrow."""
+"""A smaller change of the first-token latency has no arrow."""
 _MOST_REASON = 90
 
 
 class Around(NamedTuple):
-    """What a run's record does not know.
+    """The state of a run that is not in its record.
 
     Attributes:
-        cap: The most requests under way at once.
-        budget_usd: The most dollars of the run.
-        paused: Whether nothing new starts.
-        health: How the run fares with the service; `None` where nobody looks.
-        left_s: The least and the most seconds that it still takes; `None` where nobody can know.
+        cap: The number of slots.
+        budget_usd: The budget.
+        paused: Whether new requests are held.
+        health: The health of the provider; `None` where it is not watched.
+        left_s: The remaining seconds, low and high; `None` while unknown.
     """
 
     cap: int | None = None
@@ -42,11 +42,11 @@ ALONE = Around()
 
 
 def strip_of(health: Health | None, thresholds: Thresholds | None = None) -> dict[str, Any] | None:
-    """Say the health of the service: a meter per kind of limit and one of latency, a word, and what it comes from.
+    """Return the health strip: a meter per kind of limit, one of latency, and a verdict with its reason.
 
     Args:
-        health: How the run fares; `None` where nobody looks.
-        thresholds: From where on a meter is not good.
+        health: The health of the provider; `None` where it is not watched.
+        thresholds: The values from which a meter warns.
     """
     if health is None:
         return None
@@ -63,9 +63,9 @@ def strip_of(health: Health | None, thresholds: Thresholds | None = None) -> dic
 
 
 def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> list[str | int | None]:
-    """Say the fullest limit of a kind: its name, its value, how full it is in percent, its level, and all in words."""
+    """Return the meter of a kind of limit, of the fullest one: name, value, percent, level, and a tooltip."""
     used = max((one.used_share for one in limits if one.used_share is not None), default=None)
-    words = "; ".join(map(_limit_words, limits)) or "not known yet"
+    words = "; ".join(map(_limit_words, limits)) or "unknown"
     if used is None:
         return [kind, "–", None, "none", f"{kind}: {words}"]
     level = "bad" if used > thresholds.bad_share else "warn" if used > thresholds.warn_share else "ok"
@@ -73,14 +73,14 @@ def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> lis
 
 
 def _latency(health: Health, thresholds: Thresholds) -> list[str | int | None]:
-    """Say how long first tokens take, of the time from which on that is slow, and whether it grows."""
+    """Return the meter of the first-token latency, with its trend."""
     kind, late, trend = "first token", health.latency_s, health.latency_trend_s
     if late is None:
         return [kind, "–", None, "none", f"{kind}: no answer yet"]
     arrow = "" if trend is None or abs(trend) < TREND_S else " ↗" if trend > 0 else " ↘"
     words = f"{kind}: {late:.1f} s, the median of recent answers; slow from {thresholds.warn_latency_s:g} s"
     if trend is not None:
-        words += f"; {trend:+.1f} s against those before"
+        words += f"; {trend:+.1f} s compared with earlier ones"
     level = "warn" if late > thresholds.warn_latency_s else "ok"
     return [kind, f"{late:.1f} s{arrow}", round(100 * late / thresholds.warn_latency_s), level, words]
 
