@@ -22,10 +22,8 @@ import anthropic
 import comm
 from comm.base_comm import BaseComm
 
-from agent_magic.api import Agent, Claude, Plan, Policy, start
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.api import Agent, Claude, Plan, Policy, Session, start
 from agent_magic.live.driver import Driver
-from agent_magic.measure.metrics import summarize
 from agent_magic.show.live import LiveView, make_live_view
 from benchmarks.instant_server import MODEL, instant_server
 from benchmarks.measuring import Case, in_rounds, print_heading, print_table, ratio
@@ -52,7 +50,7 @@ class Bench:
         http = anthropic.DefaultAioHttpClient(trust_env=False)
         self._sdk = anthropic.AsyncAnthropic(api_key="x", base_url=address, max_retries=0, http_client=http)
         self._claude = Claude(base_url=address, api_key="x")
-        self._pacer = Pacer()
+        self._session = Session(client=self._claude)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -69,8 +67,8 @@ class Bench:
                 KINDS,
                 (
                     lambda: self._bare(requests, at_once),
-                    lambda: checked(start(plan, policy, client=self._claude, pacer=self._pacer)),
-                    lambda: shown(start(plan, policy, client=self._claude, pacer=self._pacer)),
+                    lambda: checked(start(plan, policy, session=self._session)),
+                    lambda: shown(start(plan, policy, session=self._session)),
                 ),
                 strict=True,
             )
@@ -99,7 +97,7 @@ async def checked(driver: Driver) -> None:
 
 def shown(driver: Driver) -> Coroutine[Any, Any, None]:
     """Make the live view; what is returned runs under it."""
-    view = make_live_view(driver.record, lambda *_: driver.stop(), summarize=summarize)
+    view = make_live_view(driver.record, lambda *_: driver.stop())
 
     async def run() -> None:
         ticking = asyncio.create_task(tick(driver, view))

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from graphviz import Digraph  # pyright: ignore[reportMissingTypeStubs] - it has none
 
     from agent_magic.api.session import Session
-    from agent_magic.engine.admission.pool import Pool
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider

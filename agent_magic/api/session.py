@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
+from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.limits import Limits, class_of
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.admission.pool import Pool
 from agent_magic.errors import DeclarationError, PlanError, shown_value
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History

@@ -36,7 +36,8 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
         ]
     if policy.on_refusal == "warn":
         notes.append((record.refused, "Refused: {}. Passed on as it is; %agents show NAME shows it."))
-    notes.append((() if record.redacted else record.empty, "Empty answer: {}. Passed on as it is; reword the prompt, or ask again with --fresh."))
+    empty = () if record.redacted else record.empty
+    notes.append((empty, "Empty answer: {}. Passed on as it is; reword the prompt, or ask again with --fresh."))
     return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
 
 
