@@ -99,7 +99,7 @@ class _Heard:
         """Hand the readings on; those of a refusal come again."""
         self._key.replied(stream.status_code)
         if stream.status_code != REFUSED:
-            self._pacer.heard(self._ticket, stream.readings, time.monotonic(), stream.arrived)
+            self._pacer.heard(self._ticket, stream.readings, time.monotonic())
         self._changed.set()
 
     def opened(self, stream: Stream) -> None:

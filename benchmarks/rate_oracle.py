@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from statistics import mean
 
-from benchmarks.rate_world import Arrived, Job, Result, World
+from benchmarks.rate_world import Job, Result, World
 
 LOOK_S = 0.02
 AIM_S = 0.2
@@ -42,7 +42,7 @@ class Oracle:
         flows_in = self._per_s * (self._ahead_s - AIM_S)
         return self._bucket.level(now) + flows_in - self._under_way * self._mean
 
-    def heard(self, job: Job, headers: Mapping[str, str], arrived: Arrived) -> None:
+    def heard(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in that the response begins."""
         self.result.first_s = min(self.result.first_s, self.world.now)
 

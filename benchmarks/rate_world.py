@@ -28,8 +28,6 @@ UNLIMITED = 1e9
 OK, REFUSED = 200, 429
 STEPS = 10
 """In how many parts a streamed answer is counted."""
-CHARS_PER_TOKEN = 4
-Arrived = Callable[[float], int]
 Kind = Literal["requests", "input", "output"]
 
 
@@ -128,8 +126,8 @@ class Receiver(Protocol):
 
     result: Result
 
-    def heard(self, job: Job, headers: Mapping[str, str], arrived: Arrived) -> None:
-        """Take in that the response begins, and who says how many characters of the answer have arrived."""
+    def heard(self, job: Job, headers: Mapping[str, str]) -> None:
+        """Take in that the response begins."""
 
     def done(self, job: Job) -> None:
         """Take in that the response is complete."""
@@ -207,9 +205,7 @@ class World:
 
     def _begin(self, job: Job, client: Receiver, early: dict[str, str]) -> None:
         headers = {**(early if self.server.headers == "admission" else self.headers()), **self.date()}
-        takes_s = job.latency_s * (1 - self.server.first_byte)
-        arrived = partial(_arrived, job.output_tokens, self.now + self.server.wire_s[0], takes_s)
-        self._after_wire(partial(client.heard, job, headers, arrived))
+        self._after_wire(partial(client.heard, job, headers))
 
     def _land(self, client: Receiver, tokens: int) -> None:
         self.pool.output_tokens.take(tokens, self.now)
@@ -219,12 +215,6 @@ class World:
         if not self.server.streamed:
             self._land(client, job.output_tokens)
         self._after_wire(partial(client.done, job))
-
-
-def _arrived(tokens: int, begun_s: float, takes_s: float, now: float) -> int:
-    """Return how many characters of an answer have arrived: it comes in as many parts as it is counted in."""
-    steps = min(STEPS, int((now - begun_s) / takes_s * STEPS))
-    return CHARS_PER_TOKEN * (tokens * max(0, steps) // STEPS)
 
 
 class Paced:
@@ -267,12 +257,12 @@ class Paced:
             self._alarm_s = max(until_s, self.world.now + 1e-4)
             self.world.later(self._alarm_s, self._pump)
 
-    def heard(self, job: Job, headers: Mapping[str, str], arrived: Arrived) -> None:
+    def heard(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in that the response begins."""
         self.result.first_s = min(self.result.first_s, self.world.now)
         self._key.replied(OK)
         if job.number in self._tickets:  # a slow wire may deliver the end first
-            self.pacer.heard(self._tickets[job.number], read_headers(headers), self.world.now, arrived)
+            self.pacer.heard(self._tickets[job.number], read_headers(headers), self.world.now)
             self._pump()
 
     def done(self, job: Job) -> None:
@@ -315,7 +305,7 @@ class Naive:
         if self._jobs:
             self.send(self._jobs.popleft())
 
-    def heard(self, job: Job, headers: Mapping[str, str], arrived: Arrived) -> None:
+    def heard(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in that the response begins."""
         self.result.first_s = min(self.result.first_s, self.world.now)
 

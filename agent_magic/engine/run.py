@@ -264,14 +264,7 @@ class Engine:
         self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request)))
         return request
 
-    def replied(
-        self,
-        step: int,
-        status: int,
-        readings: Readings | None,
-        now: float,
-        arrived: Callable[[float], int] | None = None,
-    ) -> list[Action]:
+    def replied(self, step: int, status: int, readings: Readings | None, now: float) -> list[Action]:
         """Record that a reply has begun, an error too.
 
         Args:
@@ -279,11 +272,10 @@ class Engine:
             status: Its HTTP status.
             readings: What it says of rate limits.
             now: The time.
-            arrived: Says how many characters of the answer have arrived at a time of the session's clock.
         """
         if self.admission is None or status == TOO_MANY_REQUESTS:
             return []  # what a refusal says comes again when its request ends
-        self.admission.replied(step, status, readings, now, arrived)
+        self.admission.replied(step, status, readings, now)
         if status >= HTTP_ERROR:
             return []  # until its end is recorded, nobody goes because of an error
         return self._take(self.conductor.room_changed(now), now)

@@ -53,8 +53,6 @@ BATCH_PRICE: Final = 0.5
 """Source: the same page: half price on everything."""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """What holds requests until a first reply, in the first run of a session that asks a model class."""
-PRIMED_S: Final = 120.0
-"""How long before the run the pacer is taken to have learned the limits it knew."""
 NO_CAPS: Final[dict[str, Any]] = {"budget_usd": None, "budget_tokens": None, "max_usd_per_min": None}
 """A batch keeps no caps: it is one request."""
 LEFT_OUT: Final = "left out of this forecast"
@@ -243,11 +241,10 @@ class Forecaster:
             key=key,
             work_s=expected,
         )
-        began_s = PRIMED_S if pacer is not None and scenario.limits is None else 0.0
         provider = Provider(setting.ceilings, warm, lives, refusal_s=self.evidence.refusal_s)
         most = policy.max_attempts
-        service = ModelledService(works, provider, entries, price, max_attempts=most, began_s=began_s)
-        driver = VirtualDriver(engine, service, began_s=began_s)
+        service = ModelledService(works, provider, entries, price, max_attempts=most)
+        driver = VirtualDriver(engine, service)
         for agent in scenario.dropped:
             engine.leave_out(agent, LEFT_OUT)
         driver.run()
@@ -261,7 +258,7 @@ class Forecaster:
             return None, key
         pacer = Pacer(seed=policy.seed)
         if scenario.limits is None:
-            known_to(pacer, self.record, PRIMED_S)
+            known_to(pacer, self.record)
         return pacer, key
 
     def _asked(self, works: Sequence[Work | None]) -> list[Request]:

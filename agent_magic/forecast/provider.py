@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Ttl
     from agent_magic.record.terms import Ceiling, Ceilings
 
-LONGEST_S = 3600.0
-"""No bucket of a minute takes longer to fill: a reading that says so is not believed."""
-
 
 class Input(NamedTuple):
     """How the input of a request is billed, in tokens; `written_1h` is a part of `written`."""
@@ -119,7 +116,7 @@ class Provider:
         return LIFE_S[self._lives.get(entry, "5m")]
 
     def readings(self, pool: str, now: float) -> Readings:
-        """Return what the response to a request that arrived now says; `dated` makes it that of a later one."""
+        """Return what the response to a request that arrived now says of the limits."""
         limited = self._pools.get(pool)
         return NO_READINGS if limited is None else limited.readings(now)
 
@@ -210,7 +207,7 @@ class _Pool:
             self._output.produce(begins_s, ends_s, tokens)
 
     def readings(self, now: float) -> Readings:
-        """Return what is announced, as coarse as headers have it. Times count from the run's first second."""
+        """Return what is announced, as coarse as headers have it."""
         if self._output is not None:
             self._output.turn(now)
         found: dict[Dimension, Reading] = {}
@@ -219,18 +216,6 @@ class _Pool:
                 continue  # less than one a minute is announced as 0, which says nothing
             level = max(0.0, bucket.level_at(now))
             left = int(level) if name == "requests" else round(level / 1000) * 1000
-            full_s = math.ceil(now + (bucket.capacity - level) / bucket.rate)
-            found[name] = Reading(bucket.limit, min(float(left), bucket.limit), full_s)
+            found[name] = Reading(bucket.limit, min(float(left), bucket.limit))
         requests, taken, made = map(found.get, DIMENSIONS)
         return requests, taken, made
-
-
-def dated(readings: Readings, now: float) -> Readings:
-    """Return what a response says that begins now: it was written when its request arrived, and has a date of now."""
-    requests, taken, made = (each and _dated(each, int(now)) for each in readings)
-    return requests, taken, made
-
-
-def _dated(reading: Reading, second: int) -> Reading:
-    full_in_s = (reading.full_in_s or 0.0) - second
-    return Reading(reading.limit, reading.remaining, full_in_s if -1 <= full_in_s <= LONGEST_S else None)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.room import Need
-from agent_magic.engine.pacing.limits import DIMENSIONS, NO_READINGS
+from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure
 from agent_magic.engine.run import Outcome
 from agent_magic.forecast.evidence import CONTINUES
-from agent_magic.forecast.provider import Refusal, dated
+from agent_magic.forecast.provider import Refusal
 from agent_magic.forecast.virtual import NEVER, Flight
-from agent_magic.record.answer import CHARS_PER_TOKEN, NOT_BILLED, NOTHING_USED, PAUSED, Answer, Price, Usage
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, Answer, Price, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.pacing.limits import Readings
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 OK: Final = 200
 TOO_MANY_REQUESTS: Final = 429
-PIECE: Final = 24
-"""Characters that arrive at once, about: the first of them are the first token."""
-TICK_S: Final = 1e-6
-"""No answer takes less."""
 NOTHING: Final = Worst(0.0, 0)
 
 
@@ -70,7 +66,6 @@ class ModelledService:
         entries: Per agent, the cache entry it asks for; `None` asks for none.
         price: What tokens cost.
         max_attempts: The most attempts of an agent.
-        began_s: When the run begins on the pacer's clock.
     """
 
     abort_s = 0.0
@@ -83,10 +78,9 @@ class ModelledService:
         price: Pricing,
         *,
         max_attempts: int,
-        began_s: float = 0.0,
     ) -> None:
         self._works, self._provider, self._entries, self._price = works, provider, entries, price
-        self._max_attempts, self._began_s = max_attempts, began_s
+        self._max_attempts = max_attempts
         self._place = [0] * len(works)
 
     def _work(self, step: int) -> Work:
@@ -122,16 +116,16 @@ class ModelledService:
         flight.readings = self._provider.readings(work.pool, now)
         return flight
 
-    def begin(self, flight: _Flight, now: float) -> tuple[int, Readings, Callable[[float], int] | None]:
-        """Begin a reply: its headers are here, and what it wrote to the cache can be read."""
+    def begin(self, flight: _Flight, now: float) -> tuple[int, Readings]:
+        """Begin a reply: what it says of limits is here, and what it wrote to the cache can be read."""
         self._opened(flight, now)
-        return flight.attempt.status or OK, dated(flight.readings, now), self._arriving(flight, now)
+        return flight.attempt.status or OK, flight.readings
 
     def end(self, flight: _Flight, now: float) -> Outcome:
         """End a request as its attempt says."""
         attempt, step = flight.attempt, flight.step
         if flight.refusal is not None:
-            return self._refused(flight, flight.refusal, now)
+            return self._refused(flight, flight.refusal)
         self._place[step] += 1
         failure = attempt.failure
         if not flight.begun and failure is None:  # nobody streamed it: it begins and ends at once
@@ -140,7 +134,7 @@ class ModelledService:
         price = self._price_of(step, attempt, usage)
         served = attempt.input_tokens == 0 and failure is None  # the answer was there already: nothing was sent
         status = None if served else attempt.status if failure not in {None, CONTINUES} else OK
-        readings = None if flight.begun and failure is None else dated(flight.readings, now)  # read when it began
+        readings = None if flight.begun and failure is None else flight.readings  # read when it began
         if failure is None or failure is CONTINUES:
             stop_reason = "end_turn" if failure is None else PAUSED
             answer = Answer("", stop_reason, usage=usage, model=self._work(step).model, source="forecast", content="[]")
@@ -159,31 +153,17 @@ class ModelledService:
         made = flight.attempt.output_tokens or 0
         self._provider.began(self._work(flight.step).pool, (now, flight.until_s, made), entry, flight.started_s)
 
-    def _refused(self, flight: _Flight, refusal: Refusal, now: float) -> Outcome:
+    def _refused(self, flight: _Flight, refusal: Refusal) -> Outcome:
         """Answer 429."""
-        readings = dated(flight.readings, now)
-        empty = (name for name, each in zip(DIMENSIONS, readings, strict=True) if each and each.remaining == 0)
         failure = Failure(
             f"RateLimited: {refusal.limit} (429)",
             self._max_attempts,
             retry_after_s=refusal.retry_after_s,
             counts=self._max_attempts == 1,  # as in `failure_of`
             kind="RateLimited",
-            limit=next(empty, None),
+            limit=refusal.limit,
         )
-        return Outcome(None, failure, TOO_MANY_REQUESTS, NOTHING_USED, None, "", readings, NOT_BILLED)
-
-    def _arriving(self, flight: _Flight, begun_s: float) -> Callable[[float], int]:
-        """Return who says how many characters of an answer that begins now have arrived, by the session's clock."""
-        characters = CHARS_PER_TOKEN * (flight.attempt.output_tokens or 0)
-        takes_s = max(flight.until_s - begun_s, TICK_S)
-        pieces = max(1, characters // PIECE)
-
-        def at(now: float) -> int:
-            past = min(1.0, (now - self._began_s - begun_s) / takes_s)
-            return characters * (1 + int(past * (pieces - 1))) // pieces
-
-        return at
+        return Outcome(None, failure, TOO_MANY_REQUESTS, NOTHING_USED, None, "", flight.readings, NOT_BILLED)
 
     def _price_of(self, step: int, attempt: Try, usage: Usage) -> Price:
         if self._price.recorded and attempt.price is not None and usage is attempt.usage:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.pacing.pool import Ticket
 from agent_magic.engine.policy import Policy, policy_from
 from agent_magic.errors import DeclarationError
-from agent_magic.forecast.provider import Provider, dated
 from agent_magic.record.terms import Ceiling, Ceilings
 
 if TYPE_CHECKING:
@@ -93,20 +91,7 @@ def _ceilings(limits: Limits) -> dict[str, Ceiling]:
     return {name: Ceiling(each, max(1.0, each / 60 * limits.burst_s)) for name, each in rows if each is not None}
 
 
-def known_to(pacer: Pacer, record: RunRecord, began_s: float) -> None:
-    """Let a pacer learn, at its time 0, the limits that were known when the run began, and what else it knew then."""
-    terms = record.terms
-    if terms is not None:
-        announced_to(pacer, terms.before)
-        pacer.recall(terms.learned, began_s)
-
-
-def announced_to(pacer: Pacer, ceilings: Ceilings) -> None:
-    """Let a pacer learn limits at its time 0."""
-    provider = Provider(ceilings)
-    for pool in ceilings:
-        ticket = pacer.ask(pool, 1, 1, 0.0)
-        if isinstance(ticket, Ticket):
-            provider.take(pool, 1, 0.0)
-            pacer.heard(ticket, dated(provider.readings(pool, 0.0), 0.0), 0.0)
-            pacer.finished(ticket, None, None, 0.0)
+def known_to(pacer: Pacer, record: RunRecord) -> None:
+    """Let a pacer know, at its time 0, what the run's pacer knew when the run began."""
+    if record.terms is not None:
+        pacer.recall(record.terms.before, record.terms.learned)

@@ -67,8 +67,8 @@ class Service(Protocol[F]):
         """Take a request, and say when its reply begins and ends."""
         ...
 
-    def begin(self, flight: F, now: float) -> tuple[int, Readings, Callable[[float], int] | None]:
-        """Begin a reply: return its status, what it says of limits, and who says how much of it has arrived."""
+    def begin(self, flight: F, now: float) -> tuple[int, Readings]:
+        """Begin a reply: return its status, and what it says of limits."""
         ...
 
     def end(self, flight: F, now: float) -> Outcome:
@@ -232,12 +232,8 @@ class VirtualDriver(Generic[F]):
         now, flight.begun = self.now, True
         self.engine.first_token(flight.step, now)
         if self.engine.admission is not None:
-            self.do(self.engine.replied(flight.step, *self._begun(flight, now)))
+            self.do(self.engine.replied(flight.step, *self.service.begin(flight, now), now))
             self.do(self.engine.began(flight.step, now))
-
-    def _begun(self, flight: F, now: float) -> tuple[int, Readings, float, Callable[[float], int] | None]:
-        status, readings, arrived = self.service.begin(flight, now)
-        return status, readings, now, arrived
 
     def end(self, flight: F) -> None:
         """Let a request end."""

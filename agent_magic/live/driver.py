@@ -398,7 +398,7 @@ class Driver:
         """Record that a reply has begun."""
         if self.engine.admission is not None and self.streams.get(stream.agent) is stream:
             status, readings = stream.status_code or 0, stream.readings
-            self.do(self.engine.replied(stream.agent, status, readings, self.now(), stream.arrived))
+            self.do(self.engine.replied(stream.agent, status, readings, self.now()))
 
     def opened(self, stream: Stream) -> None:
         """Record that an answer has begun."""

@@ -69,8 +69,6 @@ class Stream:
     """
 
     __slots__ = (
-        "_characters",
-        "_counted",
         "_listener",
         "_silent",
         "agent",
@@ -86,7 +84,6 @@ class Stream:
     def __init__(self, listener: Listener | None = None, agent: int = 0, number: int = 1) -> None:
         self._listener, self.agent, self.number = listener, agent, number
         self._silent = listener is not None
-        self._characters = self._counted = 0
         self.readings: Readings = NO_READINGS
         self.parts: list[str] = []
         self.usage: Usage | None = None
@@ -122,14 +119,6 @@ class Stream:
         if self._silent:
             self.began()
         self.parts.append(text)
-
-    def arrived(self, _now: float = 0.0) -> int:
-        """Return how many characters of text have arrived. Each piece is counted once, when somebody asks."""
-        parts = self.parts
-        if self._counted < len(parts):
-            self._characters += sum(map(len, parts[self._counted :]))
-            self._counted = len(parts)
-        return self._characters
 
     @property
     def text(self) -> str:

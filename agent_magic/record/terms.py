@@ -31,26 +31,20 @@ class Learned(NamedTuple):
         outputs: The same of output.
         ahead: Token seconds under way and tokens: for how long an output token is under way.
         answers: How many answers that is.
-        produced: Output tokens and the seconds between the beginnings and the ends of their answers.
         window: How many requests may be under way while no limit is known.
-        pace: How much faster than the limit what is saved up is spent, and above which pace there were refusals.
         levels: What was in the buckets of requests, input and output.
         margins: What is left in them.
-        foreign: What others take of them per second.
-        spread: How far beliefs of the input are off, as a share.
+        external: What others take of them per second.
     """
 
     inputs: tuple[float, float]
     outputs: tuple[float, float]
     ahead: tuple[float, float]
     answers: int
-    produced: tuple[float, float]
     window: float
-    pace: tuple[float, float]
     levels: tuple[float, float, float]
     margins: tuple[float, float, float]
-    foreign: tuple[float, float, float]
-    spread: float
+    external: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 class Terms(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
@@ -9,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.engine.admission.key import PATIENCE_S
+from agent_magic.engine.pacing.class_pacer import LATE_S, MOST_UNSAID_S
 from agent_magic.engine.pacing.limits import NO_READINGS, Limits, Reading, Readings
 from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
-from agent_magic.engine.pacing.pool import SPREAD_S
-from agent_magic.engine.pacing.window import FIRST_GROWTH, FIRST_WINDOW
+from agent_magic.engine.pacing.window import DOUBLE_S, FIRST_WINDOW
 from agent_magic.simulator.rate_limits import Bucket
 
 MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
@@ -85,14 +86,14 @@ def test_with_no_limit_told_a_few_go():
     assert got.until_s > 0
 
 
-def test_without_headers_the_window_more_than_doubles_while_it_is_used_up():
-    """Every two replies make room for five; a refusal ends that."""
-    pacer = untold()
-    tickets = all_that_go(pacer, 0.0)
-    for ticket in tickets:
-        pacer.finished(ticket, 100, 100, 1.0)
-        all_that_go(pacer, 1.0)
-    assert FIRST_WINDOW + FIRST_WINDOW * FIRST_GROWTH == pacer.health(1.0)["claude-opus-4"].under_way
+def test_without_headers_the_window_doubles_while_it_is_used_up_and_nothing_is_refused():
+    """Every fifth of a second, though no answer comes: a refusal would have come at once."""
+    pacer, now = untold(), 0.0
+    all_that_go(pacer, now)
+    while now < 3 * DOUBLE_S:
+        held = pacer.ask(MODEL, 100, 100, now)
+        now = held.until_s if isinstance(held, Hold) else now
+    assert 8 * FIRST_WINDOW == pytest.approx(pacer.health(now)["claude-opus-4"].under_way, rel=0.1)
 
 
 def test_the_window_does_not_grow_unused():
@@ -105,21 +106,72 @@ def test_the_window_does_not_grow_unused():
     assert FIRST_WINDOW == len(all_that_go(pacer, 200.0))
 
 
-def test_refusals_of_one_moment_halve_the_window_once():
-    """Many 429s of one episode are one cut; the next episode is another."""
+def test_what_passes_between_two_refusals_is_the_limit():
+    """Many 429s of one moment are one episode. Nobody announced anything: what was inferred says so."""
     pacer = untold()
-    tickets = all_that_go(pacer, 0.0)
-    for ticket in tickets:
+    for ticket in all_that_go(pacer, 0.0):
         pacer.refused(ticket, 1.0, None, 0.1)
     health = pacer.health(0.1)["claude-opus-4"]
     assert (8, 1) == (health.refusals, health.episodes)
-    window = pacer._classes["claude-opus-4"]._window.size
-    assert FIRST_WINDOW / 2 == window
-    later = pacer.ask(MODEL, 100, 100, 5.0)
-    assert isinstance(later, Ticket)
-    pacer.refused(later, 1.0, None, 5.1)
-    assert 2 == pacer.health(5.1)["claude-opus-4"].episodes
-    assert window > pacer._classes["claude-opus-4"]._window.size
+    assert "inferred" == health.requests.source
+    now = 0.1
+    for _ in range(20):  # in four seconds
+        now += 0.2
+        ticket = pacer.ask(MODEL, 100, 100, now)
+        if isinstance(ticket, Ticket):
+            pacer.heard(ticket, NO_READINGS, now)
+            last = ticket
+    passed = pacer.health(now)["claude-opus-4"].under_way - 1
+    pacer.refused(last, 1.0, None, 4.1)
+    health = pacer.health(4.1)["claude-opus-4"]
+    assert 2 == health.episodes
+    assert 60 * passed / 4.0 == pytest.approx(health.requests.limit)
+
+
+def test_a_limit_beside_those_that_are_announced_is_inferred():
+    """A refusal that no announced limit explains is one of another limit; one that they explain is theirs."""
+    for left, source in ((40_000, "inferred"), (100, None)):
+        pacer = Pacer()
+        assert isinstance(pacer.ask(MODEL, 1_000, 100, 0.0), Ticket)
+        ticket = pacer.ask(MODEL, 1_000, 100, PATIENCE_S)
+        assert isinstance(ticket, Ticket)
+        pacer.refused(ticket, 1.0, None, 0.6, (None, Reading(2_400_000, left), None))
+        health = pacer.health(0.6)["claude-opus-4"]
+        assert (source, "announced") == (health.requests.source, health.input.source)
+
+
+def test_an_announced_limit_takes_the_place_of_what_was_inferred():
+    """The first burst may be refused before any header has come."""
+    pacer = Pacer()
+    first, second = (pacer.ask(MODEL, 100, 100, now) for now in (0.0, 1.0))
+    assert isinstance(first, Ticket)
+    assert isinstance(second, Ticket)
+    pacer.refused(second, 1.0, None, 1.1)
+    assert "inferred" == pacer.health(1.1)["claude-opus-4"].requests.source
+    pacer.heard(first, told(), 1.2)
+    gauge = pacer.health(1.2)["claude-opus-4"].requests
+    assert ("announced", 3_000) == (gauge.source, gauge.limit)
+
+
+def test_a_refusal_that_names_no_wait_closes_the_class_ever_longer():
+    """A second, then twice as long, and so on up to a minute, until something else than a refusal comes."""
+    pacer, now, waits = Pacer(seed=1), 0.0, []
+    for _ in range(9):
+        ticket = pacer.ask(MODEL, 100, 100, now)
+        assert isinstance(ticket, Ticket)
+        pacer.refused(ticket, None, None, now)
+        held = pacer.ask(MODEL, 100, 100, now)
+        assert isinstance(held, Hold)
+        waits.append(round(held.until_s - now - 0.05))
+        now = held.until_s + 60  # the limit that was inferred has been full for long
+    assert [1, 2, 4, 8, 16, 32, MOST_UNSAID_S, MOST_UNSAID_S, MOST_UNSAID_S] == waits
+    ticket = pacer.ask(MODEL, 100, 100, now)
+    assert isinstance(ticket, Ticket)
+    pacer.heard(ticket, NO_READINGS, now)
+    pacer.refused(ticket, None, None, now)
+    held = pacer.ask(MODEL, 100, 100, now)
+    assert isinstance(held, Hold)
+    assert held.until_s < now + 1.2
 
 
 def test_an_overloaded_service_says_nothing_of_our_limits():
@@ -180,7 +232,7 @@ def test_waiters_are_not_released_together():
     pacer.heard(tickets[0], told(), 0.1)
     pacer.refused(tickets[1], 1.0, "requests", 0.2, told(requests=0))
     together = len(all_that_go(pacer, 3.0))
-    assert together <= 1 + 8 * SPREAD_S * 50
+    assert together <= 1 + 8 * LATE_S * 50
     now, times = 3.0, []
     while len(times) < 30:
         got = pacer.ask(MODEL, 100, 100, now)
@@ -307,22 +359,6 @@ def test_a_first_answer_that_hangs_does_not_hold_the_others_as_long():
     assert 0 < now < 30
 
 
-def test_what_has_arrived_is_taken_from_the_output_bucket():
-    """At once and as it is, whatever answers produce on the average; when it is over, what it really had."""
-    pacer = Pacer()
-    ticket = pacer.ask(MODEL, 100, 2_000, 0.0)
-    assert isinstance(ticket, Ticket)
-    characters = {0.5: 0, 1.0: 4_000, 2.0: 12_000}
-    pacer.heard(ticket, told(), 0.5, characters.__getitem__)
-    bucket = pacer._classes["claude-opus-4"].output.bucket
-    for now, tokens in ((1.0, 1_000), (2.0, 3_000)):
-        pacer.ask(MODEL, 100, 2_000, now)
-        assert tokens == bucket.spent
-    characters[3.0] = 14_000
-    pacer.finished(ticket, 100, 3_600, 3.0)
-    assert 3_600 == bucket.spent
-
-
 def test_the_users_lower_limit_is_kept_and_a_higher_one_gives_way():
     """Headers of 3,000 a minute."""
     for given_limit, per_minute in ((600, 600), (90_000, 3_000)):
@@ -336,18 +372,16 @@ def test_the_users_lower_limit_is_kept_and_a_higher_one_gives_way():
 def test_a_ramp_refusal_slows_the_growth():
     """The same refusals leave more room when they do not say that it grew too fast."""
 
-    def window(limit: str | None) -> float:
-        pacer = untold(seed=1)
+    def found(limit: str | None) -> float:
+        pacer, now = untold(seed=1), 2.0
         for ticket in all_that_go(pacer, 0.0):
             pacer.refused(ticket, 1.0, limit, 0.1)
-        now = 2.0
-        for _ in range(200):
-            for ticket in all_that_go(pacer, now):
-                pacer.finished(ticket, 100, 100, now + 0.4)
-            now += 0.5
-        return pacer._classes["claude-opus-4"]._window.size
+        while now < 60.0:
+            got = pacer.ask(MODEL, 100, 100, now)
+            now = got.until_s if isinstance(got, Hold) else now
+        return pacer.health(now)["claude-opus-4"].requests.limit or 0.0
 
-    assert window("ramp") < window(None)
+    assert found(None) > 2 * found("ramp")
 
 
 def test_a_burst_that_fits_is_no_excess():
@@ -371,6 +405,122 @@ def test_health_says_how_much_was_used():
     assert 3_000.0 == health.output.used
     assert health.input.share is None
     assert 0.0 == pacer.health(200.0)["claude-opus-4"].requests.used
+
+
+def used_for_a_minute() -> Pacer:
+    """Return a pacer that has had a request a second."""
+    pacer = Pacer(seed=1)
+    for second in range(60):
+        ticket = pacer.ask(MODEL, 100, 100, float(second))
+        assert isinstance(ticket, Ticket)
+        pacer.heard(ticket, told(requests=49 - second % 40, output=9_000), second + 0.1)
+        pacer.finished(ticket, 80, 50, second + 0.5)
+    return pacer
+
+
+def test_a_later_session_knows_the_limits_and_waits_for_no_reply():
+    """What is remembered is plain JSON, and a minute later the buckets are full."""
+    before, after = used_for_a_minute(), Pacer(seed=1)
+    after.remember(json.loads(json.dumps(before.memory(60.0))), 7.0, 3_600.0)
+    assert before.ceilings() == after.ceilings()
+    assert "announced" == after.health(7.0)["claude-opus-4"].requests.source
+    assert not [one for one in after.learned(7.0).values() if one.external != (0.0, 0.0, 0.0)]
+    now, gone = 7.0, 0
+    while now < 8.0:
+        got = after.ask(MODEL, 100, 100, now)
+        gone += isinstance(got, Ticket)
+        now = got.until_s if isinstance(got, Hold) else now
+    assert gone > 60  # a second's worth was saved up, and flows in; nobody waited for a first reply
+
+
+def test_what_was_left_a_moment_ago_is_still_believed():
+    """Half empty two seconds ago is as much fuller by now."""
+    before, after = used_for_a_minute(), Pacer(seed=1)
+    memory = before.memory(60.0)
+    memory["claude-opus-4"]["learned"]["levels"] = [-100.0, 0.0, 0.0]
+    after.remember(memory, 0.0, 1.0)
+    assert (-50.0, 40_000.0) == after.learned(0.0)["claude-opus-4"].levels[:2]
+
+
+def test_the_first_reply_is_believed_over_what_is_remembered():
+    """The limit may have changed since, and who uses the same key."""
+    after = Pacer(seed=1)
+    after.remember(used_for_a_minute().memory(60.0), 0.0, 3_600.0)
+    ticket = after.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(ticket, Ticket)
+    after.heard(ticket, (Reading(600, 3), None, None), 0.1)
+    assert 600 == after.health(0.1)["claude-opus-4"].requests.limit
+    assert 3.0 <= after.learned(0.1)["claude-opus-4"].levels[0] <= 3.0 + 0.1 * 600 / 60
+
+
+def test_a_memory_that_is_too_high_is_corrected_by_the_first_refusal():
+    """The server announces less than was remembered, or nothing at all: then less is inferred."""
+    for readings, source in (((Reading(600, 0), None, None), "announced"), (NO_READINGS, "inferred")):
+        after = Pacer(seed=1)
+        after.remember(used_for_a_minute().memory(60.0), 0.0, 3_600.0)
+        all_that_go(after, 0.0)
+        after.refused(all_that_go(after, 0.1)[-1], 1.0, None, 0.1, readings)
+        gauge = after.health(0.1)["claude-opus-4"].requests
+        assert source == gauge.source
+        assert (gauge.limit or 0.0) <= 600
+
+
+def inferred() -> Pacer:
+    """Return a pacer that was refused once, where nobody announced anything."""
+    pacer = untold()
+    pacer.refused(all_that_go(pacer, 0.0)[0], 1.0, None, 0.1)
+    return pacer
+
+
+def test_a_memory_that_is_too_low_grows_where_nobody_announces_anything():
+    """What was inferred is tried for more, a day later as well as at once."""
+    after, now = Pacer(seed=1), 0.0
+    after.remember(inferred().memory(0.1), now, 86_400.0)
+    known = after.health(now)["claude-opus-4"].requests.limit
+    assert known is not None
+    while now < 60.0:
+        got = after.ask(MODEL, 100, 100, now)
+        now = got.until_s if isinstance(got, Hold) else now
+    assert (after.health(now)["claude-opus-4"].requests.limit or 0.0) > 2 * known
+
+
+def test_a_refusal_before_anything_has_passed_infers_no_limit():
+    """Nothing passed, so nobody knows how much may."""
+    pacer = Pacer(seed=1)
+    ticket = pacer.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(ticket, Ticket)
+    pacer.refused(ticket, 1.0, None, 0.1)
+    gauge = pacer.health(0.1)["claude-opus-4"].requests
+    assert (None, None) == (gauge.source, gauge.limit)
+
+
+def test_a_memory_that_is_too_low_is_corrected_by_the_first_header():
+    """What was inferred gives way to what is announced."""
+    after = Pacer(seed=1)
+    after.remember(inferred().memory(0.1), 0.0, 3_600.0)
+    assert "inferred" == after.health(0.0)["claude-opus-4"].requests.source
+    second = after.ask(MODEL, 100, 100, 0.0)
+    assert isinstance(second, Ticket)
+    after.heard(second, told(), 0.2)
+    gauge = after.health(0.2)["claude-opus-4"].requests
+    assert ("announced", 3_000) == (gauge.source, gauge.limit)
+
+
+@pytest.mark.parametrize("memory", [None, [], {"m": None}, {"m": {"ceilings": 3}}, {"m": {"learned": {}}}])
+def test_a_memory_that_makes_no_sense_is_none(memory):
+    """It comes from a file."""
+    pacer = Pacer()
+    pacer.remember(memory, 0.0, 1.0)
+    assert {} == pacer.ceilings()
+
+
+def test_what_the_user_says_is_not_remembered():
+    """Another session may say something else."""
+    memory = Pacer({MODEL: Limits(600)}).memory(0.0)
+    assert {} == memory
+    pacer = Pacer({MODEL: Limits(600)})
+    pacer.ask(MODEL, 1, 1, 0.0)
+    assert {} == pacer.memory(0.0)["claude-opus-4"]["ceilings"]
 
 
 GAPS = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 2_500)), min_size=1, max_size=120)

@@ -137,7 +137,7 @@ class Fates:
         self._world.book.ended(self._scene.asked[flight.step])
         self._world.book.replied(OK)
         self._run.book.begun(flight.step)
-        return OK, self._readings(flight.step), None
+        return OK, self._readings(flight.step)
 
     def end(self, flight: Flight, now: float) -> Outcome:
         """A request ends as its fate says."""

@@ -26,10 +26,10 @@ from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.conductor.lines import Barrier
 from agent_magic.engine.conductor.tries import Slots, Tries
-from agent_magic.engine.pacing import pool as pacer_pool
+from agent_magic.engine.pacing import class_pacer
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket
-from agent_magic.engine.pacing.pool import Pool
+from agent_magic.engine.pacing.class_pacer import ClassPacer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,11 +246,11 @@ BREAKS: dict[str, Break] = {
     "dollars under way are not counted": (BurnBreaker, "left", always(None)),
     "nobody waits for the key": (Key, "left", always(None)),
     "nobody waits for the first reply": (pacer_window, "PATIENCE_S", lambda _: 0.0),
-    "who waited for the first reply waits on": (Pool, "_speak", always(None)),
+    "who waited for the first reply waits on": (ClassPacer, "_speak", always(None)),
     "other runs are not told of the first reply": (Session, "news", always(None)),
     "a request is not taken from its bucket": (Bucket, "take", always(0.0)),
-    "half of retry-after is enough": (Pool, "refused", half_a_wait),
-    "a class is not closed by a refusal": (pacer_pool, "GATE_S", lambda _: -math.inf),
+    "half of retry-after is enough": (ClassPacer, "refused", half_a_wait),
+    "a class is not closed by a refusal": (class_pacer, "UNSAID_S", lambda _: -math.inf),
     "a resumed run goes on waiting": (Conductor, "resume", always([])),
     "requests never go one at a time": (Slots, "failed", always(None)),
     "two go at a time": (Slots, "failed", two_at_a_time),
@@ -265,7 +265,7 @@ BREAKS: dict[str, Break] = {
     "a run that is over keeps its seat": (Seat, "leave", always(None)),
     "the pacer counts what was stopped": (Gate, "settle", keeps_its_turn),
     "a budget counts what was stopped": (Budget, "settle", keeps_what_was_stopped),
-    "runs take no turns": (Pool, "_ahead", always(None)),
+    "runs take no turns": (ClassPacer, "_ahead", always(None)),
     "who cannot go keeps its turn": (Gate, "_forgo", always(None)),
 }
 

@@ -9,6 +9,7 @@ Like `whole_book` it shares no code with what it checks.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.pacing.limits import class_of
@@ -23,8 +24,8 @@ KEY_S = 0.5
 UNAUTHORIZED = 401
 FIRST_WINDOW = 8
 """So many may go before anything is known of limits."""
-UNSAID_S, JITTER_S = 1.0, 0.1
-"""How long the pacer waits where the server does not say, and what it may add."""
+UNSAID_S, MOST_UNSAID_S, JITTER_S = 1.0, 60.0, 0.1
+"""How long the pacer waits where the server does not say, at least and at most, and what it may add."""
 EXACT_S = 1e-6
 SPARE, LONG_S, PLENTY = 2.5, 1.5, 5e6
 """Requests that could go, how long somebody has waited for one, and a limit that does not count."""
@@ -37,6 +38,7 @@ class Shared:
     def __init__(self, world: World) -> None:
         self.world = world
         self.closed_s, self.open_s = dict[str, float](), dict[str, float]()
+        self.unsaid = Counter[str]()
         self.first_s, self.taken = math.inf, False
         self.waits_for_slot: dict[Whole, int] = {}
         self.waits_for_limit: dict[tuple[Whole, str], int] = {}
@@ -114,9 +116,11 @@ class Shared:
     def refused(self, one: Asked, wait_s: float | None) -> None:
         """The server said 429. Nothing was used."""
         now, model_class = self.world.now, class_of(one.model)
+        self.unsaid[model_class] += wait_s is None
+        most_s = min(UNSAID_S * 2 ** (self.unsaid[model_class] - 1), MOST_UNSAID_S) if wait_s is None else wait_s
         wait_s = UNSAID_S if wait_s is None else wait_s
         self.closed_s[model_class] = max(self.closed_s.get(model_class, 0.0), now + wait_s)
-        self.open_s[model_class] = max(self.open_s.get(model_class, 0.0), now + wait_s + JITTER_S)
+        self.open_s[model_class] = max(self.open_s.get(model_class, 0.0), now + most_s + JITTER_S)
 
     def crossed(self, limit: str) -> None:
         """The server's own limit said no. Output alone is not known before it is there.

@@ -14,7 +14,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.record.terms import Ceiling, Learned
 from tests.live.virtual import MODEL, Reply, drive
 
-NOTHING = Learned((1, 1), (1, 1), (0, 0), 0, (300, 5), 8, (1, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0), 0)
+NOTHING = Learned((1, 1), (1, 1), (0, 0), 0, 8, (0, 0, 0), (0, 0, 0))
 PLAN = Plan([Agent("a", "one"), Agent("b", "two {{ a }}")])
 
 

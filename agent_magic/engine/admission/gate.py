@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.admission.room import Need
     from agent_magic.engine.health import LimitUse
+    from agent_magic.engine.pacing.class_pacer import Ticket
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
-    from agent_magic.engine.pacing.pool import Ticket
     from agent_magic.record.answer import Usage
 
 TOO_MANY_REQUESTS = 429
@@ -202,14 +202,7 @@ class Gate:
         stop = self._breakers.hold(need.worst, now)
         return Never(f"Breaker: {stop.rstrip('.')}.", "Breaker") if isinstance(stop, str) and stop else stop or None
 
-    def replied(
-        self,
-        agent: int,
-        status: int,
-        readings: Readings | None,
-        now: float,
-        arrived: Callable[[float], int] | None = None,
-    ) -> None:
+    def replied(self, agent: int, status: int, readings: Readings | None, now: float) -> None:
         """Record that a reply has begun, other than a 429: it says how much room there is.
 
         Args:
@@ -217,9 +210,13 @@ class Gate:
             status: The HTTP status of the reply.
             readings: What it says of limits.
             now: The time.
-            arrived: Says how many characters of the answer have arrived on the pacer's clock.
         """
-        self._heard(agent, readings or NO_READINGS, now, arrived)
+        ticket = self._tickets.get(agent)
+        if self._pacer is not None and ticket is not None:
+            was_quiet = ticket.pool.quiet
+            self._pacer.heard(ticket, readings or NO_READINGS, self._began_s + now)
+            if was_quiet:
+                self._tell()
         self._tried(status)
 
     def ended(self, status: int | None, *, answered: bool) -> None:
@@ -260,14 +257,6 @@ class Gate:
         """Record that the agent's answer has begun."""
         if self._prefixes is not None:
             self._prefixes.began(agent)
-
-    def _heard(self, agent: int, readings: Readings, now: float, arrived: Callable[[float], int] | None) -> None:
-        ticket = self._tickets.get(agent)
-        if self._pacer is not None and ticket is not None:
-            was_quiet = ticket.pool.quiet
-            self._pacer.heard(ticket, readings, self._began_s + now, arrived)
-            if was_quiet:
-                self._tell()
 
     def refused(
         self, agent: int, retry_after_s: float | None, limit: str | None, readings: Readings | None, now: float

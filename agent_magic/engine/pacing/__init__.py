@@ -1,1 +1,59 @@
-"""The pacer keeps requests inside the provider's rate limits."""
+"""The pacer keeps requests inside the provider's rate limits, nearly without being told them.
+
+```
+ask --- Hold(reason, until_s): ask again then, and whenever an answer came
+ |
+ `- Ticket --- heard(readings) --- finished(usage)       usage None: failed, or not known
+      |
+      `------- refused(retry_after, limit, readings)     429
+```
+
+**What the server does.** A rate limit is a token bucket: it refills all the time at `limit / 60` a second, holds some
+capacity that nobody announces, and refuses what it has no room for. Requests and uncached input are taken when a
+request is let in. Output is taken when it is made, `max_tokens` is not reserved, and a request is let in while any is
+left. Models of one class share their buckets. A refusal takes nothing and says in whole seconds when to come back;
+earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor's page on rate limits.)
+
+**What the pacer does.** One idea for each thing that is not known:
+
+* *The level* (`bucket`). Dead reckoning: a request takes its share when it leaves, `remaining` of each response
+  corrects the rest. A response may have been computed at any time between sending and hearing, so the level at both
+  ends is known, and only what lies outside of them is news.
+* *The capacity* (`bucket`). The most that was ever seen in the bucket certainly fits. Something larger waits until the
+  bucket is full, and the rest is owed.
+* *What others use* with the same key (`bucket`). What goes missing without explanation, smoothed, is taken from the
+  expected refill, up to half of the limit. The other half is not given up, or two pacers would starve each other.
+* *How long answers are* (`ratio`, `output`). Expectations are corrected by what answers used. By Little's law as much
+  output may be under way as flows in while it is.
+* *A limit that nobody announces* (`window`). Requests under way double every fifth of a second until something is
+  refused: refusals come at once, so silence is good news. Between two refusals passes what flows in, and that is the
+  inferred limit. From then on it is a bucket like any other, and is probed slowly.
+
+Four laws hold over all of it (`class_pacer`):
+
+1. Nothing leaves before the server's `retry-after` is over; without one the wait is a second and doubles.
+2. What is saved up is spent ever more slowly, so nothing leaves in a clump, also after a refusal.
+3. Who asks first goes first. What flows in is saved for it, however large it is; queues take turns.
+4. Nobody is told a time that has come: whoever asks again then would ask for ever.
+
+**States of a limit.** `None` (unknown) becomes `announced` by the first reading, or `inferred` by the first refusal
+that no announced limit explains; `given` is the user's. An announced limit takes the place of an inferred one, unless
+the lower one was inferred beside it. Across sessions limits are remembered, levels fade within a minute, and the first
+reading is believed over both.
+
+**What was tried and lost**, in the benchmark (`benchmarks/rates.py`):
+
+* *A semaphore with retries*: 10 % refused in its table of large requests, and 107 small ones go before a large one.
+* *Only mirroring, without room for others*: two pacers on one key share 0.41 to 0.86 in place of even halves.
+* *Correcting the level without an expected external rate*: the same shares, three to eight times the refusals.
+* *AIMD on requests under way* where nothing is announced: it needs round trips of answers to learn what a refusal tells
+  at once. 0.72 of an unannounced output limit, and 17 to 25 % refused where one limit of three was announced.
+* *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
+  minute.
+* *Watching how much of each answer has arrived*: 0.91 in place of 0.86 of an output limit where answers take ten
+  seconds and the bucket holds one, nothing elsewhere. Forecasts could not repeat it: they see pieces at other instants.
+* *Modelling what answers produce meanwhile*: worse than counting them when they end.
+* *Bounds of the capacity from `reset`*: two dates in whole seconds. Full buckets are seen sooner.
+* *Dating each response* by which time explains it better, *variances learned per request*, *shrinking the capacity*
+  after large ones: no difference above the noise.
+"""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agent_magic.engine.pacing.bucket import Bucket
+    from agent_magic.engine.pacing.bucket import Bucket, LimitSource
 
 BIN_S: Final = 5.0
 BINS: Final = 12
@@ -23,12 +23,15 @@ class Gauge:
         others: Per minute, by others with the same key, as far as it shows.
         share: What was used of what could pass in that time; `None` while the limit is unknown. That is its part of the
             limit, and what was saved up before: a burst that fits is no excess.
+        source: `announced` by the server, `given` by the user, or `inferred` from refusals that neither explains;
+            `None` while the limit is unknown.
     """
 
     limit: float | None
     used: float
     others: float
     share: float | None
+    source: LimitSource | None = None
 
 
 def gauge(bucket: Bucket, used: float, passed_s: float) -> Gauge:
@@ -39,9 +42,9 @@ def gauge(bucket: Bucket, used: float, passed_s: float) -> Gauge:
         used: What was used.
         passed_s: In how many seconds.
     """
-    could = min(bucket.limit, bucket.low + bucket.rate * passed_s)
+    could = min(bucket.limit, bucket.capacity + bucket.rate * passed_s)
     share = used / could if could else None
-    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.foreign * 60, share)
+    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.external_rate * 60, share, bucket.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,17 @@ class Meter:
         bin_[1] += taken
         bin_[2] += made
 
-    def lately(self, now: float) -> tuple[list[float], float]:
-        """Return requests, input tokens and output tokens of the last minute, and how many seconds that was."""
+    def lately(self, now: float, bins: int = BINS) -> tuple[list[float], float]:
+        """Return requests, input tokens and output tokens of the last minute, and how many seconds that was.
+
+        Args:
+            now: The time.
+            bins: Take so many steps of five seconds in place of a minute.
+        """
         self.add(now, 0.0, 0.0, 0.0)
-        passed_s = min(max(now - self._first_s, 1.0), (BINS - 1) * BIN_S + now % BIN_S)
-        return [max(0.0, sum(column)) for column in zip(*self._bins, strict=True)], passed_s
+        passed_s = min(max(now - self._first_s, 1.0), (bins - 1) * BIN_S + now % BIN_S)
+        rows = [self._bins[(self._place - back) % BINS] for back in range(bins)]
+        return [max(0.0, sum(column)) for column in zip(*rows, strict=True)], passed_s
 
     def _turn(self, place: int, now: float) -> None:
         """Clear the bins that a minute has passed over."""

@@ -56,13 +56,10 @@ class Reading(NamedTuple):
     Attributes:
         limit: Per minute.
         remaining: What may pass now; tokens are rounded to thousands. `None` if not said.
-        full_in_s: Seconds from the response's date, rounded down, to the time when the bucket is full, rounded up.
-            `None` if not said.
     """
 
     limit: float
     remaining: float | None = None
-    full_in_s: float | None = None
 
 
 Readings = tuple[Reading | None, Reading | None, Reading | None]

@@ -1,55 +1,42 @@
-"""The pacer keeps requests inside the provider's rate limits, nearly without being told them.
-
-Pure: no clock, no tasks, no network. The time comes in as an argument, in seconds of one monotonic clock for all runs
-that share the pacer. The same events and the same seed give the same answers.
-
-```
-ask --- Hold(reason, until_s): ask again then, and whenever an answer came
- |
- `- Ticket --- heard(readings) --- finished(usage)     usage None: failed, or not known
-      |
-      `------- refused(retry_after, limit, readings)   429
-```
-
-How it works, per model class:
-
-1. Nothing known: one request goes; when its reply begins, or after half a second, seven others. As long as no
-   header tells a limit, a window grows while it is used up and unhurt, and is halved once per episode of refusals.
-2. Response headers tell limits. From then on three buckets mirror the server's: requests and input are taken when a
-   request goes, output when it is expected to be counted. `remaining` and usage correct them.
-3. The capacity is not told. The most that was ever seen in a bucket certainly fits; `reset` bounds it.
-4. What is saved up in a bucket is spent at a pace that falls as it runs out. So nothing leaves together, also after
-   a refusal: `retry-after` closes the class, and then its waiters leave one by one.
-5. What goes missing without explanation is what others take with the same key. Up to half is left to them.
-
-Source: the vendor's page on rate limits: token buckets with continuous refill, also enforced over shorter intervals;
-separate per model class; cache reads do not count as input; `max_tokens` does not count as output; `retry-after`:
-earlier retries fail. A 529 says nothing of our own limits: give its ticket to `finished` with `None`.
-"""
+"""The door of the pacer: one object for everything that uses the same key."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.pacing.bucket import LimitSource
+from agent_magic.engine.pacing.class_pacer import ClassPacer, Ticket
 from agent_magic.engine.pacing.limits import NO_READINGS, Limits, class_of
-from agent_magic.engine.pacing.pool import Pool, Ticket
+from agent_magic.record.codec import from_json, to_json
+from agent_magic.record.terms import Ceiling, Learned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from agent_magic.engine.pacing.health import PoolHealth
     from agent_magic.engine.pacing.limits import Readings
-    from agent_magic.record.terms import Ceilings, Learned
+    from agent_magic.record.terms import Ceilings
 
 __all__ = ["Hold", "Pacer", "Ticket"]
 
 NO_LIMITS: Final = Limits()
 
 
+class _Kept(NamedTuple):
+    """What is remembered of one limit class."""
+
+    ceilings: dict[str, Ceiling]
+    sources: dict[str, LimitSource]
+    learned: Learned
+
+
 class Pacer:
     """Says when the next request may leave. One for everything that uses the same key.
+
+    Pure: no clock, no tasks, no network. The time comes in as an argument, in seconds of one monotonic clock for all
+    runs that share the pacer. The same events and the same seed give the same answers.
 
     Args:
         limits: What the user says of the limits, by model or model class. A lower limit than the server's is kept; a
@@ -60,8 +47,8 @@ class Pacer:
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
         self._limits = {class_of(model): each for model, each in (limits or {}).items()}
         self._random = Random(seed)
-        self._classes: dict[str, Pool] = {}
-        self._pools: dict[str, Pool] = {}
+        self._classes: dict[str, ClassPacer] = {}
+        self._of_model: dict[str, ClassPacer] = {}
 
     def ask(
         self, model: str, input_tokens: int, output_tokens: int, now: float, *, kind: str = "", queue: int = 0
@@ -80,8 +67,8 @@ class Pacer:
             kind: Which requests have outputs alike, such as those of one agent's template.
             queue: Who asks: a number per run.
         """
-        pool = self._pools.get(model) or self._pool(model)
-        return pool.ask(input_tokens, output_tokens, now, kind, queue)
+        found = self._of_model.get(model) or self._class(model)
+        return found.ask(input_tokens, output_tokens, now, kind, queue)
 
     def forgo(self, model: str, queue: int) -> None:
         """Record that a queue that was held will not ask again soon: something else holds it, or it is over.
@@ -90,22 +77,18 @@ class Pacer:
             model: The model it asked for.
             queue: Who asked.
         """
-        if model in self._pools:
-            self._pools[model].forgo(queue)
+        if model in self._of_model:
+            self._of_model[model].forgo(queue)
 
-    def heard(
-        self, ticket: Ticket, readings: Readings, now: float, arrived: Callable[[float], int] | None = None
-    ) -> None:
+    def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
         """Record what a response says of the limits, as soon as its headers are here. Not for a 429: see `refused`.
 
         Args:
             ticket: The request's.
             readings: What it says, if anything.
             now: The time.
-            arrived: Says how many characters of the answer have arrived at a time; asked now and then until it ends.
-                `None` if nobody can.
         """
-        ticket.pool.heard(ticket, readings, now, arrived)
+        ticket.pool.heard(ticket, readings, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """Record that a request is over, in whichever way but a 429.
@@ -139,37 +122,60 @@ class Pacer:
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 
     def health(self, now: float) -> dict[str, PoolHealth]:
-        """Say per model class how much of each limit was used over the last minute."""
-        return {name: pool.health(name, now) for name, pool in self._classes.items()}
+        """Return, per model class, how much of each limit was used over the last minute."""
+        return {name: each.health(name, now) for name, each in self._classes.items()}
 
     def ceilings(self) -> Ceilings:
         """Return the limits that are known, by model class."""
-        return {name: found for name, pool in self._classes.items() if (found := pool.ceilings())}
+        return {name: found for name, each in self._classes.items() if (found := each.ceilings())}
 
     def learned(self, now: float) -> dict[str, Learned]:
         """Return what answers have taught so far, by model class."""
-        return {name: pool.learned(now) for name, pool in self._classes.items()}
+        return {name: each.learned(now) for name, each in self._classes.items()}
 
-    def recall(self, learned: Mapping[str, Learned], now: float, *, levels: bool = True) -> None:
-        """Go on from what was learned earlier.
+    def recall(self, ceilings: Ceilings, learned: Mapping[str, Learned], now: float = 0.0) -> None:
+        """Go on from where another pacer stood, as `ceilings` and `learned` say."""
+        for name, limits in ceilings.items():
+            self._class(name).recall(limits, {}, now)
+        for name, each in learned.items():
+            self._class(name).recall_learned(each, now)
+
+    def memory(self, now: float) -> dict[str, Any]:
+        """Return what a later session should know, as plain JSON data. What the user says of limits is not in it."""
+        found: dict[str, Any] = {}
+        for name, each in self._classes.items():
+            sources: dict[str, LimitSource] = {
+                limit: source for limit, source in each.sources().items() if source != "given"
+            }
+            ceilings = {limit: ceiling for limit, ceiling in each.ceilings().items() if limit in sources}
+            found[name] = to_json(_Kept(ceilings, sources, each.learned(now)))
+        return found
+
+    def remember(self, memory: object, now: float, age_s: float) -> None:
+        """Go on from what an earlier session has kept. Limits are believed until a reply says otherwise.
 
         Args:
-            learned: That, by model class.
+            memory: What `memory` returned. What cannot be read is left out.
             now: The time.
-            levels: Whether to believe that as much is left of each limit as was then.
+            age_s: How old it is: what was in the buckets is believed the less the older it is, and not after a minute.
         """
-        for name, each in learned.items():
-            self._pool(name).recall(each, now, levels=levels)
+        for name, data in cast("dict[str, object]", memory).items() if isinstance(memory, dict) else ():
+            try:
+                kept = from_json(_Kept, data)
+            except ValueError:
+                continue
+            found = self._class(name)
+            found.recall(kept.ceilings, kept.sources, now)
+            found.recall_learned(kept.learned, now, age_s)
 
     @property
     def given(self) -> dict[str, Limits]:
         """What the user says of the limits, by model class."""
         return self._limits
 
-    def _pool(self, model: str) -> Pool:
+    def _class(self, model: str) -> ClassPacer:
         name = class_of(model)
-        pool = self._classes.get(name)
-        if pool is None:
-            pool = self._classes[name] = Pool(self._limits.get(name, NO_LIMITS), self._random)
-        self._pools[model] = pool
-        return pool
+        if name not in self._classes:
+            self._classes[name] = ClassPacer(self._limits.get(name, NO_LIMITS), self._random)
+        found = self._of_model[model] = self._classes[name]
+        return found

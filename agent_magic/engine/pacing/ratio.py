@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from typing import Final
 
-RECENT: Final = 0.97
-"""What an answer's weight is multiplied with at every later answer, in what is learned from answers."""
+KEEP: Final = 0.97
+"""The weight of an answer is multiplied with this at every later answer."""
 
 
 class Ratio:
-    """How much more is used than is expected, learned from answers."""
+    """A quotient of two sums in which older answers count less, such as tokens used by tokens expected.
 
-    __slots__ = ("_expected", "_used", "value")
+    Attributes:
+        expected: The sum of what was expected.
+        used: The sum of what was used.
+    """
 
-    def __init__(self, weight: float, value: float = 1.0) -> None:
-        self._expected, self._used, self.value = weight, weight * value, value
+    __slots__ = ("expected", "used")
+
+    def __init__(self, expected: float, value: float = 1.0) -> None:
+        self.expected, self.used = expected, expected * value
+
+    @property
+    def value(self) -> float:
+        """The quotient."""
+        return self.used / self.expected
 
     @property
     def sums(self) -> tuple[float, float]:
-        """What was expected and what was used, older answers counting less."""
-        return self._expected, self._used
+        """Both sums, for `recall`."""
+        return self.expected, self.used
 
     def recall(self, expected: float, used: float) -> None:
-        """Go on from what was learned earlier."""
-        self._expected, self._used, self.value = expected, used, used / expected
+        """Go on from earlier sums."""
+        self.expected, self.used = expected, used
 
     def add(self, expected: float, used: float) -> None:
-        """Take in one answer."""
-        self._expected = self._expected * RECENT + expected
-        self._used = self._used * RECENT + used
-        self.value = self._used / self._expected
+        """Count one answer."""
+        self.expected = self.expected * KEEP + expected
+        self.used = self.used * KEEP + used

@@ -12,10 +12,9 @@ from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.run import Engine
-from agent_magic.forecast.forecast import PRIMED_S, groups_of
+from agent_magic.forecast.forecast import groups_of
 from agent_magic.forecast.provider import Provider
 from agent_magic.forecast.service import ModelledRequests, ModelledService
-from agent_magic.forecast.terms import announced_to
 from agent_magic.forecast.virtual import VirtualDriver
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
@@ -115,10 +114,9 @@ def turn(
         work_s=[guess.seconds.likely for guess in guesses],
         seed=0,
     )
-    began_s = 0.0 if pacer is None else PRIMED_S
     provider, entries = Provider(limits, lives=lives), groups or [None] * len(works)
-    service = ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts, began_s=began_s)
-    VirtualDriver(engine, service, began_s=began_s).run()
+    service = ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts)
+    VirtualDriver(engine, service).run()
     started = [attempt.agent for attempt in record.attempts]
     return Turn(
         record,
@@ -132,8 +130,7 @@ def turn(
 def _pacer(terms: Terms) -> Pacer:
     """Return a pacer that knows what was known."""
     pacer = Pacer(seed=0)
-    announced_to(pacer, terms.before)
-    pacer.recall(terms.learned, PRIMED_S)
+    pacer.recall(terms.before, terms.learned)
     return pacer
 
 

@@ -1,7 +1,7 @@
 """What a response says of rate limits: its headers, and the sentence of a 429, as numbers.
 
-Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand), `reset` (the time of
-full replenishment, RFC 3339) and `retry-after` (seconds in which every retry fails).
+Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand) and `retry-after`
+(seconds in which every retry fails). `reset`, the time of full replenishment, adds nothing that a pacer could use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.pacing.limits import DIMENSIONS, MOST, Reading
@@ -22,9 +21,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "anthropic-ratelimit-"
 HEADER_OF: Final[dict[Dimension, str]] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
-_NAMES: Final = tuple(
-    (f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining", f"{PREFIX}{name}-reset") for name in HEADER_OF.values()
-)
+_NAMES: Final = tuple((f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining") for name in HEADER_OF.values())
 LONGEST_WAIT_S: Final = 366 * 86_400.0
 """No server means a longer one."""
 _SENTENCE = re.compile(
@@ -66,31 +63,19 @@ def read_headers(headers: Mapping[str, str]) -> Readings:
 
     Whatever makes no sense counts as not said: a server or a proxy may send anything.
 
-    Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand) and `reset` (the
-    time of full replenishment, RFC 3339).
-
     Args:
         headers: The headers by lower-case name, or a mapping that ignores case.
     """
-    date = headers.get("date")
-    sent_s = _date_s(date) if date else None
     requests, taken, made = _NAMES
-    return _reading(headers, requests, sent_s), _reading(headers, taken, sent_s), _reading(headers, made, sent_s)
+    return _reading(headers, *requests), _reading(headers, *taken), _reading(headers, *made)
 
 
-def _reading(headers: Mapping[str, str], names: tuple[str, str, str], sent_s: float | None) -> Reading | None:
-    limit = _number(headers.get(names[0]))
+def _reading(headers: Mapping[str, str], limit_name: str, remaining_name: str) -> Reading | None:
+    limit = _number(headers.get(limit_name))
     if not limit:
         return None
-    remaining = _number(headers.get(names[1]))
-    reset = headers.get(names[2])
-    reset_s = _reset_s(reset) if reset else None
-    full_in_s = None if reset_s is None or sent_s is None else reset_s - sent_s
-    if full_in_s is not None and not -1 <= full_in_s <= 3600:  # no bucket of a minute takes that long
-        full_in_s = None
-    if remaining is not None and remaining > limit:
-        remaining = limit
-    return Reading(limit, remaining, full_in_s)
+    remaining = _number(headers.get(remaining_name))
+    return Reading(limit, remaining if remaining is None else min(remaining, limit))
 
 
 def _number(text: str | None) -> float | None:
@@ -101,26 +86,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number <= MOST else None  # not a number is in no range
-
-
-@lru_cache(maxsize=64)
-def _reset_s(text: str) -> float | None:
-    """Read an RFC 3339 time as seconds since the epoch. It needs a zone."""
-    try:
-        then = datetime.fromisoformat(text)
-        return then.timestamp() if then.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _date_s(text: str) -> float | None:
-    """Read the `date` header as seconds since the epoch. It is always in GMT."""
-    try:
-        then = parsedate_to_datetime(text)
-        return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError, TypeError):
-        return None
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
