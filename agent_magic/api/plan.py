@@ -205,7 +205,7 @@ class Plan(DeclaredPlan):
             budget_usd=budget_usd,
             prices=shared.price_book(),
             counted=counted,
-            ceilings=terms_ahead(client, shared.pacer) if ceilings is None else ceilings,
+            ceilings=terms_ahead(self, client, shared.pacer) if ceilings is None else ceilings,
             simulated=simulated,
             pilot=tried,
         )

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
 from agent_magic.engine.admission.pool import Pool
-from agent_magic.engine.pacing.limits import Limits, class_of
+from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import DeclarationError, PlanError, shown_value
 from agent_magic.providers.anthropic.client import as_provider
@@ -71,7 +71,7 @@ class Session:
             raise DeclarationError(f"ledger={shown_value(ledger)} is not a Ledger.", hint="Give Ledger('FILE').")
         self.client, self._ledger = as_provider(client), ledger
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
-        self.pacer, self.pool = Pacer(checked_limits(limits)), Pool()
+        self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
         self._tell, self._open = tell, AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Session:
             model: The model, or its class.
             limits: What you know of them.
         """
-        self.pacer = Pacer({**self.pacer.given, class_of(model): limits})
+        self.pacer = Pacer({**self.pacer.given, self.client.limit_class(model): limits})
 
     def set_price(self, model: str, price: TokenPrice) -> None:
         """Set your own price of a model, for the runs that begin from now on.
@@ -151,8 +151,8 @@ def session_of(session: Session | None, **given: object) -> Session:
     return session
 
 
-def checked_limits(limits: object) -> dict[str, Limits]:
-    """Return limits by model.
+def checked_limits(limits: object, provider: Provider) -> dict[str, Limits]:
+    """Return limits by model class, as the provider names them.
 
     Raises:
         DeclarationError: They are something else.
@@ -163,4 +163,4 @@ def checked_limits(limits: object) -> dict[str, Limits]:
         raise DeclarationError(
             f"limits must map models to Limits, got {shown_value(cast('object', limits))}.", hint=hint
         )
-    return cast("dict[str, Limits]", given)
+    return {provider.limit_class(model): one for model, one in cast("dict[str, Limits]", given).items()}

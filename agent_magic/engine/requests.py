@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Message, Ttl
+    from agent_magic.record.terms import ModelFacts
 
 OVERHEAD_TOKENS = 16
 """What the API adds to a message around its text, at most a few tokens."""
@@ -94,6 +95,7 @@ class PlanRequests:
         plan: What runs.
         policy: How; its caps decide whether anything is bounded at all.
         models: Per agent, the model it asks.
+        facts: What the provider says of each model.
         prices: What tokens cost.
         bought: Answers that are there already and need no room; `None` has none.
         work_s: Per agent, expected seconds of work; `None` is unknown.
@@ -105,6 +107,7 @@ class PlanRequests:
         plan: Plan,
         policy: Policy,
         models: Sequence[str],
+        facts: Mapping[str, ModelFacts],
         prices: Prices,
         *,
         bought: Bought | None = None,
@@ -112,8 +115,8 @@ class PlanRequests:
         texts: Mapping[str, str] | None = None,
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
-        self.models = models
-        self.prefixes = shared_prefixes(plan, models, policy, work_s)
+        self.models, self.limit_classes = models, [facts[model].limit_class for model in models]
+        self.prefixes = shared_prefixes(plan, models, facts, policy, work_s)
         self._texts = dict(texts or {})
         self._written: dict[int, Request] = {}
         self._stopped: set[int] = set()

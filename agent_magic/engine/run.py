@@ -75,6 +75,11 @@ class Requests(Protocol):
         ...
 
     @property
+    def limit_classes(self) -> Sequence[str]:
+        """Per step, the models whose rate limits its model shares, as the provider names them."""
+        ...
+
+    @property
     def prefixes(self) -> Prefixes | None:
         """Who shares a cached context with whom; `None` shares none."""
         ...
@@ -203,7 +208,7 @@ class Engine:
         untried = key is not None and not key.accepted
         if capped or burns or untried or pacer is not None or slots is not None or requests.prefixes is not None:
             self.admission = Gate(
-                requests.models,
+                requests.limit_classes,
                 requests.need,
                 pacer=pacer,
                 budget=self.budget,

@@ -14,13 +14,12 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
-from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.run import Engine
 from agent_magic.forecast.changes import BATCH_S, Pricing, batched, paced, scaled
 from agent_magic.forecast.provider import Provider
 from agent_magic.forecast.service import ModelledRequests, ModelledService
-from agent_magic.forecast.terms import ceilings_for, known_to, policy_of
+from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.virtual import VirtualDriver
 from agent_magic.forecast.work import SAME, Evidence, Work, Works
 from agent_magic.measure.metrics import Summary, summarize
@@ -219,7 +218,8 @@ class Forecaster:
             timeouts_s = [math.inf] * len(works)
             policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None, **NO_CAPS)
         else:
-            groups, lives = groups_of(works, [agent.context for agent in plan.agents], policy, dag, expected)
+            contexts = [agent.context for agent in plan.agents]
+            groups, lives = groups_of(works, contexts, policy, dag, expected, self.record.terms)
         prefixes = None if groups is None else Prefixes(groups, lives)
         entries = groups or [None] * len(works)
         warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
@@ -228,12 +228,14 @@ class Forecaster:
         record = RunRecord(
             plan, self.record.began_at, [one.model for one in requests], origin=self.record.origin, dag=dag
         )
-        record.terms = Terms(policy.to_dict(), paced=False, before={}, after=setting.ceilings, work_s=expected)
+        facts = {one.model: facts_of(self.record.terms, one.model) for one in requests}
+        record.terms = Terms(policy.to_dict(), False, {}, setting.ceilings, expected, models=facts)  # noqa: FBT003
+        classes = [facts[one.model].limit_class for one in requests]
         pacer, key = (None, None) if scenario.batch else self._shared(scenario, policy, limited=bool(setting.ceilings))
         engine = Engine(
             record,
             policy,
-            ModelledRequests(works, requests, prefixes, price if capped else None),
+            ModelledRequests(works, requests, classes, prefixes, price if capped else None),
             timeouts_s=timeouts_s,
             price=price.of,
             dag=dag,
@@ -289,7 +291,8 @@ class Forecaster:
 
     def _pools(self, scenario: Scenario) -> frozenset[str]:
         seen = enumerate(self.evidence.seen)
-        return frozenset(class_of(scenario.models.get(agent, one.model)) for agent, one in seen)
+        models = {scenario.models.get(agent, one.model) for agent, one in seen}
+        return frozenset(facts_of(self.record.terms, model).limit_class for model in models)
 
     def _context_estimated(self, scenario: Scenario) -> bool:
         found = [one for agent, one in enumerate(self.evidence.seen) if agent not in scenario.dropped]
@@ -332,7 +335,8 @@ def first_wait_s(record: RunRecord) -> float:
         free_s = result.ready_s or 0.0
         for one in result.attempts:
             if one.held_by in FIRST_REPLY:
-                pool, waited_s = class_of(one.model), one.granted_s - free_s - one.backoff_s
+                pool = facts_of(record.terms, one.model).limit_class
+                waited_s = one.granted_s - free_s - one.backoff_s
                 waits[pool] = max(waits.get(pool, 0.0), waited_s)
             free_s = one.granted_s if one.ended_s is None else one.ended_s
     return sum(waits.values())
@@ -344,6 +348,7 @@ def groups_of(
     policy: Policy,
     dag: Dag,
     work_s: Sequence[float] | None,
+    terms: Terms | None,
 ) -> tuple[list[str | None] | None, dict[str, Ttl]]:
     """Name the shared context each agent asks to be cached, and for how long each lives; `None` where none is.
 
@@ -353,13 +358,15 @@ def groups_of(
         policy: How to run.
         dag: Who waits for whom.
         work_s: Per agent, expected seconds of work; `None` is unknown.
+        terms: What the provider said of models, if anything was kept.
     """
     used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
     if policy.cache == "off" or not any(used):
         return None, {}
     tokens = {name: work.shared for name, work in zip(used, works, strict=True) if name and work is not None}
     models = ["" if work is None else work.model for work in works]
-    groups = paying_groups(models, used, tokens, always=policy.cache == "on")
+    facts = {model: facts_of(terms, model) for model in models}
+    groups = paying_groups(models, used, tokens, facts, always=policy.cache == "on")
     return with_lives(groups, dag, policy, work_s)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from agent_magic.providers.anthropic.models import SPEEDS_FROM, USUAL_SPEED, speed_of, token_density
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,41 +45,9 @@ class Timing(NamedTuple):
     high: float = UNSURE[1]
 
 
-ASSUMED: Final = {
-    "haiku": Timing(0.9, 105.0),
-    "sonnet": Timing(1.8, 63.0),
-    "opus": Timing(2.7, 45.0),
-}
-"""Seconds to the first token and tokens per second by family, where nothing was measured.
-
-Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 tokens/s, 1.80 s) and Opus 4.1 (45 tokens/s,
-2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: only the ratios between families are
-used where the recorded model was measured.
-"""
-TABLE: Final = "a table of November 2025"
-_NAME = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
-DENSER: Final = (4, 7)
-"""Models from this version on have a tokenizer that makes more tokens of a text."""
-DENSER_BY: Final = 1.3
-"""How many more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
-
-
-def family_of(model: str) -> str | None:
-    """Return the family of a model by its name, such as `haiku`; `None` where the name says none."""
-    found = _NAME.match(model)
-    return found["family"] if found else None
-
-
 def tokens_factor(old: str, new: str) -> float:
     """Return how many tokens the new model makes of a text for each one of the old model."""
-    return _density(new) / _density(old)
-
-
-def _density(model: str) -> float:
-    found = _NAME.match(model)
-    if found is None:
-        return 1.0
-    return DENSER_BY if (int(found["major"]), int(found["minor"] or 0)) >= DENSER else 1.0
+    return token_density(new) / token_density(old)
 
 
 def timing_of(rows: Sequence[Past]) -> Timing | None:
@@ -131,15 +100,12 @@ class Speeds:
         if known is not None:
             answers = "1 earlier answer" if known.answers == 1 else f"{known.answers} earlier answers"
             return known, "ledger", f"{model}: speed of {answers}"
-        family = family_of(model)
-        assumed = ASSUMED.get(family or "")
+        assumed = speed_of(model)
         if assumed is not None:
-            return assumed, "assumed", f"{model}: speed of the {family} family in {TABLE}"
-        return (
-            ASSUMED["sonnet"],
-            "assumed",
-            f"{model}: nothing is known of its speed, assumed that of Sonnet in {TABLE}",
-        )
+            words = f"{model}: speed of the {assumed.family} family in {SPEEDS_FROM}"
+            return Timing(assumed.ttft_s, assumed.pace), "assumed", words
+        words = f"{model}: nothing is known of its speed, assumed that of {USUAL_SPEED.family.title()} in {SPEEDS_FROM}"
+        return Timing(USUAL_SPEED.ttft_s, USUAL_SPEED.pace), "assumed", words
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
         """Say how the speed changes with the model.
@@ -153,9 +119,9 @@ class Speeds:
             words = f"{new}: speed of {answers}"
             first = after.ttft_s / before.ttft_s if before.ttft_s > 0 else 1.0
             return first, after.pace / before.pace, after, "ledger", words
-        was, will = ASSUMED.get(family_of(old) or ""), ASSUMED.get(family_of(new) or "")
+        was, will = speed_of(old), speed_of(new)
         if was is None or will is None:
             words = f"{new}: nothing is known of its speed, assumed as fast as {old}"
             return 1.0, 1.0, Timing(0.0, 1.0), "assumed", words
-        words = f"{new}: speed relative to {old} by their families in {TABLE}"
-        return will.ttft_s / was.ttft_s, will.pace / was.pace, will, "assumed", words
+        words = f"{new}: speed relative to {old} by their families in {SPEEDS_FROM}"
+        return will.ttft_s / was.ttft_s, will.pace / was.pace, Timing(will.ttft_s, will.pace), "assumed", words

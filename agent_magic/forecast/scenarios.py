@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.validation import is_number
-from agent_magic.engine.pacing.limits import Limits, class_of
+from agent_magic.engine.pacing.limits import Limits
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.forecast.forecast import Scenario
-from agent_magic.forecast.terms import OTHERS
+from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.record.prices import Prices, TokenPrice, has_list_price, listed_models
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class _Reader:
     def _class(self, name: object) -> str:
         """Return the class of a model that limits are given for."""
         if isinstance(name, str) and (name in self.known or has_list_price(name)):
-            return class_of(name)
+            return facts_of(self.forecaster.record.terms, name).limit_class
         near = did_you_mean(name, [*LIMIT_WORDS, *self.known, *listed_models()])
         hint = f"Limits have {', '.join(LIMIT_WORDS)}, or are given by model.{near}"
         raise DeclarationError(f"limits={{{name!r}: ...}} is not known.", hint=hint)

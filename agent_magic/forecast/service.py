@@ -177,6 +177,7 @@ class ModelledRequests:
     Args:
         works: What the agents do; `None` for one that is left out.
         requests: What each asks.
+        limit_classes: The models whose rate limits each shares.
         prefixes: Who shares a context with whom; `None` shares none.
         price: What tokens cost; `None` where nothing counts dollars or tokens.
         held: The agents whose answers are there already.
@@ -186,12 +187,13 @@ class ModelledRequests:
         self,
         works: Sequence[Work | None],
         requests: Sequence[Request],
+        limit_classes: Sequence[str],
         prefixes: Prefixes | None,
         price: Pricing | None,
         held: frozenset[int] = frozenset(),
     ) -> None:
         self._works, self._requests, self.prefixes, self._price, self._held = works, requests, prefixes, price, held
-        self.models = [request.model for request in requests]
+        self.models, self.limit_classes = [request.model for request in requests], limit_classes
         self._needs: dict[int, Need] = {}
 
     def write(self, step: int) -> Request:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.policy import Policy, policy_from
 from agent_magic.errors import DeclarationError
-from agent_magic.record.terms import Ceiling, Ceilings
+from agent_magic.providers.anthropic import models as by_name
+from agent_magic.record.terms import Ceiling, Ceilings, ModelFacts, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 LIMIT_REASONS: Final = frozenset({"requests", "input", "output"})
 OTHERS: Final = "*"
+
+
+def facts_of(terms: Terms | None, model: str) -> ModelFacts:
+    """Return what the provider of a run said of a model; of another one, what is known of it by its name."""
+    known = None if terms is None else terms.models.get(model)
+    return known or by_name.facts_of(model)
 
 
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:

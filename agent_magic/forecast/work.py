@@ -5,7 +5,6 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent_magic.engine.pacing.limits import class_of
 from agent_magic.forecast.evidence import needed_tokens, refusal_s_of, rows_of, seen_of
 from agent_magic.forecast.pace import (
     ENOUGH,
@@ -20,6 +19,7 @@ from agent_magic.forecast.pace import (
     timing_of,
     tokens_factor,
 )
+from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History
 
@@ -203,7 +203,7 @@ class _Modelling:
         if factor != 1.0:
             words = f"{model} makes about {factor:.2f} tokens of each one of {seen.model}, as the vendor says"
             self.say(words, "assumed")
-        pool = class_of(model)
+        pool = facts_of(self.evidence.record.terms, model).limit_class
         change = self._text_change(agent)
         tries, time, output = self._tries(agent, model, pool, factor, change)
         return Work(

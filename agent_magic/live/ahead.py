@@ -6,11 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.requests import ask
+from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.earlier import Earlier
 from agent_magic.providers.anthropic.client import as_provider
+from agent_magic.providers.base import facts_of
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
@@ -72,17 +73,19 @@ def foresee(
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
 
 
-def terms_ahead(client: Provider, pacer: Pacer) -> Terms:
+def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
     """Return under which terms a run would begin now, as far as an estimate has to know.
 
     Args:
+        plan: The plan.
         client: Who would answer.
         pacer: Who would keep the rate limits.
     """
     key = client.credentials
     untried = key is not None and not key.accepted
     before, learned = pacer.ceilings(), pacer.learned(time.monotonic())
-    return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned)
+    known = facts_of(client, map(model_of, plan.agents))
+    return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned, models=known)
 
 
 def unbought(

@@ -25,7 +25,7 @@ from agent_magic.live.monitor import HealthMonitor
 from agent_magic.live.partial import partial_usage, source_of
 from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
-from agent_magic.providers.base import Stream
+from agent_magic.providers.base import Stream, facts_of
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.ledger.base import Busy
@@ -114,14 +114,9 @@ class Driver:
             self.record, self._after_s = recorded.found(), recorded.ended_s
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
         self.record.terms = self._terms(seed, work_s)
+        texts, facts = {} if recorded is None else recorded.texts, self.record.terms.models
         requests = PlanRequests(
-            plan,
-            policy,
-            models,
-            self.prices,
-            bought=self._cache,
-            work_s=work_s,
-            texts={} if recorded is None else recorded.texts,
+            plan, policy, models, facts, self.prices, bought=self._cache, work_s=work_s, texts=texts
         )
         self.engine = Engine(
             self.record,
@@ -152,7 +147,8 @@ class Driver:
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        return Terms(kept, pacer is not None, before, {}, expected, key_untried=untried, learned=learned)
+        known = facts_of(self._provider, self._models)
+        return Terms(kept, pacer is not None, before, {}, expected, untried, learned, known)
 
     def held_by(self, agent: int) -> str:
         """Return what holds an agent that is ready; see `agent_magic.engine.admission.room`."""

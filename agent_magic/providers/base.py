@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from agent_magic.declare.serialization import sendable
 from agent_magic.engine.pacing.limits import NO_READINGS
+from agent_magic.record.terms import ModelFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.engine.admission.key import Key
@@ -192,3 +193,8 @@ class Provider(Protocol):
     def take_notes(self) -> Sequence[str]:
         """Return what a user has to be told of this provider, each thing once: what it leaves out, for one."""
         return ()
+
+
+def facts_of(provider: Provider, models: Iterable[str]) -> dict[str, ModelFacts]:
+    """Return what a run has to know of each model."""
+    return {one: ModelFacts(provider.limit_class(one), provider.min_cacheable_tokens(one)) for one in set(models)}

@@ -47,6 +47,18 @@ class Learned(NamedTuple):
     external: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+class ModelFacts(NamedTuple):
+    """What a provider says of one of its models.
+
+    Attributes:
+        limit_class: The models with which it shares rate limits.
+        min_cacheable_tokens: The shortest prefix that its prompt cache keeps; `None` has no cache.
+    """
+
+    limit_class: str
+    min_cacheable_tokens: int | None = None
+
+
 class Terms(NamedTuple):
     """What a run ran under.
 
@@ -58,6 +70,7 @@ class Terms(NamedTuple):
         work_s: Per agent, the seconds that were expected of it, by which agents took turns; `None` if none were.
         key_untried: Whether its first request had to show that the API takes the key.
         learned: By model class, what the pacer had learned when it began.
+        models: What the provider said of the models that were asked.
     """
 
     policy: Mapping[str, Any]
@@ -67,6 +80,7 @@ class Terms(NamedTuple):
     work_s: tuple[float, ...] | None = None
     key_untried: bool = False
     learned: Mapping[str, Learned] = MappingProxyType({})
+    models: Mapping[str, ModelFacts] = MappingProxyType({})
 
 
 MOST = 1e15

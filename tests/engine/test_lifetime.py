@@ -10,6 +10,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.admission.prefix import best_ttl, expected_starts_s, shared_prefixes, with_lives
 from agent_magic.engine.policy import Policy
+from agent_magic.record.terms import ModelFacts
 
 SHARED = "x" * 4000
 CHAIN = Plan(
@@ -59,7 +60,7 @@ def test_expected_starts():
 )
 def test_a_run_chooses_by_what_it_expects(options: Any, work_s: list[float] | None, lives: list[str | None]):
     """A long agent in the middle makes an hour pay; what the user names counts before that."""
-    prefixes = shared_prefixes(CHAIN, [MODEL] * 3, Policy(**options), work_s)
+    prefixes = shared_prefixes(CHAIN, [MODEL] * 3, {MODEL: ModelFacts(MODEL, 512)}, Policy(**options), work_s)
     assert prefixes is not None
     assert lives == [prefixes.ttl(agent) for agent in range(3)]
 
@@ -74,7 +75,7 @@ def test_each_group_has_its_own_life():
 
 def test_an_entry_of_an_hour_is_warm_for_an_hour():
     """Nobody leads again within it."""
-    prefixes = shared_prefixes(CHAIN, [MODEL] * 3, Policy(cache_ttl="1h"))
+    prefixes = shared_prefixes(CHAIN, [MODEL] * 3, {MODEL: ModelFacts(MODEL, 512)}, Policy(cache_ttl="1h"))
     assert prefixes is not None
     prefixes.left(0, 0.0)
     prefixes.began(0)

@@ -16,7 +16,7 @@ from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
 from agent_magic.engine.pacing.window import DOUBLE_S, FIRST_WINDOW
 from agent_magic.simulator.rate_limits import Bucket
 
-MODEL, SAME_CLASS, OTHER = "claude-opus-4-7", "claude-opus-4-5-20251101", "claude-sonnet-5-5"
+MODEL, OTHER = "claude-opus-4", "claude-sonnet-5-5"
 
 
 def told(requests: float = 50, input: float = 40_000, output: float = 10_000) -> Readings:  # noqa: A002 - a dimension
@@ -201,12 +201,12 @@ def test_retry_after_closes_the_class_and_no_other():
     first = pacer.ask(MODEL, 100, 100, 0.0)
     assert isinstance(first, Ticket)
     pacer.refused(first, 7.0, "requests", 1.0)
-    got = pacer.ask(SAME_CLASS, 100, 100, 7.99)
+    got = pacer.ask(MODEL, 100, 100, 7.99)
     assert isinstance(got, Hold)
     assert "backoff" == got.reason
     assert 8.0 <= got.until_s <= 8.1
     assert isinstance(pacer.ask(OTHER, 100, 100, 1.0), Ticket)
-    assert isinstance(pacer.ask(SAME_CLASS, 100, 100, got.until_s), Ticket)
+    assert isinstance(pacer.ask(MODEL, 100, 100, got.until_s), Ticket)
 
 
 def test_the_jitter_is_repeatable_and_differs_between_seeds():
@@ -463,6 +463,16 @@ def test_a_memory_that_is_too_high_is_corrected_by_the_first_refusal():
         gauge = after.health(0.1)["claude-opus-4"].requests
         assert source == gauge.source
         assert (gauge.limit or 0.0) <= 600
+
+
+def test_what_the_user_says_is_kept_if_it_is_lower_than_what_is_inferred():
+    """Eight left in the first second, so there is room for as many: the user wants one."""
+    pacer = Pacer({MODEL: Limits(60, burst_s=8)}, seed=1)
+    tickets = [pacer.ask(MODEL, 100, 100, place / 10) for place in range(5)]
+    assert isinstance(tickets[-1], Ticket)
+    pacer.refused(tickets[-1], 1.0, None, 0.5)
+    gauge = pacer.health(0.5)[MODEL].requests
+    assert ("given", 60) == (gauge.source, gauge.limit)
 
 
 def inferred() -> Pacer:

@@ -1,38 +1,12 @@
-"""What a user says of limits, and which models share them."""
+"""What a user says of limits."""
 
 from __future__ import annotations
 
 import pytest
 
-from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, Reading, class_of
+from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, Reading
 from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.errors import DeclarationError
-
-
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("claude-opus-4-5-20251101", "claude-opus-4"),
-        ("claude-opus-4-8", "claude-opus-4"),
-        ("claude-opus-4-1", "claude-opus-4-1"),
-        ("claude-opus-5", "claude-opus-5"),
-        ("claude-opus-5-5", "claude-opus-5-5"),
-        ("claude-sonnet-4-5-20250929", "claude-sonnet-4"),
-        ("claude-sonnet-4-6", "claude-sonnet-4"),
-        ("claude-sonnet-4-20250514", "claude-sonnet-4"),
-        ("claude-sonnet-5", "claude-sonnet-5"),
-        ("claude-sonnet-5-5", "claude-sonnet-5-5"),
-        ("claude-fable-5", "claude-fable-5"),
-        ("claude-fable-5-2", "claude-fable-5"),
-        ("claude-haiku-4-5-20251001", "claude-haiku-4-5"),
-        ("claude-haiku-4-5@20251001", "claude-haiku-4-5"),
-        ("my-own-model", "my-own-model"),
-        ("", ""),
-    ],
-)
-def test_models_share_a_class_where_the_page_says_so(model, name):
-    """Documented pools are one class; whatever else there is, is its own."""
-    assert name == class_of(model)
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])

@@ -10,9 +10,11 @@ from agent_magic.engine.admission.prefix import PATIENCE_S, Prefixes, paying_gro
 from agent_magic.engine.admission.room import Hold, Need
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.record.answer import NOTHING_USED, Usage
+from agent_magic.record.terms import ModelFacts
 
 LIFE_S = 300.0
 GROUP = ["a", "a", "a", None]
+FACTS = {name: ModelFacts(name, least) for name, least in (("keen", 512), ("picky", 4096), ("never", None))}
 
 
 def led() -> Prefixes:
@@ -69,18 +71,19 @@ def test_nobody_waits_for_a_cache_that_gives_nothing():
 def test_only_groups_that_pay_are_marked():
     """Two agents of one model over one long context pay; a single one, a short one or two models do not."""
     tokens = {"long": 4000, "short": 100}
-    models = ["claude-sonnet-5-5"] * 5 + ["claude-opus-5-5"]
+    models = ["keen"] * 5 + ["picky"]
     contexts = ["long", "long", "short", "short", None, "long"]
-    name = "claude-sonnet-5-5/long"
-    assert [name, name, None, None, None, None] == paying_groups(models, contexts, tokens)
-    assert 5 == sum(one is not None for one in paying_groups(models, contexts, tokens, always=True))
+    name = "keen/long"
+    assert [name, name, None, None, None, None] == paying_groups(models, contexts, tokens, FACTS)
+    assert 5 == sum(one is not None for one in paying_groups(models, contexts, tokens, FACTS, always=True))
 
 
 def test_each_model_has_its_own_least_length():
-    """A context of 2,000 tokens is cached by Sonnet 5.5 and not by Haiku 4.5."""
-    both = ["c", "c"]
-    assert [None, None] == paying_groups(["claude-haiku-4-5"] * 2, both, {"c": 2000})
-    assert None not in paying_groups(["claude-sonnet-5-5"] * 2, both, {"c": 2000})
+    """A context of 2,000 tokens is cached by some; a model without a cache keeps none unless somebody insists."""
+    both, tokens = ["c", "c"], {"c": 2000}
+    for model, pays in (("keen", True), ("picky", False), ("never", False)):
+        assert pays is (None not in paying_groups([model] * 2, both, tokens, FACTS))
+    assert None not in paying_groups(["never"] * 2, both, tokens, FACTS, always=True)
 
 
 def test_what_comes_from_the_cache_needs_no_room():

@@ -25,6 +25,7 @@ from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import Engine, Outcome
 from agent_magic.errors import Late, RateLimited
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
+from agent_magic.providers.anthropic.models import limit_class
 from agent_magic.record.answer import NOTHING_USED, PAUSED, Answer, Price, Usage
 from agent_magic.record.events import AgentEnded, AgentReady, AgentReopened, BackoffStarted, on_grid
 from agent_magic.record.request import Request
@@ -46,6 +47,7 @@ class Script:
         groups = [one.group for one in scene.asked]
         self._asked = scene.asked
         self.models = [one.model for one in scene.asked]
+        self.limit_classes = list(map(limit_class, self.models))
         self.prefixes = Prefixes(groups) if any(groups) else None
 
     def write(self, step):

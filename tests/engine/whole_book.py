@@ -13,7 +13,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.prefix import PATIENCE_S
-from agent_magic.engine.pacing.limits import class_of
+from agent_magic.providers.anthropic.models import limit_class
 from tests.engine.whole_shared import EXACT_S, KEY_S
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class Book:
         now = self.run.now
         match why:
             case "backoff":
-                open_s = self.shared.open_s.get(class_of(self.scene.asked[agent].model), 0.0) - self.run.starts_s
+                open_s = self.shared.open_s.get(limit_class(self.scene.asked[agent].model), 0.0) - self.run.starts_s
                 assert now <= max(self.waits.get(agent, 0.0), open_s) + EXACT_S, "its wait is over"
             case "barrier":
                 mine = self.dag.layer[agent]
@@ -275,7 +275,7 @@ class Book:
                 assert not self.shared.taken, "the key is known"
                 assert now + self.run.starts_s < self.shared.first_s + KEY_S + EXACT_S
             case "limits":
-                assert self.shared.waits_for_reply(class_of(self.scene.asked[agent].model)), "a reply has come"
+                assert self.shared.waits_for_reply(limit_class(self.scene.asked[agent].model)), "a reply has come"
             case "slot":
                 assert self.shared.is_full(self.scene.asked[agent].model), "there is a slot"
             case "requests" | "input" | "output":

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.pacing.limits import class_of
+from agent_magic.providers.anthropic.models import limit_class
 
 if TYPE_CHECKING:
     from tests.engine.whole import Whole
@@ -63,7 +63,7 @@ class Shared:
     def launched(self, run: Whole, agent: int) -> None:
         """A request of a run leaves. The run has it among the running ones already."""
         assert self.under_way <= self.size, "more at once than the session has slots"
-        now, name = self.world.now, class_of(run.scene.asked[agent].model)
+        now, name = self.world.now, limit_class(run.scene.asked[agent].model)
         assert now + EXACT_S >= self.closed_s.get(name, 0.0), "before the server's wait was over"
         if self.waits_for_reply(name):
             early = self.early_s.setdefault(name, [])
@@ -84,7 +84,9 @@ class Shared:
 
     def _lines(self, name: str) -> int:
         """How many lines ask for a class, twice."""
-        lines = {(run, one.group) for run in self.world.runs for one in run.scene.asked if class_of(one.model) == name}
+        lines = {
+            (run, one.group) for run in self.world.runs for one in run.scene.asked if limit_class(one.model) == name
+        }
         return 2 * len(lines)
 
     def _ask_key(self, run: Whole) -> None:
@@ -107,7 +109,7 @@ class Shared:
 
     def ended(self, one: Asked) -> None:
         """A reply has begun, or a request has ended in any way: its class is known as well as it will be."""
-        self.heard.add(class_of(one.model))
+        self.heard.add(limit_class(one.model))
 
     def waits_for_reply(self, name: str) -> bool:
         """Tell whether nothing is known of a class: it has had no reply."""
@@ -115,7 +117,7 @@ class Shared:
 
     def refused(self, one: Asked, wait_s: float | None) -> None:
         """The server said 429. Nothing was used."""
-        now, model_class = self.world.now, class_of(one.model)
+        now, model_class = self.world.now, limit_class(one.model)
         self.unsaid[model_class] += wait_s is None
         most_s = min(UNSAID_S * 2 ** (self.unsaid[model_class] - 1), MOST_UNSAID_S) if wait_s is None else wait_s
         wait_s = UNSAID_S if wait_s is None else wait_s
@@ -142,7 +144,7 @@ class Shared:
 
     def is_full(self, model: str) -> bool:
         """Tell whether there is a reason to wait for a slot: all are taken, or little is known of the limits."""
-        return self.under_way >= self.size or self.is_window(class_of(model))
+        return self.under_way >= self.size or self.is_window(limit_class(model))
 
     def is_window(self, name: str) -> bool:
         """Tell whether the pacer may hold requests because nothing is known of limits: its `slot` is another one."""
@@ -154,7 +156,7 @@ class Shared:
         if run.book.paused or len(run.running) >= run.conductor.slots:
             return []
         asked = run.scene.asked
-        return [(class_of(asked[agent].model), run.conductor.held_by(agent)) for agent in run.book.waiting()]
+        return [(limit_class(asked[agent].model), run.conductor.held_by(agent)) for agent in run.book.waiting()]
 
     def passed(self) -> None:
         """Take in that a moment is over: note who waits."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.admission.pool import Pool as Slots
 from agent_magic.engine.pacing.limits import Limits as Told
-from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.forecast.virtual import VirtualClock
 from agent_magic.providers.anthropic.limits import read_headers
+from agent_magic.providers.anthropic.models import limit_class
 from agent_magic.simulator.rate_limits import Limit, Limits, Pool
 from tests.engine.whole import Whole
 from tests.engine.whole_shared import Shared
@@ -51,7 +51,7 @@ class Server:
         """Return the buckets for a model; `None` has no limits."""
         if self._scene.limits is None:
             return None
-        name = class_of(model)
+        name = limit_class(model)
         if name not in self._pools:
             limits = (Limit(each, self._scene.burst_s) for each in self._scene.limits)
             self._pools[name] = Pool(Limits(*limits), 0.0)
@@ -98,7 +98,11 @@ class World:
         if scene.told and scene.limits is not None:
             rpm, itpm, otpm = scene.limits
             limits = Told(rpm, itpm, output_tokens=otpm, burst_s=scene.burst_s)
-            told = {one.model: limits for each in (scene, *(other for _, other in scene.others)) for one in each.asked}
+            told = {
+                limit_class(one.model): limits
+                for each in (scene, *(other for _, other in scene.others))
+                for one in each.asked
+            }
         self.pacer = Pacer(told, seed=1)
         self.book = Shared(self)
         self.first = Whole(self, scene, 0.0)

@@ -17,6 +17,7 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic.limits import empty_limit, read_headers
+from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
 from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
@@ -56,6 +57,14 @@ class StandIn(Provider):
         self._began_s = self._now()
         self._service = self._service or Service(self._settings, self._began_s)
         yield
+
+    def limit_class(self, model):
+        """Share limits as the vendor's models do."""
+        return limit_class(model)
+
+    def min_cacheable_tokens(self, model):
+        """Cache as the vendor does."""
+        return min_cacheable_tokens(model)
 
     async def count_tokens(self, request):
         """Count as the stand-in does."""

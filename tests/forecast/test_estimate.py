@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
-from agent_magic.engine.pacing.limits import class_of
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
-from agent_magic.forecast.pace import ASSUMED
 from agent_magic.live.ahead import foresee
+from agent_magic.providers.anthropic.models import SPEEDS, limit_class
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.history import History, Past
 from agent_magic.record.prices import TokenPrice
@@ -62,7 +61,7 @@ def test_a_group_s_answers_stand_in_for_one_s_own():
 def test_none_give_the_stated_prior_and_the_dated_pace():
     """The length is capped by `max_tokens`, and all of it is marked as assumed."""
     estimate = CHAIN.estimate(prices=PRICES)
-    one, pace = estimate.expected[0], ASSUMED["haiku"]
+    one, pace = estimate.expected[0], SPEEDS["haiku"]
     assert (ASSUMED_OUTPUT_TOKENS / 4, ASSUMED_OUTPUT_TOKENS, 2000) == one.output
     assert one.seconds.likely == pytest.approx(pace.ttft_s + ASSUMED_OUTPUT_TOKENS / pace.pace)
     assert ("estimated", "assumed", "assumed") == (one.basis, one.output_basis, one.seconds_basis)
@@ -133,7 +132,7 @@ def test_what_binds():
     assert "slot" == wide.estimate(Policy(2), history=rows, prices=PRICES).limited_by
     assert 12.5 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES).wall_s.likely)  # no reply yet
     assert 12.0 == pytest.approx(wide.estimate(Policy(2), history=rows, prices=PRICES, ceilings={}).wall_s.likely)
-    ceilings = {class_of(MODEL): {"requests": Ceiling(6.0, 1.0)}}
+    ceilings = {limit_class(MODEL): {"requests": Ceiling(6.0, 1.0)}}
     limited = wide.estimate(Policy(12), history=rows, prices=PRICES, ceilings=ceilings)
     assert "requests" == limited.limited_by
     assert limited.wall_s.likely > 60

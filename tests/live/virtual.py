@@ -11,6 +11,7 @@ from typing import Any
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.policy import Policy
 from agent_magic.live.driver import Driver
+from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
 from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
 
@@ -105,6 +106,14 @@ class Scripted(Provider):
             yield
         finally:
             self.opened -= 1
+
+    def limit_class(self, model):
+        """Share limits as the vendor's models do."""
+        return limit_class(model)
+
+    def min_cacheable_tokens(self, model):
+        """Cache as the vendor does."""
+        return min_cacheable_tokens(model)
 
     async def count_tokens(self, request):
         """Count roughly."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.health import limits_in_use
-from agent_magic.engine.pacing.limits import NO_READINGS, class_of
+from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Gate:
     """The room of one run.
 
     Args:
-        models: Per agent, its model.
+        limit_classes: Per agent, the models whose rate limits its model shares.
         need: Says what the agent's request will use; asked when its parents are done.
         pacer: Keeps the provider's limits; `None` keeps none.
         budget: Keeps the run's own; `None` keeps none.
@@ -51,7 +51,7 @@ class Gate:
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
         self,
-        models: Sequence[str],
+        limit_classes: Sequence[str],
         need: Callable[[int], Need],
         *,
         pacer: Pacer | None = None,
@@ -63,11 +63,11 @@ class Gate:
         count: Callable[[int], bool] | None = None,
     ) -> None:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
-        self._lines = [class_of(model) for model in models]
+        self._classes = limit_classes
         self._prefixes = prefixes
         self._followers: set[int] = set()
         self._queues: dict[str, int] = {}
-        self._turns: dict[str, str] = {}  # lines that the pacer holds, each with the model it asked for
+        self._turns: dict[str, str] = {}  # lines that the pacer holds, each with its class
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
         self._began_s = 0.0
@@ -97,7 +97,7 @@ class Gate:
     def line(self, agent: int) -> str:
         """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
         group = self._prefixes.name(agent) if self._prefixes is not None else None
-        return self._lines[agent] if group is None else f"{self._lines[agent]} {group}"
+        return self._classes[agent] if group is None else f"{self._classes[agent]} {group}"
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
         """Take room for the agent, or say what it waits for."""
@@ -117,9 +117,9 @@ class Gate:
             warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
             tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
             queue = self._queues.setdefault(line, id(self) + len(self._queues))  # one for each run and line
-            ticket = self._pacer.ask(need.model, tokens, need.output_tokens, self._began_s + now, queue=queue)
+            ticket = self._pacer.ask(self._classes[agent], tokens, need.output_tokens, self._began_s + now, queue=queue)
             if isinstance(ticket, Hold):
-                self._turns[line] = need.model
+                self._turns[line] = self._classes[agent]
                 return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self._began_s)
             self._turns.pop(line, None)
             self._tickets[agent] = ticket

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
     from agent_magic.record.request import Ttl
+    from agent_magic.record.terms import ModelFacts
 
 LIFE_S: Final[Mapping[Ttl, float]] = {"5m": 300.0, "1h": 3600.0}
 WRITE: Final[Mapping[Ttl, float]] = {"5m": 1.25, "1h": 2.0}
@@ -38,16 +39,6 @@ SURE: Final = 0.8
 """Durations are expected only: so much of a life is counted on."""
 PATIENCE_S: Final = 30.0
 """How long followers wait for a leader before they go anyway."""
-MINIMUM_TOKENS: Mapping[str, int] = {
-    "claude-opus-4-8": 1024,
-    "claude-opus-4-7": 2048,
-    "claude-opus-4-6": 4096,
-    "claude-sonnet-5": 1024,
-    "claude-sonnet-4-6": 1024,
-    "claude-haiku-4-5": 4096,
-}
-"""The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
-USUAL_MINIMUM: Final = 512
 LEAST_FOLLOWERS: Final = 2
 """Writing costs 1.25 times the input and reading at most 0.1: it pays from two agents on."""
 
@@ -149,7 +140,12 @@ class Prefixes:
 
 
 def paying_groups(
-    models: Sequence[str], contexts: Sequence[str | None], tokens: Mapping[str, int], *, always: bool = False
+    models: Sequence[str],
+    contexts: Sequence[str | None],
+    tokens: Mapping[str, int],
+    facts: Mapping[str, ModelFacts],
+    *,
+    always: bool = False,
 ) -> list[str | None]:
     """Name the groups of agents for which a shared cache pays.
 
@@ -157,6 +153,7 @@ def paying_groups(
         models: Per agent, its model.
         contexts: Per agent, the name of its context.
         tokens: Per context, its length, estimated.
+        facts: Per model, the shortest prefix that it caches.
         always: Whether to mark contexts also where it does not pay.
 
     Returns:
@@ -171,8 +168,8 @@ def paying_groups(
     def pays(model: str, context: str | None, name: str | None) -> bool:
         if context is None or name is None:
             return False
-        least = MINIMUM_TOKENS.get(model, USUAL_MINIMUM)
-        return always or (sizes[name] >= LEAST_FOLLOWERS and tokens[context] >= least)
+        least = facts[model].min_cacheable_tokens
+        return always or (least is not None and sizes[name] >= LEAST_FOLLOWERS and tokens[context] >= least)
 
     return [
         name if pays(model, context, name) else None
@@ -181,13 +178,18 @@ def paying_groups(
 
 
 def shared_prefixes(
-    plan: Plan, models: Sequence[str], policy: Policy, work_s: Sequence[float] | None = None
+    plan: Plan,
+    models: Sequence[str],
+    facts: Mapping[str, ModelFacts],
+    policy: Policy,
+    work_s: Sequence[float] | None = None,
 ) -> Prefixes | None:
     """Find the agents that share a context; `None` where none do, or no cache is wanted.
 
     Args:
         plan: The plan.
         models: Per agent, its model.
+        facts: What the provider says of each model.
         policy: How to run.
         work_s: Per agent, expected seconds of work; `None` is unknown.
     """
@@ -197,7 +199,7 @@ def shared_prefixes(
     tokens = {
         name: len(plan.context_of(number) or "") // CHARS_PER_TOKEN for number, name in enumerate(contexts) if name
     }
-    groups = paying_groups(models, contexts, tokens, always=policy.cache == "on")
+    groups = paying_groups(models, contexts, tokens, facts, always=policy.cache == "on")
     return Prefixes(*with_lives(groups, plan.dag, policy, work_s))
 
 

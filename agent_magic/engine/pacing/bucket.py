@@ -59,7 +59,7 @@ class Bucket:
 
     def __init__(self, grain: float, given: float | None = None, burst_s: float = 1.0, *, fair: float = FAIR) -> None:
         self.grain, self._fair = grain, fair
-        self._own = given  # a limit of ours that the server does not know
+        self._given, self._own = given, given  # the lower limit that the server does not know: given, or inferred
         self._announced = 0.0
         self.source: LimitSource | None = None
         self.limit = self.rate = self.capacity = self.margin = 0.0
@@ -182,7 +182,7 @@ class Bucket:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
     def impose(self, limit: float, now: float, *, closed_s: float | None = None) -> None:
-        """Keep an inferred limit, of which a second's worth may pass at once.
+        """Keep an inferred limit, unless the user's is lower. A second's worth may pass at once.
 
         Args:
             limit: Per minute.
@@ -191,8 +191,10 @@ class Bucket:
                 for the limit is a guess. `None` where there was no refusal.
         """
         self._advance(now)
-        self.source, self._own = "inferred", min(limit, self._announced) if self._announced else limit
-        self._set_limit(self._own)
+        limit = min(limit, self._announced or limit)
+        if self._given is None or limit < self._given:
+            self.source, self._own = "inferred", limit
+            self._set_limit(limit)
         self.capacity = max(1.0, self.rate)
         if closed_s is not None:
             self._correct(-self.level - closed_s * self.rate)
@@ -231,7 +233,7 @@ class Bucket:
     def _learn(self, reading: Reading, amount: float, now: float) -> None:
         """Record the limit, and how much certainly fits."""
         if self.source == "inferred" and not self._announced:
-            self._own = None  # what was inferred was this limit
+            self._own = self._given  # what was inferred was this limit
         self._announced = reading.limit
         limit = reading.limit if self._own is None else min(reading.limit, self._own)
         if limit != self.limit:

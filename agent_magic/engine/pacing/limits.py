@@ -1,10 +1,8 @@
-"""Rate limits as values: what a user may set, which models share them, and what a response says of them."""
+"""Rate limits as values: what a user may set, and what a response says of them."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from agent_magic.declare.validation import is_number
@@ -16,12 +14,6 @@ Dimension = Literal["requests", "input", "output"]
 DIMENSIONS: Final[tuple[Dimension, ...]] = ("requests", "input", "output")
 MOST: Final = 1e12
 """A limit above this is a mistake of whoever wrote it."""
-_DATE = re.compile(r"[-@]\d{8}$")
-_POOLS: Final = (
-    (re.compile(r"claude-opus-4-[5-8]"), "claude-opus-4"),
-    (re.compile(r"claude-sonnet-4(-\d)?"), "claude-sonnet-4"),
-    (re.compile(r"claude-fable-5(-\d)?"), "claude-fable-5"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +58,3 @@ Readings = tuple[Reading | None, Reading | None, Reading | None]
 """What one response said of requests, input and output; `None` is nothing."""
 
 NO_READINGS: Final[Readings] = (None, None, None)
-
-
-@lru_cache(maxsize=1024)
-def class_of(model: str) -> str:
-    """Name the model class whose limits a model shares. A model that no documented class has is its own.
-
-    Source: the vendor's page on rate limits: one pool for Opus 4.5 to 4.8, one for Sonnet 4.x, one for Fable 5.x;
-    Opus 5, Opus 5.5, Sonnet 5, Sonnet 5.5, Haiku 4.5 and Haiku 5.5 have rows of their own.
-    """
-    name = _DATE.sub("", model)
-    return next((pool for pattern, pool in _POOLS if pattern.fullmatch(name)), name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.bucket import LimitSource
 from agent_magic.engine.pacing.class_pacer import ClassPacer, Ticket
-from agent_magic.engine.pacing.limits import NO_READINGS, Limits, class_of
+from agent_magic.engine.pacing.limits import NO_READINGS, Limits
 from agent_magic.record.codec import from_json, to_json
 from agent_magic.record.terms import Ceiling, Learned
 
@@ -39,19 +39,18 @@ class Pacer:
     runs that share the pacer. The same events and the same seed give the same answers.
 
     Args:
-        limits: What the user says of the limits, by model or model class. A lower limit than the server's is kept; a
+        limits: What the user says of the limits, by model class. A lower limit than the server's is kept; a
             higher one gives way to what the server announces.
         seed: Makes the jitter repeatable.
     """
 
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
-        self._limits = {class_of(model): each for model, each in (limits or {}).items()}
+        self._limits = dict(limits or {})
         self._random = Random(seed)
         self._classes: dict[str, ClassPacer] = {}
-        self._of_model: dict[str, ClassPacer] = {}
 
     def ask(
-        self, model: str, input_tokens: int, output_tokens: int, now: float, *, kind: str = "", queue: int = 0
+        self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, kind: str = "", queue: int = 0
     ) -> Ticket | Hold:
         """Ask to send the request that is the first of its queue for this model class.
 
@@ -59,7 +58,7 @@ class Pacer:
         behind it. Queues that share the pacer take turns.
 
         Args:
-            model: The model.
+            limit_class: The models whose limits it shares, as the provider names them.
             input_tokens: The uncached input that is expected.
             output_tokens: The output that is expected, not `max_tokens`. Expectations that are off by a factor are
                 learned from answers, so any guess will do.
@@ -67,18 +66,18 @@ class Pacer:
             kind: Which requests have outputs alike, such as those of one agent's template.
             queue: Who asks: a number per run.
         """
-        found = self._of_model.get(model) or self._class(model)
+        found = self._classes.get(limit_class) or self._class(limit_class)
         return found.ask(input_tokens, output_tokens, now, kind, queue)
 
-    def forgo(self, model: str, queue: int) -> None:
+    def forgo(self, limit_class: str, queue: int) -> None:
         """Record that a queue that was held will not ask again soon: something else holds it, or it is over.
 
         Args:
-            model: The model it asked for.
+            limit_class: What it asked for.
             queue: Who asked.
         """
-        if model in self._of_model:
-            self._of_model[model].forgo(queue)
+        if limit_class in self._classes:
+            self._classes[limit_class].forgo(queue)
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
         """Record what a response says of the limits, as soon as its headers are here. Not for a 429: see `refused`.
@@ -173,9 +172,8 @@ class Pacer:
         """What the user says of the limits, by model class."""
         return self._limits
 
-    def _class(self, model: str) -> ClassPacer:
-        name = class_of(model)
-        if name not in self._classes:
-            self._classes[name] = ClassPacer(self._limits.get(name, NO_LIMITS), self._random)
-        found = self._of_model[model] = self._classes[name]
+    def _class(self, name: str) -> ClassPacer:
+        found = self._classes.get(name)
+        if found is None:
+            found = self._classes[name] = ClassPacer(self._limits.get(name, NO_LIMITS), self._random)
         return found

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.admission.prefix import Prefixes
-from agent_magic.engine.pacing.limits import class_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.run import Engine
 from agent_magic.forecast.forecast import groups_of
 from agent_magic.forecast.provider import Provider
 from agent_magic.forecast.service import ModelledRequests, ModelledService
+from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.virtual import VirtualDriver
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
@@ -96,9 +96,10 @@ def turn(
         prices: What tokens cost.
         work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
     """
-    works = [_work(plan.agents[n].name, requests[n], guess, end) for n, guess in enumerate(guesses)]
+    classes = [facts_of(terms, request.model).limit_class for request in requests]
+    works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
     contexts = [None if guess.held else agent.context for agent, guess in zip(plan.agents, guesses, strict=True)]
-    groups, lives = groups_of(works, contexts, policy, plan.dag, work_s)
+    groups, lives = groups_of(works, contexts, policy, plan.dag, work_s, terms)
     limits = terms.before | _plenty(works, terms)
     pacer, price = _pacer(terms) if limits else None, _Pricing(prices)
     record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
@@ -106,7 +107,7 @@ def turn(
     engine = Engine(
         record,
         policy,
-        ModelledRequests(works, requests, None if groups is None else Prefixes(groups, lives), None, held),
+        ModelledRequests(works, requests, classes, None if groups is None else Prefixes(groups, lives), None, held),
         timeouts_s=[math.inf] * len(works),
         price=price.of,
         pacer=pacer,
@@ -134,13 +135,13 @@ def _pacer(terms: Terms) -> Pacer:
     return pacer
 
 
-def _work(name: str, request: Request, guess: Guess, end: int) -> Work:
+def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int) -> Work:
     takes_s = guess.seconds[end]
     by = takes_s / guess.seconds.likely if guess.seconds.likely else 1.0
     given = round(guess.input[end])
     only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]))
     prefix = 0 if guess.held or request.context is None else min(len(request.context) // CHARS_PER_TOKEN, given)
-    pool = HELD_POOL if guess.held else class_of(request.model)
+    pool = HELD_POOL if guess.held else limit_class
     size = guess.aside[1]
     return Work(
         name,

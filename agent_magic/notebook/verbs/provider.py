@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.engine.pacing.limits import DIMENSIONS, Limits, class_of
+from agent_magic.engine.pacing.limits import DIMENSIONS, Limits
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import say
 from agent_magic.providers.anthropic.client import Claude, as_provider
@@ -64,7 +64,7 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
     if said:
         if session.running:
             raise UsageError("Limits cannot change during a run. %agents wait for it first.")
-        name = class_of(given.model or ctx.model)
+        name = session.shared.client.limit_class(given.model or ctx.model)
         session.shared.set_limits(name, replace(session.shared.pacer.given.get(name, Limits()), **said))
     say("\n".join(_limit_lines(session.shared.pacer)))
 
@@ -74,7 +74,7 @@ def _limit_lines(pacer: Pacer) -> list[str]:
     pools = pacer.health(time.monotonic())
     lines: list[str] = []
     for name in dict.fromkeys((*pacer.given, *pools)):
-        told = pacer.given.get(class_of(name), Limits())
+        told = pacer.given.get(name, Limits())
         said = (told.requests, told.input_tokens, told.output_tokens)
         pool = pools.get(name)
         gauges = (None, None, None) if pool is None else (pool.requests, pool.input, pool.output)

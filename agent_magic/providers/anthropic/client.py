@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
+from agent_magic.providers.anthropic import models
 from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt
 from agent_magic.providers.anthropic.stream import collect, counted, plain
 from agent_magic.providers.anthropic.wire import body
@@ -136,6 +137,14 @@ class Claude(Provider):
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
         self._notes: list[str] = []
         self._noted: set[str] = set()
+
+    def limit_class(self, model: str) -> str:
+        """Name the models that share rate limits with this one."""
+        return models.limit_class(model)
+
+    def min_cacheable_tokens(self, model: str) -> int:
+        """Return the shortest prefix that the prompt cache keeps."""
+        return models.min_cacheable_tokens(model)
 
     def __repr__(self) -> str:
         return f"Claude({self.endpoint!r})"

@@ -1,0 +1,101 @@
+"""What is known of Anthropic's models by their names: shared rate limits, prompt caching, speed, tokenizers.
+
+Everything here is dated: names follow a pattern, numbers are those of the pages that are named.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_magic.record.terms import ModelFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DATE: Final = re.compile(r"[-@]\d{8}$")
+_LIMIT_CLASSES: Final = (
+    (re.compile(r"claude-opus-4-[5-8]"), "claude-opus-4"),
+    (re.compile(r"claude-sonnet-4(-\d)?"), "claude-sonnet-4"),
+    (re.compile(r"claude-fable-5(-\d)?"), "claude-fable-5"),
+)
+_MIN_CACHEABLE_TOKENS: Final[Mapping[str, int]] = {
+    "claude-opus-4-8": 1024,
+    "claude-opus-4-7": 2048,
+    "claude-opus-4-6": 4096,
+    "claude-sonnet-5": 1024,
+    "claude-sonnet-4-6": 1024,
+    "claude-haiku-4-5": 4096,
+}
+"""The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
+_USUAL_MIN_CACHEABLE_TOKENS: Final = 512
+_NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
+_DENSER: Final = (4, 7)
+"""Models from this version on have a tokenizer that makes more tokens of a text."""
+_DENSER_BY: Final = 1.3
+"""How many more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
+
+
+class Speed(NamedTuple):
+    """How fast a model answers.
+
+    Attributes:
+        family: The models that are as fast, in words.
+        ttft_s: Seconds to the first token.
+        pace: Tokens per second after it.
+    """
+
+    family: str
+    ttft_s: float
+    pace: float
+
+
+SPEEDS: Final = {
+    "haiku": Speed("haiku", 0.9, 105.0),
+    "sonnet": Speed("sonnet", 1.8, 63.0),
+    "opus": Speed("opus", 2.7, 45.0),
+}
+"""Speeds by family.
+
+Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 tokens/s, 1.80 s) and Opus 4.1 (45 tokens/s,
+2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: only the ratios between families are
+used where the recorded model was measured.
+"""
+SPEEDS_FROM: Final = "a table of November 2025"
+USUAL_SPEED: Final = SPEEDS["sonnet"]
+
+
+@lru_cache(maxsize=1024)
+def limit_class(model: str) -> str:
+    """Name the model class whose limits a model shares. A model that no documented class has is its own.
+
+    Source: the vendor's page on rate limits: one pool for Opus 4.5 to 4.8, one for Sonnet 4.x, one for Fable 5.x;
+    Opus 5, Opus 5.5, Sonnet 5, Sonnet 5.5, Haiku 4.5 and Haiku 5.5 have rows of their own.
+    """
+    name = _DATE.sub("", model)
+    return next((pool for pattern, pool in _LIMIT_CLASSES if pattern.fullmatch(name)), name)
+
+
+def min_cacheable_tokens(model: str) -> int:
+    """Return the shortest prefix that the prompt cache keeps."""
+    return _MIN_CACHEABLE_TOKENS.get(model, _USUAL_MIN_CACHEABLE_TOKENS)
+
+
+def facts_of(model: str) -> ModelFacts:
+    """Return what a run has to know of a model."""
+    return ModelFacts(limit_class(model), min_cacheable_tokens(model))
+
+
+def speed_of(model: str) -> Speed | None:
+    """Return the speed of a model's family; `None` where the name says none."""
+    found = _NAME.match(model)
+    return SPEEDS.get(found["family"]) if found else None
+
+
+def token_density(model: str) -> float:
+    """Return how many tokens a model makes of a text for each one of the older models."""
+    found = _NAME.match(model)
+    if found is None:
+        return 1.0
+    return _DENSER_BY if (int(found["major"]), int(found["minor"] or 0)) >= _DENSER else 1.0
