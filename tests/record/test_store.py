@@ -649,13 +649,13 @@ def test_waiting_for_the_disk_is_shared(path, monkeypatch):
 def test_waiting_for_the_disk_ends(path):
     """Answers that come in while others wait for the disk: nobody spins on a wait that is over."""
     ledger = Ledger(path)
-    plan = plan_of(**{f"a{one}": f"question {one}" for one in range(60)})
+    plan, lot = plan_of(**{f"a{one}": f"question {one}" for one in range(60)}), random.Random(1)
 
     async def work():
         from agent_magic.live.driver import Driver
         from tests.live.virtual import Scripted
 
-        driver = Driver(plan, Policy(20), Scripted(lambda _, __: Reply(random.random() * 0.02)), ledger=ledger)
+        driver = Driver(plan, Policy(20), Scripted(lambda _, __: Reply(lot.random() * 0.02)), ledger=ledger)
         async with asyncio.timeout(60):
             await driver.drive()
         return driver.record
