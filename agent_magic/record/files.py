@@ -31,11 +31,14 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
         error: Raised if it cannot be a path.
     """
     try:
-        return Path(path).expanduser().resolve()
+        found = Path(path).expanduser().resolve()
+        if not found.is_symlink():  # a loop of links, which is no error from Python 3.13 on
+            return found
     except FileNotFoundError:
         raise error(f"{str(path)!r} is relative, and the working directory does not exist any more.") from None
     except (OSError, RuntimeError, ValueError):  # a loop of links, no such user, a NUL
-        raise error(f"{str(path)!r} is no file name. Choose another.") from None
+        pass
+    raise error(f"{str(path)!r} is no file name. Choose another.")
 
 
 def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose another name.") -> None:
