@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -143,3 +147,40 @@ def test_a_ledger_of_another_kind_is_refused(wrong):
         am.Session(ledger=wrong)
     with pytest.raises(AgentMagicError, match="not a Session"):
         am.start(plan_of("a"), session=wrong)
+
+
+CALLS = {
+    "run": lambda plan: plan.run(),
+    "play": lambda plan: plan.play("none.cassette.jsonl"),
+    "count_tokens": lambda plan: plan.count_tokens(),
+    "session": lambda _: am.Session().__aenter__(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_loop_that_is_not_asyncios(call):
+    """Under trio, or without any loop, the error says how to run it all the same; nothing is sent."""
+    with pytest.raises(AgentMagicError, match=r"asyncio\.run\(plan\.run\(\)\)"):
+        call(plan_of("a")).send(None)
+
+
+def test_trio_above_asyncio(monkeypatch):
+    """In a kernel with `%autoawait trio` both have a loop, and the one that awaits is trio's."""
+    monkeypatch.setitem(sys.modules, "trio", SimpleNamespace(lowlevel=SimpleNamespace(current_task=object)))
+    with pytest.raises(AgentMagicError, match=r"trio\.to_thread\.run_sync"):
+        asyncio.run(plan_of("a").run(client=Scripted(lambda *_: Reply(0.0))))
+
+
+def test_a_wall_clock_that_jumps(monkeypatch, tmp_path):
+    """A run, its ledger and its reuse do not depend on the time of day: only dates are read from it."""
+    real, jumps = time.time, itertools.cycle([0.0, -1e6, 1e6, -10.0, 4e7])
+    monkeypatch.setattr(time, "time", lambda: real() + next(jumps))
+    session = am.Session(client=Scripted(lambda *_: Reply(0.01)), ledger=am.Ledger(tmp_path / "runs.sqlite3"))
+    plan = plan_of(*"abcdefgh")
+    first = asyncio.run(plan.run(session=session))
+    second = asyncio.run(plan.run(session=session))
+    assert ["live"] * 8 == list(first.agents["source"])
+    assert ["ledger"] * 8 == list(second.agents["source"])
+    assert (first.totals.wall_s or -1.0) > 0
+    assert session.ledger is not None
+    assert session.ledger.verify().ok

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.run import Run
-from agent_magic.api.session import session_of
+from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
@@ -90,6 +90,7 @@ class Plan(DeclaredPlan):
             UnknownAgent: `again` names one that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
+        check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
         driver = _driver(self, policy, shared, alone=session is None, fresh=fresh, resume=resume, again=again)
         return await _driven(driver, shared, alone=session is None)
@@ -142,6 +143,7 @@ class Plan(DeclaredPlan):
             CassetteError: The file is no cassette, or has no texts to go on from.
             ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
         """
+        check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
         policy, deck, alone = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace), session is None
 
@@ -231,6 +233,7 @@ class Plan(DeclaredPlan):
         Raises:
             DeclarationError: A prompt cannot be filled in.
         """
+        check_loop()
         shared = session_of(session, client=client, ledger=ledger)
         return (await count_ahead(self, shared.client, shared.ledger))[0]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.errors import DeclarationError, PlanError, shown_value
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History
 from agent_magic.record.prices import Prices
@@ -128,12 +130,35 @@ class Session:
 
     async def __aenter__(self) -> Self:
         """Open connections, for all runs until the end."""
+        check_loop()
         await self._open.enter_async_context(self.client.open())
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         """Close them. The ledger stays open: it is yours."""
         await self._open.aclose()
+
+
+def check_loop() -> None:
+    """Raise unless asyncio runs here. Below trio, in a kernel with `%autoawait trio`, a loop of asyncio runs too."""
+    if not _is_running(asyncio.get_running_loop) or _is_running(_trio_task):
+        raise AgentMagicError(
+            "A plan runs on asyncio, and this is not an asyncio loop. Under trio run it in a thread: "
+            "await trio.to_thread.run_sync(lambda: asyncio.run(plan.run()))."
+        )
+
+
+def _trio_task() -> object:
+    trio: Any = sys.modules["trio"]
+    return trio.lowlevel.current_task()
+
+
+def _is_running(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except (RuntimeError, KeyError):
+        return False
+    return True
 
 
 def session_of(session: Session | None, **given: object) -> Session:
