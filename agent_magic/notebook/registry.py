@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.context import Context
 from agent_magic.declare.dag import build_dag
 from agent_magic.errors import DeclarationError, UnknownAgent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from agent_magic.declare.agent import Agent
-    from agent_magic.declare.context import Context
     from agent_magic.notebook.front_end import Cell
 
-
-@dataclass(slots=True)
-class Declared:
-    """An agent as a cell declared it.
-
-    Attributes:
-        agent: The agent.
-        cell: The cell.
-    """
-
-    agent: Agent
-    cell: Cell
+T = TypeVar("T", Agent, Context)
 
 
-@dataclass(slots=True)
-class DeclaredContext:
-    """A context as a cell declared it."""
+@dataclass(frozen=True, slots=True)
+class Declared(Generic[T]):
+    """An agent or a context, and the cell that declared it."""
 
-    context: Context
+    value: T
     cell: Cell
 
 
@@ -47,34 +36,34 @@ class Registry:
 
     def __init__(self, name: str, common: Registry | None = None) -> None:
         self.name, self._common = name, common
-        self._declared: dict[str, Declared] = {}
-        self._contexts: dict[str, DeclaredContext] = {}
+        self._agents: dict[str, Declared[Agent]] = {}
+        self._contexts: dict[str, Declared[Context]] = {}
 
     def __len__(self) -> int:
-        return len(self._declared)
+        return len(self._agents)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._declared
+        return name in self._agents
 
     @property
     def agents(self) -> tuple[Agent, ...]:
         """The agents in declared order."""
-        return tuple(one.agent for one in self._declared.values())
+        return tuple(one.value for one in self._agents.values())
 
     @property
     def contexts(self) -> tuple[Context, ...]:
         """Its own contexts in declared order, and the common ones that its agents name behind them."""
-        own = tuple(one.context for one in self._contexts.values())
+        own = tuple(one.value for one in self._contexts.values())
         if self._common is None:
             return own
-        taken = {*self._contexts, *self._declared}
-        named = {name for one in self._declared.values() for name in one.agent.reads} - taken
+        taken = {*self._contexts, *self._agents}
+        named = {name for agent in self.agents for name in agent.reads} - taken
         return (*own, *(one for one in self._common.contexts if one.name in named))
 
     def declare(
         self, agent: Agent, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Take an agent in, in place of one of the same name or from the same cell.
+        """Declare an agent, in place of one of the same name or from the same cell.
 
         Args:
             agent: The agent.
@@ -90,26 +79,18 @@ class Registry:
             Cycle: It closes a cycle; the registry is as before.
             DeclarationError: There is a context of that name.
         """
-        notes = self._take_back(self._contexts, cell, "context")
+        notes = _take_back(self._contexts, cell, "context")
         if agent.name in self._contexts:
-            _refuse(agent.name, "a context", "an agent")
-        renamed = self._earlier_name(agent.name, cell)
-        old = self._declared.get(agent.name)
-        table = self._with(agent, cell, renamed)
+            raise _taken(agent.name, "a context", "an agent")
+        old, (table, said) = self._agents.get(agent.name), _with(self._agents, agent, cell)
         if not cycles:
             _check_cycle(table, variables)
-        self._declared = table
-        changed = old is None or old.agent != agent
-        if renamed:
-            notes.append(f"renamed from {renamed!r}")
-        elif old is not None and changed and cell.id is not None and old.cell.id not in {None, cell.id}:
-            notes.append("replaces the one another cell had declared")
-        if changed:
-            notes += self.stale_note(agent.name, ran)
-        return notes
+        self._agents = table
+        changed = old is None or old.value != agent
+        return [*notes, *said, *(self.stale_note(agent.name, ran) if changed else [])]
 
     def declare_context(self, context: Context, cell: Cell, *, ran: Collection[str]) -> list[str]:
-        """Take a context in, in place of one of the same name or from the same cell.
+        """Declare a context, in place of one of the same name or from the same cell.
 
         Args:
             context: The context.
@@ -123,25 +104,19 @@ class Registry:
             DeclarationError: There is an agent of that name, or it uses an agent's answer or another context.
         """
         name = context.name
-        notes = self._take_back(self._declared, cell, "agent")
-        if name in self._declared:
-            _refuse(name, "an agent", "a context")
+        notes = _take_back(self._agents, cell, "agent")
+        if name in self._agents:
+            raise _taken(name, "an agent", "a context")
         for used in context.uses:
-            if used in self._declared or (used in self._contexts and used != name):
-                kind = "the answer of agent" if used in self._declared else "the context"
+            if used in self._agents or (used in self._contexts and used != name):
+                kind = "the answer of agent" if used in self._agents else "the context"
                 raise DeclarationError(
                     f"Context {name!r} uses {kind} {used!r}, but has to be the same for all who share it.",
                     hint="A context takes variables; answers go into prompts.",
                 )
-        old = self._contexts.get(name)
-        renamed = [] if cell.id is None else [key for key, one in self._contexts.items() if one.cell.id == cell.id]
-        if len(renamed) == 1 and renamed != [name] and self._contexts[renamed[0]].cell.execution != cell.execution:
-            del self._contexts[renamed[0]]
-            notes.append(f"renamed from {renamed[0]!r}")
-        elif old is not None and old.context != context and cell.id is not None and old.cell.id not in {None, cell.id}:
-            notes.append("replaces the one another cell had declared")
-        self._contexts[name] = DeclaredContext(context, cell)
-        return notes + (self.stale_note(name, ran) if old is not None and old.context != context else [])
+        old, (self._contexts, said) = self._contexts.get(name), _with(self._contexts, context, cell)
+        changed = old is not None and old.value != context
+        return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
 
     def has_context(self, name: str) -> bool:
         """Tell whether it has a context of its own of that name."""
@@ -159,20 +134,20 @@ class Registry:
         """
         names = list(names)
         for name in names:
-            if name not in self._declared and name not in self._contexts:
-                raise UnknownAgent(name, known=[*self._declared, *self._contexts])
+            if name not in self._agents and name not in self._contexts:
+                raise UnknownAgent(name, known=[*self._agents, *self._contexts])
         for name in names:
-            self._declared.pop(name, None)
+            self._agents.pop(name, None)
             self._contexts.pop(name, None)
 
     def clear(self) -> None:
         """Forget all agents and contexts."""
-        self._declared.clear()
+        self._agents.clear()
         self._contexts.clear()
 
     def of_cells(self, cell_ids: Collection[str]) -> tuple[str, ...]:
         """Return the agents and contexts that these cells declared."""
-        every = [*self._declared.items(), *self._contexts.items()]
+        every = [*self._agents.items(), *self._contexts.items()]
         return tuple(name for name, one in every if one.cell.id in cell_ids)
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,18 +164,18 @@ class Registry:
     def _known(self) -> set[str]:
         """What is declared: agents, and contexts of the plan or common to all."""
         common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
-        return {*self._declared, *self._contexts, *common}
+        return {*self._agents, *self._contexts, *common}
 
     def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
         known = self._known
         lacking = [name for name in agent.reads if name not in known and name not in namespace]
-        return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._declared)]))
+        return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._agents)]))
 
     def parents(self, agent: Agent) -> tuple[tuple[str, str], ...]:
         """Return the agent's parents so far, each with where the edge came from: `prompt` or `after`."""
-        used = [(name, "prompt") for name in agent.uses if name in self._declared and name != agent.name]
-        order = [(name, "after") for name in agent.after if name in self._declared and name not in agent.uses]
+        used = [(name, "prompt") for name in agent.uses if name in self._agents and name != agent.name]
+        order = [(name, "after") for name in agent.after if name in self._agents and name not in agent.uses]
         return (*used, *order)
 
     def descendants(self, name: str) -> tuple[str, ...]:
@@ -209,43 +184,11 @@ class Registry:
         todo = [name]
         while todo:
             parent = todo.pop()
-            for child, one in self._declared.items():
-                if parent in (*one.agent.reads, *one.agent.after) and child not in found and child != name:
+            for child, one in self._agents.items():
+                if parent in (*one.value.reads, *one.value.after) and child not in found and child != name:
                     found.append(child)
                     todo.append(child)
-        return tuple(child for child in self._declared if child in found)
-
-    def _earlier_name(self, name: str, cell: Cell) -> str | None:
-        """Return the name this cell had declared before; `None` where a loop in it declares several."""
-        if cell.id is None:
-            return None
-        others = [(other, one.cell.execution) for other, one in self._declared.items() if one.cell.id == cell.id]
-        if len(others) != 1 or others[0] == (name, others[0][1]) or others[0][1] == cell.execution:
-            return None
-        return others[0][0]
-
-    def _with(self, agent: Agent, cell: Cell, renamed: str | None) -> dict[str, Declared]:
-        """Return the table with the agent in the place of what it replaces."""
-        place = agent.name if agent.name in self._declared else renamed
-        table: dict[str, Declared] = {}
-        for name, one in self._declared.items():
-            if name == place:
-                table[agent.name] = Declared(agent, cell)
-            elif name != renamed:
-                table[name] = one
-        table.setdefault(agent.name, Declared(agent, cell))
-        return table
-
-    def _take_back(self, table: dict[str, Declared] | dict[str, DeclaredContext], cell: Cell, kind: str) -> list[str]:
-        """Forget what this cell declared when it was of the other kind, and say so."""
-        mine = [
-            name
-            for name, one in table.items()
-            if cell.id is not None and one.cell.id == cell.id and one.cell.execution != cell.execution
-        ]
-        for name in mine:
-            del table[name]
-        return [f"in place of the {kind} {', '.join(mine)}"] if mine else []
+        return tuple(child for child in self._agents if child in found)
 
     def stale_note(self, name: str, ran: Collection[str]) -> list[str]:
         """Return a note of the agents in `ran` whose answers are stale now that `name` has changed."""
@@ -253,7 +196,43 @@ class Registry:
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
 
 
-def _check_cycle(table: Mapping[str, Declared], variables: Collection[str]) -> None:
+def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str, Declared[T]], list[str]]:
+    """Return a table with one more value, in the place of what it replaces; and notes on what that was."""
+    old, renamed = table.get(value.name), _earlier_name(table, value.name, cell)
+    place = value.name if old is not None else renamed
+    made: dict[str, Declared[T]] = {}
+    for name, one in table.items():
+        if name == place:
+            made[value.name] = Declared(value, cell)
+        elif name != renamed:
+            made[name] = one
+    made.setdefault(value.name, Declared(value, cell))
+    if renamed:
+        return made, [f"renamed from {renamed!r}"]
+    elsewhere = old is not None and old.value != value and cell.id is not None and old.cell.id not in {None, cell.id}
+    return made, ["replaces the one another cell had declared"] if elsewhere else []
+
+
+def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> str | None:
+    """Return the name this cell had declared before; `None` where a loop in it declares several."""
+    if cell.id is None:
+        return None
+    others = [(other, one.cell.execution) for other, one in table.items() if one.cell.id == cell.id]
+    if len(others) != 1 or others[0][0] == name or others[0][1] == cell.execution:
+        return None
+    return others[0][0]
+
+
+def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str]:
+    """Forget what this cell declared when it was of the other kind, and return a note on it."""
+    before = [one for one in table.items() if cell.id is not None and one[1].cell.id == cell.id]
+    mine = [name for name, one in before if one.cell.execution != cell.execution]
+    for name in mine:
+        del table[name]
+    return [f"in place of the {kind} {', '.join(mine)}"] if mine else []
+
+
+def _check_cycle(table: Mapping[str, Declared[Agent]], variables: Collection[str]) -> None:
     """Raise `Cycle` where declared agents wait for each other.
 
     A prompt that uses its own agent's name means the variable of that name, where there is one.
@@ -262,14 +241,14 @@ def _check_cycle(table: Mapping[str, Declared], variables: Collection[str]) -> N
     index = {name: number for number, name in enumerate(names)}
     parents: list[list[int]] = []
     for name in names:
-        agent = table[name].agent
+        agent = table[name].value
         used = [one for one in agent.uses if one != name or one not in variables]
         parents.append([index[one] for one in dict.fromkeys((*used, *agent.after)) if one in index])
     build_dag(parents, names)
 
 
-def _refuse(name: str, held: str, wanted: str) -> NoReturn:
-    raise DeclarationError(
+def _taken(name: str, held: str, wanted: str) -> DeclarationError:
+    return DeclarationError(
         f"{name!r} is {held} already and cannot be {wanted} too: prompts that name it could mean either.",
         hint=f"Give it another name, or take the other back: %agents drop {name}.",
     )
