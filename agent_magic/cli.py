@@ -1,4 +1,4 @@
-"""The command line: the stand-in API, and notebooks from outside: replayed, exported, imported, scanned."""
+"""The command line: serve the mock server; replay, export, import and scan notebooks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="agent-magic", description="Concurrent Claude agents in notebooks.")
     parser.add_argument("--version", action="version", version=f"agent-magic {made_with()['agent-magic']}")
     commands = parser.add_subparsers(title="commands", required=True)
-    commands.add_parser("simulate", help="serve the stand-in Messages API on 127.0.0.1", add_help=False)
+    commands.add_parser("simulate", help="serve the mock Messages API on 127.0.0.1", add_help=False)
     one = commands.add_parser(
         "replay", help="execute a notebook on its recording, without key and network, and compare"
     )
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(do=_import)
     one = commands.add_parser("scan", help="look for keys in notebooks, recordings and other files")
     one.add_argument("files", nargs="+", type=Path)
-    one.add_argument("--allow", action="append", default=[], metavar="MARK", help="a finding that is no key")
+    one.add_argument("--allow", action="append", default=[], metavar="MARK", help="a finding that is not a key")
     one.set_defaults(do=_scan)
     return parser
 
@@ -129,7 +129,7 @@ def _scan(given: argparse.Namespace) -> int:
     for one in found:
         print(one)
     if found:
-        print("Take it out, or allow what is no key with --allow MARK.", file=sys.stderr)
+        print("Take it out, or allow what is not a key with --allow MARK.", file=sys.stderr)
         return DIFFERS
     print(f"nothing like a key in {len(given.files)} files" if len(given.files) > 1 else "nothing like a key in it")
     return 0

@@ -180,11 +180,11 @@ def test_the_scan_finds_and_allows(tmp_path, capsys):
         (["export", "none.ipynb"], "none.ipynb: No such file"),
         (["scan", "none"], "none: No such file"),
         (["import", "bad.json"], "The plan is not JSON"),
-        (["export", "bad.json"], "is no notebook"),
-        (["replay", "bad.json"], "is no notebook"),
-        (["export", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),
-        (["import", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),
-        (["replay", "bytes.ipynb"], "'bytes.ipynb' is no text in UTF-8"),
+        (["export", "bad.json"], "is not a notebook"),
+        (["replay", "bad.json"], "is not a notebook"),
+        (["export", "bytes.ipynb"], "'bytes.ipynb' is not UTF-8 text"),
+        (["import", "bytes.ipynb"], "'bytes.ipynb' is not UTF-8 text"),
+        (["replay", "bytes.ipynb"], "'bytes.ipynb' is not UTF-8 text"),
         (["export", "empty.ipynb"], "declares no agents of the plan 'agents'"),
     ],
 )
@@ -224,4 +224,4 @@ def test_what_is_no_whole_notebook_is_not_executed(tmp_path, capsys):
     path = tmp_path / "n.ipynb"
     path.write_text('{"cells": [{"cell_type": "code", "source": "x"}], "nbformat": 4, "nbformat_minor": 5}')
     assert 2 == main(["replay", str(path)])
-    assert "no notebook that can be executed" in capsys.readouterr().err
+    assert "cannot be executed" in capsys.readouterr().err

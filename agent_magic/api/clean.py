@@ -1,4 +1,4 @@
-"""A clean process: no key, no network, nothing of this session. What replays there replays for a reader.
+"""A clean process, without keys, network or session: what replays there replays for a reader.
 
 `python -m agent_magic.api.clean` reads plans and the name of a cassette as JSON, replays each in turn, and writes
 the fingerprints of their frames.
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 300.0
 NETWORK = frozenset({"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"})
-"""What Python tells its audit hooks when something wants to leave the process."""
+"""The audit events of what would leave the process."""
 OURS = ("ANTHROPIC_", "CLAUDE_", "AGENT_MAGIC_")
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without keys, of any provider, and without settings of ours."""
+    """Return an environment without the keys of any provider and without our settings."""
     secrets = secrets_of(environment)
     return {
         name: value
@@ -43,7 +43,7 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def block_network() -> None:
-    """Let nothing in this process reach a network from now on. Python has no way to take this back."""
+    """Block the network for this process, for good."""
     sys.addaudithook(_refuse)
 
 

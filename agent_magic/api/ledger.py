@@ -1,4 +1,4 @@
-"""A ledger as its user holds it."""
+"""`Ledger`: what users hold of a ledger."""
 
 from __future__ import annotations
 

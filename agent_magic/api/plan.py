@@ -1,4 +1,4 @@
-"""A plan as its user holds it, and what makes it ready to run. One-line methods that call the rooms."""
+"""`Plan`: what users hold of a plan. Methods that call the rooms, and `start`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Plan(DeclaredPlan):
             policy: Its deadlines count as part of what is asked.
 
         Raises:
-            CassetteError: The file is no cassette.
+            CassetteError: The file is not a cassette.
             ReplayMiss: The plan asks for something that was not recorded.
         """
         return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=as_policy(policy).timeout_s))
@@ -140,7 +140,7 @@ class Plan(DeclaredPlan):
             session: In place of `client`, `ledger`, `prices` and `limits`, as in `run`.
 
         Raises:
-            CassetteError: The file is no cassette, or has no texts to go on from.
+            CassetteError: The file is not a cassette, or has no texts to continue from.
             ReplayMiss: The plan asks for something that was not recorded; nothing was sent.
         """
         check_loop()
@@ -219,7 +219,7 @@ class Plan(DeclaredPlan):
         ledger: SqliteLedger | None = None,
         session: Session | None = None,
     ) -> list[int | None]:
-        """Have the API count the input of each agent, for `estimate(counted=...)`. Free; prompts go to the counter.
+        """Ask the API to count the input of each agent, for `estimate(counted=...)`. Free; prompts go to the counter.
 
         Args:
             client: Who counts, as in `run`.
@@ -351,7 +351,7 @@ class Plan(DeclaredPlan):
 
 
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
-    """Let it run, and say what its numbers do not."""
+    """Drive a run to its end and log what its numbers do not say."""
     await driver.drive()
     if not alone:
         session.settle(driver.record)
@@ -376,7 +376,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     again: Iterable[str] | None = None,
     recorded: Match | None = None,
 ) -> Driver:
-    """Make ready to run a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
+    """Prepare a run of a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
 
     Args:
         plan: What to run.
@@ -412,7 +412,7 @@ def _driver(
     again: Iterable[str] | None = None,
     recorded: Match | None = None,
 ) -> Driver:
-    """Make the driver of a run. One that is `alone` in its session shares no slots and looks at no history."""
+    """Return the driver of a run. One that is `alone` in its session shares no slots and no history."""
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
     policy, client = as_policy(policy), session.client

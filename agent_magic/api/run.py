@@ -1,4 +1,4 @@
-"""A run as its user holds it: frames, forecasts, pictures. One-line methods that call the rooms."""
+"""`Run`: frames, forecasts and pictures of a run. One-line methods that call the rooms."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class Run:
         self.forecasts = Forecasts()
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what can be copied and sent to another process: the record, without what made it."""
+        """Return the state without the driver, so that a run can be copied and pickled."""
         return {**vars(self), "_driver": None}
 
     def __getitem__(self, name: str) -> AgentResult:
-        """Return what became of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
+        """Return the result of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
         return self.record[name]
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def events(self) -> pd.DataFrame:
-        """One row per event, in the order they happened: when, which agent and attempt, and what in words."""
+        """One row per event, in the order they happened: when, which agent and attempt, and what happened."""
         return events_frame(self.record)
 
     @property
@@ -148,21 +148,21 @@ class Run:
         return find_path(self.record, self.totals.wall_s)
 
     def against(self, other: Run) -> Run:
-        """Measure it by a run of `plan.baseline()`, or a sequential one of the same plan; see `measure.compare`."""
+        """Compare it with a run of `plan.baseline()`, or a sequential run of the same plan; see `measure.compare`."""
         measure_against(self.record, record_of(other, "against"))
         return self
 
     def advise(self, by: str = "seconds") -> Advice:
-        """Say what would have made it faster or cheaper, most `seconds` or `dollars` first; see `measure.advice`."""
+        """Return what would have made it faster or cheaper, most `seconds` or `dollars` first; see `measure.advice`."""
         return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd, by=by)
 
     @property
     def barrier_cost_s(self) -> float:
-        """Seconds that a barrier behind each layer costs: a forecast with, minus one without."""
+        """What layer barriers cost in seconds: a forecast with them minus one without."""
         return Outlook(self.forecaster()).barrier_cost_s()
 
     def utilization(self, slots: int | None = None) -> pd.DataFrame:
-        """One row per model and one for all: who was busy how much of the time; see `agent_magic.measure.spread`."""
+        """One row per model and one for all: how busy it was; see `agent_magic.measure.spread`."""
         return utilization_frame(self.record, slots)
 
     def percentiles(self, *others: Run) -> pd.DataFrame:
@@ -170,7 +170,7 @@ class Run:
         return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
-        """Hold the run against service targets; see `agent_magic.measure.slo.slo_frame` for them."""
+        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them."""
         return slo_frame(self.record, targets)
 
     def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
@@ -218,7 +218,7 @@ class Run:
             return whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
 
     def forecaster(self) -> Forecaster:
-        """Return what answers many what-ifs of this run quickly; see `agent_magic.forecast.forecast`."""
+        """Return a forecaster for many what-ifs of this run; see `agent_magic.forecast.forecast`."""
         return Forecaster(self.record, self.history, self.prices)
 
     def forecast(  # noqa: PLR0913 - as in `whatif`
@@ -269,7 +269,7 @@ class Run:
 
     @property
     def health(self) -> Health:
-        """How it fared with the provider at its end, or fares now: limits, refusals, retries, latency, breakers."""
+        """Its health, at its end or now: limits, refusals, retries, latency, circuit breakers."""
         return self._driver.health() if self._driver is not None else record_health(self.record)
 
     @property
@@ -286,12 +286,12 @@ class Run:
         return run_waterfall(self.record, theme=theme)
 
     def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
-        """Draw what was asked of the provider over time; `limits` such as `{"requests": 50}` per minute.
+        """Draw the load on the provider over time; `limits` such as `{"requests": 50}` per minute.
 
         Limits can be given of `requests`, `input tokens`, `output tokens` and `requests under way`.
 
         Raises:
-            DeclarationError: There is no such limit, or it is no number.
+            DeclarationError: There is no such limit, or it is not a number.
         """
         return run_limits(self.record, limits, theme=theme)
 
@@ -300,7 +300,7 @@ class Run:
         return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
-        """Show a panel that asks what-ifs: the forecast, its timeline and its place among others follow it."""
+        """Show a panel for what-ifs, with the forecast, its timeline and the trade-off."""
         explore(Explorer(self.forecaster()))
 
     def markdown(self, name: str) -> Markdown:

@@ -99,7 +99,7 @@ class Session:
         return Prices(self.prices, tell or self._tell, seller=self.client.price_list)
 
     def connect(self, client: Provider | AsyncAnthropic | None) -> None:
-        """Let somebody else answer from the next run on. Their limits are learned anew.
+        """Connect to another provider, from the next run on. Its limits are learned anew.
 
         Args:
             client: Who answers, as in `Plan.run`.

@@ -1,4 +1,4 @@
-"""Sharing: runs as a cassette that is looked over for keys and tried in a clean process before anybody sees it."""
+"""Sharing runs as a cassette: scanned for keys, and replayed in a clean process first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LONGEST_S = 1e9
-"""Deadlines are no part of what is asked, so a replay needs none."""
+"""A deadline is not part of a request, so a replay needs none."""
 
 
 def share(
@@ -35,14 +35,14 @@ def share(
     redact: Callable[[str], str] | None = None,
     texts: bool = True,
 ) -> dict[str, Any]:
-    """Write runs to a cassette, after a look for keys, and make sure that they replay without any.
+    """Scan runs for keys, write them to a cassette, and check that it replays in a clean process.
 
     Args:
         runs: What a reader needs.
         path: Where to write.
-        notebook: The saved notebook, to be looked over too.
-        cells: Texts of cells that may not be in it yet.
-        allow: Marks of findings that are no keys.
+        notebook: The saved notebook, to be scanned too.
+        cells: Texts of cells that may not be saved yet.
+        allow: Marks of findings that are not keys.
         redact: Returns what is written in place of a text, as in `Run.save`.
         texts: Whether texts go into the file.
 
@@ -51,7 +51,7 @@ def share(
 
     Raises:
         SecretFound: Something looks like a key; nothing was written.
-        AgentMagicError: What was written does not replay as it was.
+        AgentMagicError: The cassette does not replay as the run was.
         OSError: The file cannot be written.
     """
     chosen, cassette = [runs] if isinstance(runs, Run) else runs, Path(path)
@@ -81,10 +81,10 @@ def check_for_secrets(
     allow: Iterable[str] = (),
     redact: Callable[[str], str] | None = None,
 ) -> None:
-    """Look for keys in what is to be shared.
+    """Scan what is to be shared for keys.
 
     Raises:
-        SecretFound: There is something that looks like one.
+        SecretFound: Something looks like a key.
     """
     found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
     if found:

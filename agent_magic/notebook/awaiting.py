@@ -84,7 +84,7 @@ class AwaitRewriter(CellHook):
 
 
 def can_await(ip: Any) -> bool:
-    """Say whether IPython will run what is being transformed right now as a task on an asyncio loop.
+    """Return whether IPython will run what is being transformed right now as a task on an asyncio loop.
 
     It will not where code of a cell does the transforming (`%%time`, `%%capture`, `run_cell`), nor where a callback on
     the running loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent
@@ -96,7 +96,7 @@ def can_await(ip: Any) -> bool:
 
 
 def cell_is_running() -> bool:
-    """Say whether the caller was called, however indirectly, by the code of a cell."""
+    """Return whether the caller was called, however indirectly, by the code of a cell."""
     return _on_stack("run_code")
 
 
@@ -124,7 +124,7 @@ async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = 
 
 
 def _on_stack(method: str) -> bool:
-    """Say whether a method of IPython's shell is among the callers."""
+    """Return whether a method of IPython's shell is among the callers."""
     code = getattr(vars(InteractiveShell)[method], "__code__", None)
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not code:

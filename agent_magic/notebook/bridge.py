@@ -93,7 +93,7 @@ def _is_patched_by_other() -> bool:
 
 
 def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
-    """Say why a running loop cannot be entered again and what to do; an empty string if it can."""
+    """Return why a running loop cannot be entered again and what to do; an empty string if it can."""
     ipykernel = sys.modules.get("ipykernel")
     if _is_patched_by_other() and (not hasattr(loop, "_nest_patched") or _major(ipykernel) >= SHARED_CONTEXT):
         cause = "nest_asyncio is applied in this kernel, and on this ipykernel it loses the cells queued behind a call"

@@ -31,7 +31,7 @@ class CellHook:
             self._hooks.append(self)
 
     def uninstall(self) -> None:
-        """Leave cells alone from the next one on. Idempotent."""
+        """Stop reading cells from the next one on. Idempotent."""
         self._hooks[:] = [hook for hook in self._hooks if hook != self]
 
     def __call__(self, lines: list[str]) -> list[str]:
@@ -99,7 +99,7 @@ _BEHIND_MAGIC = re.compile(r"^(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)\n(?:[ \t]*\n)*[ 
 
 
 def _is_indented_wrong(text: str) -> bool:
-    """Say whether a cell is no Python for its indentation alone, every line magic taken for a statement."""
+    """Return whether only indentation makes a cell invalid, each line magic read as a statement."""
     plain = re.sub(r"^(\s*)(?:\w+[ \t]*=[ \t]*)?%\w.*$", r"\1pass", text, flags=re.MULTILINE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

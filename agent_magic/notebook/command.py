@@ -165,7 +165,7 @@ class Commands(dict[str, Verb]):
         return parser
 
     def waits(self, _magic: str, argument: str | None) -> bool:
-        """Say whether a call of the magic must be awaited; see `AwaitRewriter.wanted`."""
+        """Return whether a call of the magic must be awaited; see `AwaitRewriter.wanted`."""
         if argument is None:
             return True
         verb = self.get(without_comment(argument).strip().partition(" ")[0].removesuffix(";"))

@@ -54,7 +54,7 @@ class Known(NamedTuple):
         awaited: Names that prompts use and nobody has declared.
         plans: The plans that have agents.
         ran: The agents of the last run.
-        models: Models in use, and those that whoever answers offers.
+        models: Models in use, and those that the provider offers.
         variables: The notebook's variables that a prompt can show.
         contexts: The declared contexts of the plan.
         unwritten: The contexts that agents name and nobody has declared.
@@ -130,7 +130,7 @@ def known_to(magics: AgentMagics, line: str) -> Known:
 
 
 def attach(magics: AgentMagics) -> Callable[[], None]:
-    """Let IPython ask us. Returns what takes that back."""
+    """Register the completer with IPython. Returns the function that removes it."""
     shell: Any = magics.shell
     asking: Any = getattr(shell, "Completer", None)
     if asking is None:
@@ -164,7 +164,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
 
 
 def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]:
-    """Make the matcher of IPython before 8.6, which knows the line only. What it finds keeps all others out."""
+    """Return the matcher for IPython before 8.6, which knows only the line. Its matches exclude all others."""
 
     def agent_magic_matches(_: str) -> list[str]:
         line: str = asking.text_until_cursor
@@ -220,7 +220,7 @@ def _arguments(rest: str, parser: ArgumentParser, known: Known, command: str) ->
 
 
 def _without_values(words: Sequence[str], by_option: Mapping[str, Action]) -> list[str]:
-    """Leave out what stands behind an option that takes a value."""
+    """Drop the values of options."""
     kept: list[str] = []
     skip = False
     for word in words:
@@ -280,7 +280,7 @@ def _fits(name: str, is_folder: bool) -> bool:  # noqa: FBT001 - of a pair
 
 
 def _shows(name: str, value: object) -> bool:
-    """Tell whether a prompt could show a variable: data, not tools."""
+    """Return whether a prompt could show a variable: data, not tools."""
     return not name.startswith("_") and not isinstance(value, ModuleType | type) and not inspect.isroutine(value)
 
 

@@ -34,7 +34,7 @@ class Formatters:
         self._before: dict[tuple[str, str], Any] = {}
 
     def install(self) -> None:
-        """Show our values our way."""
+        """Install our formatters."""
         for kind in (Plan, Estimate):
             self._itself.for_type(kind, self._nothing_if_shown)
         self._bundles.for_type(Run, self._run)
@@ -44,7 +44,7 @@ class Formatters:
             self._html.for_type_by_name(*name, _texts_formatter(other))
 
     def uninstall(self) -> None:
-        """Leave no formatter of ours behind."""
+        """Remove our formatters."""
         for kind in (Plan, Estimate):
             self._itself.pop(kind, None)
         for kind in (Run, AgentResult):

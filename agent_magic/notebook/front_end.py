@@ -1,4 +1,4 @@
-"""What the front end tells: which cell this is, whether it can show pictures, where warnings belong."""
+"""The front end: which cell runs, whether it shows pictures, what is printed and asked there."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def cell_of(shell: Any) -> Cell:
 
 
 def is_kernel(shell: Any) -> bool:
-    """Tell whether this is a kernel, whose front end may show pictures, or a terminal."""
+    """Return whether this is a kernel, whose front end may show pictures, or a terminal."""
     return getattr(shell, "kernel", None) is not None
 
 
 def is_unwatched(shell: Any) -> bool:
-    """Tell whether a program runs the cells, such as nbclient or papermill, whose log has lines only.
+    """Return whether a program runs the cells, such as nbclient or papermill, whose log has lines only.
 
     Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave marks of theirs.
     """
@@ -62,14 +62,14 @@ def is_unwatched(shell: Any) -> bool:
 
 
 def can_ask(shell: Any) -> bool:
-    """Tell whether somebody is there to answer a question: at a terminal, or at a front end that passes one on."""
+    """Return whether somebody is there to answer a question: at a terminal, or at a front end that passes one on."""
     if not is_kernel(shell):
         return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
 
 
 def agrees(question: str) -> bool:
-    """Ask, and tell whether the answer is yes. Stop, Ctrl-C and the end of the input are no."""
+    """Ask, and return whether the answer is yes. Stop, Ctrl-C and the end of the input mean no."""
     in_main = threading.current_thread() is threading.main_thread()
     # The cell's own handler would cancel what waits on the loop, which does not turn while somebody thinks.
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if in_main else None
@@ -104,7 +104,7 @@ def display_value(value: object) -> None:
 
 @contextlib.contextmanager
 def notes_of(tell: Callable[[str], None]) -> Generator[None]:
-    """Tell warnings as notes: Python's own form shows paths of this machine, which a shared notebook must not."""
+    """Show warnings as notes: Python's own form shows paths, which a shared notebook must not."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:

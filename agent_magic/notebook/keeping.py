@@ -14,7 +14,7 @@ class Keeping:
 
     Attributes:
         choice: What the user has said: a path, `:memory:`, `off`, or empty for the environment's, or the usual place.
-        reuse_simulated: Serve made-up answers again too.
+        reuse_simulated: Reuse simulated answers too.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Keeping:
         """The ledger; `None` where the user wants none.
 
         Raises:
-            LedgerError: The file that the user has named is no ledger, or of a later version.
+            LedgerError: The named file is not a ledger, or was written by a later version.
         """
         wanted = default_path(self.choice), self.reuse_simulated
         if wanted != self._opened:

@@ -91,7 +91,7 @@ class AgentMagics(Magics, Settings):
             return run_sync(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
     async def agents_async(self, line: str) -> Any:
-        """Do what `%agents` does, awaited on the notebook's loop."""
+        """Run a `%agents` line, awaited on the notebook's loop."""
         with user_errors():
             done = self._command(line)
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
@@ -118,7 +118,7 @@ class AgentMagics(Magics, Settings):
             )
 
     def _command(self, line: str) -> Any:
-        """Do what a line says. Return a coroutine if that has to wait."""
+        """Run the command of a line. Returns a coroutine if it has to be awaited."""
         command, rest = VERBS.split(line)
         return VERBS[command].do(self, VERBS.parser(command).read(rest))
 

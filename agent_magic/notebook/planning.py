@@ -107,7 +107,7 @@ async def confirm(
 ) -> None:
     """Ask before a large run; `%config AgentMagics` says what is large. Print a note where nobody can answer.
 
-    Nothing is asked on the mock server or a recording, which cost nothing.
+    Nothing is asked on the mock server or a cassette, which cost nothing.
 
     Raises:
         UsageError: The answer was no; nothing was sent.
@@ -124,7 +124,7 @@ async def confirm(
     line = outlay_line(what, policy.budget_usd)
     if decided == "note":
         cap = "" if policy.budget_usd is not None else "; --budget USD sets a cap"
-        note(f"{line}{cap}")  # whoever reads the log has to know
+        note(f"{line}{cap}")  # a log has to say it
     elif not agrees(f"{line}: run? [y/N] "):
         raise UsageError(f"Nothing was sent: {line}. --yes runs without asking, --budget USD sets a cap.")
 
@@ -161,7 +161,7 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
 
 
 async def _has_key(session: Session) -> bool:
-    """Say whether anything can be sent at all. If not, the run says so, or plays a recording."""
+    """Return whether there is a key. Without one the run says so, or plays a recording."""
     try:
         async with session.shared.client.open():
             return True

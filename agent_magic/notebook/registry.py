@@ -119,7 +119,7 @@ class Registry:
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
 
     def has_context(self, name: str) -> bool:
-        """Tell whether it has a context of its own of that name."""
+        """Return whether it has a context of its own of that name."""
         return name in self._contexts
 
     def sharing(self, name: str) -> tuple[Agent, ...]:
@@ -127,7 +127,7 @@ class Registry:
         return tuple(agent for agent in self.agents if agent.context == name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget agents and contexts.
+        """Remove agents and contexts.
 
         Raises:
             UnknownAgent: One of them is not declared; nothing was dropped.
@@ -141,7 +141,7 @@ class Registry:
             self._contexts.pop(name, None)
 
     def clear(self) -> None:
-        """Forget all agents and contexts."""
+        """Remove all agents and contexts."""
         self._agents.clear()
         self._contexts.clear()
 
@@ -224,7 +224,7 @@ def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> st
 
 
 def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str]:
-    """Forget what this cell declared when it was of the other kind, and return a note on it."""
+    """Remove what this cell declared when it was of the other kind; return a note on it."""
     before = [one for one in table.items() if cell.id is not None and one[1].cell.id == cell.id]
     mine = [name for name, one in before if one.cell.execution != cell.execution]
     for name in mine:

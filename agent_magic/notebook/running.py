@@ -1,4 +1,4 @@
-"""A run in the notebook: started, shown while it goes on, settled however it ends."""
+"""A run in the notebook: start it, show it live, record how it ends."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ LEFT_EVERY_S = 1.0
 
 
 class LiveStatus:
-    """What the live view shows that the record of a run does not have, and what its buttons do.
+    """What the live view shows beside the run's record, and what its buttons do.
 
     Args:
         driver: What runs.
@@ -245,7 +245,7 @@ class LiveStatus:
         return stream.text if stream is not None else ""
 
     def view(self) -> LiveView:
-        """Make the live view, with its buttons. A click can come on any thread."""
+        """Return the live view with its buttons. A click can come on any thread."""
         controls = Controls(self._driver)
 
         def press(verb: str, agent: str | None) -> None:

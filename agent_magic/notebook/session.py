@@ -1,4 +1,4 @@
-"""The session: the one object that is mutable and shared. What is declared, who answers, what ran."""
+"""The state of a kernel: what is declared, who answers, what ran."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 NO_KEY = "the-mock-server-needs-no-key"
-"""Sent to the mock server. A common word would be hidden in every message, as a key is."""
+"""Sent to the mock server. A common word would be redacted in every message, as a key is."""
 DEFAULT_PLAN = "agents"
 MOST_RUNS = 100
 MOST_LOOKED_AT = 10
-"""Runs that are looked at for an agent's newest answer."""
+"""The runs that are searched for an agent's newest answer."""
 MOST_VIEWS = 8
-"""Views that are kept for pages that are loaded again."""
+"""Views that are kept for pages that are reloaded."""
 PINNED = "AGENT_MAGIC_CASSETTE"
 """The variable of the environment that names a cassette which answers, whatever a notebook says it connects to."""
 
@@ -94,7 +94,7 @@ class Session:
         return [] if self.last is None else [*self.last.plan.names, *self.last.plan.groups]
 
     def declare_context(self, context: Context, plan: str, cell: Cell) -> list[str]:
-        """Take a context in; one of the usual plan is common to all that have none of that name. Returns notes."""
+        """Declare a context; return notes. Plans without one of that name share the default plan's."""
         ran = self.ran
         known = {one.name: one for one in self.registry(plan).contexts}
         notes = self.registry(plan).declare_context(context, cell, ran=ran)
@@ -173,7 +173,7 @@ class Session:
                 )
 
     def connect_simulator(self, **options: Any) -> str:
-        """Start the stand-in API in a process of its own and send everything there. Returns its URL."""
+        """Start the mock server in its own process and connect to it. Returns its URL."""
         if os.environ.get(PINNED):
             return self.connection  # the recording answers, whatever the notebook was run with
         try:
@@ -189,20 +189,20 @@ class Session:
         return self._simulator.url
 
     def connect(self, client: Provider) -> None:
-        """Let somebody else answer."""
+        """Connect to another provider."""
         self.disconnect()
         self.shared.connect(client)
 
     @property
     def deck(self) -> Deck | None:
-        """The recording that answers: the one that was put in, or else the one that the environment names."""
+        """The cassette that answers: the one that was inserted, or the one that the environment names."""
         name = os.environ.get(PINNED)
         if self._deck is None and self._pinned is None and name:
             self._pinned = Deck(read_cassette(Path(name)))
         return self._deck or self._pinned
 
     def insert(self, deck: Deck) -> None:
-        """Let a recording answer; where it fills gaps, who answers now is asked for those."""
+        """Connect to a cassette. With `fill`, the current provider answers what is not in it."""
         if not deck.fill:
             self.disconnect()
             self.shared.connect(Nobody())
@@ -211,7 +211,7 @@ class Session:
         self._deck = deck
 
     def disconnect(self) -> None:
-        """Stop the stand-in API if it runs, take the recording out, and go back to the real one."""
+        """Stop the mock server, eject the cassette, and connect to the API again."""
         if self._simulator is not None:
             atexit.unregister(self._simulator.stop)
             self._simulator.stop()
@@ -221,17 +221,17 @@ class Session:
 
     @property
     def simulates(self) -> bool:
-        """Whether the stand-in API answers."""
+        """Whether the mock server answers."""
         return self._simulator is not None and self._deck is None
 
     @property
     def spends(self) -> bool:
-        """Whether answers cost money: the stand-in's do not, and those of a recording were paid for."""
+        """Whether answers cost money: those of the mock server and of a cassette do not."""
         return self._simulator is None and (self.deck is None or self.deck.fill)
 
     @property
     def connection(self) -> str:
-        """Who answers, in words."""
+        """Who answers, as a message names it."""
         if self.simulates:
             return "the mock server (responses are simulated and labelled so)"
         if self.deck is not None:
@@ -266,7 +266,7 @@ class Session:
         return self.last_run()
 
     def settle(self, run: Run) -> None:
-        """Take in a run that is over, or was cut."""
+        """Record a run that is over, or was stopped."""
         self.last = run
         self.runs = [*self.runs[1 - MOST_RUNS :], run]
         self.shared.settle(run.record)
@@ -287,7 +287,7 @@ class Session:
         return list(dict.fromkeys(_shown_name(agent) for agent in plan.agents if asked.get(agent.name)))
 
     def take_view(self, view: LiveView) -> None:
-        """Keep the view of a run that is over for pages that are loaded again, and its colours. Old ones are closed."""
+        """Keep the view of a finished run for pages that are reloaded, and its colours. Old views are closed."""
         self.theme = view.theme
         if view.watched:
             self._views.append(view)
@@ -295,9 +295,9 @@ class Session:
             self._views.pop(0).close()
 
     def unfinished(self, plan: Plan) -> Run | None:
-        """Return the last run if it was one of this plan and not all of it succeeded: the next one goes on with it.
+        """Return the last run of this plan if not all of it succeeded: the next run continues it.
 
-        Or if it was the plan's pilot: what was bought for that is not bought again.
+        The plan's pilot counts too: its answers are reused.
         """
         last = self.last
         if last is None or last.plan.name != plan.name:
@@ -305,7 +305,7 @@ class Session:
         return last if not last.ok or last is self.pilot else None
 
     def asks_mock_again(self, plan: Plan) -> bool:
-        """Say whether the mock server is asked once more for a plan that it has answered already."""
+        """Return whether the mock server has answered this plan already and will be asked again."""
         last = self.last
         repeated = last is not None and last.plan.name == plan.name and last.record.simulated and last.ok
         return self.simulates and not self.keeping.reuse_simulated and repeated
@@ -328,7 +328,7 @@ def _shown_name(agent: Agent) -> str:
 
 
 def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Agent, ...]:
-    """Keep these agents and what they wait for, so that a broken agent elsewhere is no obstacle.
+    """Keep these agents and their ancestors, so that a broken agent elsewhere does not matter.
 
     Raises:
         UnknownAgent: One of them is not declared.

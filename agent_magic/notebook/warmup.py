@@ -34,7 +34,7 @@ NAP_S = 0.0001
 NEVER = 1_000_000_000
 """A threshold that no count of collections reaches."""
 EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
-"""What a broken installation raises. Whoever needs the module next raises it again, where the user sees it."""
+"""What a broken installation raises. The next import raises it again, where the user sees it."""
 
 
 def _prices() -> None:
@@ -95,7 +95,7 @@ class WarmUp:
 
 @contextlib.contextmanager
 def _no_full_collections() -> Generator[None]:
-    """Put full garbage collections off, and make up for them at the end unless collecting is off altogether."""
+    """Postpone full garbage collections to the end."""
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)
     try:

@@ -170,7 +170,7 @@ def test_sharing_looks_at_the_saved_notebook(kernel):
     (kernel.kernel.home / "mine.ipynb").write_text(json.dumps(notebook))
     reply = kernel.do("%agents share mine.ipynb --last")
     assert "replayed in a clean process" in reply.text
-    assert "answers    made up by the stand-in API" in reply.text
+    assert "answers    simulated by the mock server" in reply.text
     stamp = kernel.do("run.agents.attrs['provenance']['cassette'], run.agents.attrs['provenance']['sha256'][:4]").text
     assert "mine.cassette.jsonl" in stamp
     assert "does not have this cell yet" in reply.text

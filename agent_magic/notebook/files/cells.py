@@ -64,27 +64,27 @@ def read_text(path: Path) -> str:
     """Return the text of a notebook, a script or a JSON plan.
 
     Raises:
-        AgentMagicError: It is no text.
+        AgentMagicError: It is not text.
         OSError: It cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise AgentMagicError(f"{path.name!r} is no text in UTF-8: give a notebook, a script or a JSON plan.") from None
+        raise AgentMagicError(f"{path.name!r} is not UTF-8 text: give a notebook, a script or a JSON plan.") from None
 
 
 def read_cells(text: str, name: str) -> list[tuple[str, str]]:
     """Return kind and source of each cell of a notebook.
 
     Raises:
-        AgentMagicError: It is no notebook.
+        AgentMagicError: It is not a notebook.
     """
     try:
         data: Any = json.loads(text)
         cells = cast("list[Any]", data["cells"])
         return [(str(cell["cell_type"]), "".join(cell["source"])) for cell in cells]
     except (ValueError, KeyError, TypeError):
-        raise AgentMagicError(f"{name!r} is no notebook: it has no list of cells.") from None
+        raise AgentMagicError(f"{name!r} is not a notebook: it has no list of cells.") from None
 
 
 def find_agents(cells: list[tuple[str, str]]) -> Found:
@@ -132,7 +132,7 @@ def _literal(text: str) -> Any:
 
 
 def _assignments(source: str, number: int, found: Found) -> None:
-    """Take in what the top level of a cell assigns: plain values as such, of others the place."""
+    """Record what the top level of a cell assigns: plain values, and the cell of each other value."""
     try:
         tree = ast.parse(TransformerManager().transform_cell(source))
     except SyntaxError:

@@ -81,7 +81,7 @@ def rerun(
         saved, fresh = nbformat.reads(text, as_version=4), nbformat.reads(text, as_version=4)
     except nbformat.ValidationError as error:
         why = str(error).partition("\n")[0]
-        raise AgentMagicError(f"{notebook.name!r} is no notebook that can be executed: {why}") from None
+        raise AgentMagicError(f"{notebook.name!r} cannot be executed: {why}") from None
     tape = cassette or (beside(notebook) if beside(notebook).is_file() else None)
     environment = clean_environment(os.environ)
     if tape is not None:
@@ -109,7 +109,7 @@ def rerun(
 
 
 def _kernel(folder: Path) -> Any:
-    """Make the manager of a kernel of this Python that reaches no network."""
+    """Return the manager of a kernel of this Python without a network."""
     specs_of = importlib.import_module("jupyter_client.kernelspec").KernelSpecManager
     manager = importlib.import_module("jupyter_client.manager").AsyncKernelManager
     spec = folder / "specs" / "clean" / "kernel.json"
@@ -211,7 +211,7 @@ def _is_needed(entry: Path, text: str) -> bool:
 
 
 def _names(word: str, text: str) -> bool:
-    """Tell whether a text names a file, as a word of its own."""
+    """Return whether a text names a file, as a word of its own."""
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 

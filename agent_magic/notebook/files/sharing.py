@@ -35,7 +35,7 @@ def notebook_of(names: Mapping[str, Any], environment: Mapping[str, str]) -> Pat
 
 
 def holds(notebook: Path, cell: str) -> bool:
-    """Tell whether the saved notebook has a cell with this text."""
+    """Return whether the saved notebook has a cell with this text."""
     try:
         cells: list[Any] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (ValueError, KeyError, TypeError):
@@ -44,7 +44,7 @@ def holds(notebook: Path, cell: str) -> bool:
 
 
 def worth_sharing(runs: Sequence[Run]) -> list[Run]:
-    """Leave out runs that repeat another one without having measured anything, as a cell does that ran twice."""
+    """Drop runs that repeat another one and bought nothing, as when a cell runs twice."""
     kept: list[Run] = []
     seen: set[tuple[str, ...]] = set()
     for run in runs:
@@ -59,7 +59,7 @@ def worth_sharing(runs: Sequence[Run]) -> list[Run]:
 def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stamp as a notebook shows it."""
     versions = ", ".join(f"{name} {number}" for name, number in sorted(stamp["made_with"].items()))
-    source = "made up by the stand-in API" if stamp["simulated"] else ", ".join(stamp["sources"]) or "nobody"
+    source = "simulated by the mock server" if stamp["simulated"] else ", ".join(stamp["sources"]) or "nobody"
     rows = {
         "cassette": f"{stamp['cassette']}: {plural(stamp['runs'], 'run')}, {plural(stamp['calls'], 'call')}",
         "recorded": stamp["recorded"],
