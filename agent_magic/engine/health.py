@@ -100,7 +100,8 @@ class Health:
     def __str__(self) -> str:
         used = [one for one in self.limits if one.limit_per_min is not None]
         parts = [self.level + (f": {self.reason}" if self.reason else "")]
-        parts += [f"{one.kind} {_percent(one.used_share)} of {one.limit_per_min:,.0f}/min" for one in used]
+        names = _names_of(used)
+        parts += [f"{names[one]} {_percent(one.used_share)} of {one.limit_per_min:,.0f}/min" for one in used]
         if not used:
             parts.append("limits unknown")
         if self.latency_s is not None:
@@ -197,10 +198,11 @@ def health_of(
     """
     latency_s, trend_s = watch.latency_s()
     signs: list[tuple[int, str]] = [(2, words) for words in breakers]
+    names = _names_of(limits)
     for one in limits:
         share = one.used_share or 0.0
         if share > thresholds.warn_share:
-            signs.append((1 + (share > thresholds.bad_share), f"{one.kind} at {_percent(share)} of the limit"))
+            signs.append((1 + (share > thresholds.bad_share), f"{names[one]} at {_percent(share)} of the limit"))
     refused = watch.refused_lately(now)
     if refused:
         signs.append((1 + (refused >= thresholds.bad_refusals), f"{refused} refused (429) within a minute"))
@@ -225,6 +227,12 @@ def record_health(record: RunRecord) -> Health:
     watch.read(record.events)
     now = record.events[-1].at_s if record.events else 0.0
     return health_of(watch, now, limits=(), breakers=(), thresholds=Thresholds())
+
+
+def _names_of(limits: Sequence[LimitUse]) -> dict[LimitUse, str]:
+    """Return a name per limit: its kind, with the model class if there are several."""
+    several = len({one.model_class for one in limits}) > 1
+    return {one: f"{one.model_class} {one.kind}" if several else one.kind for one in limits}
 
 
 def _percent(share: float | None) -> str:

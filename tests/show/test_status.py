@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.engine.health import Health, LimitUse
+from agent_magic.engine.health import Health, LimitUse, Thresholds, Watch, health_of
 from agent_magic.show.live.status import strip_of
 
 
@@ -70,3 +70,13 @@ def test_the_word_is_the_reason() -> None:
     assert ("bad", "requests at 95 % of the limit", "2 × 429 · 1 retry") == (bad["level"], bad["word"], bad["notes"])
     assert ("ok", "API healthy", "") == (good["level"], good["word"], good["notes"])
     assert strip_of(None) is None
+
+
+def test_limits_of_several_models_have_their_names():
+    """`run.health` names the model class of each limit, and of the one that is nearly used up, where there are two."""
+    both = (limit("requests", 0.2), limit("requests", 0.65, "opus"))
+    one = health_of(Watch(), 0.0, limits=both[:1], breakers=(), thresholds=Thresholds())
+    two = health_of(Watch(), 0.0, limits=both, breakers=(), thresholds=Thresholds())
+    assert "ok · requests 20 % of 1,000/min" in str(one)
+    assert "warn: opus requests at 65 % of the limit" in str(two)
+    assert f"{both[0].model_class} requests 20 % of 1,000/min · opus requests 65 % of" in str(two)
