@@ -1,4 +1,4 @@
-"""Two runs beside each other, and a run measured against the same job done another way."""
+"""Comparison of two runs, and of a run with a baseline of the same job."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
-from agent_magic.measure.frames import make_frame
+from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ALL, overlap, sent_spans
 from agent_magic.record.base import Base
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import pandas as pd
 
@@ -22,46 +22,31 @@ if TYPE_CHECKING:
     from agent_magic.record.base import Kind
     from agent_magic.record.results import AgentResult
 
-COMPARISON: Mapping[str, str] = {
-    "agent": "string",
-    "status_a": "string",
-    "status_b": "string",
-    "seconds_a": "Float64",
-    "seconds_b": "Float64",
-    "diff_s": "Float64",
-    "tokens_a": "Int64",
-    "tokens_b": "Int64",
-    "diff_tokens": "Int64",
-    "cost_usd_a": "Float64",
-    "cost_usd_b": "Float64",
-    "diff_usd": "Float64",
-    "model_a": "string",
-    "model_b": "string",
-    "prompt_changed": "boolean",
-    "text_changed": "boolean",
-}
+COMPARISON = table(
+    "agent status_a status_b seconds_a seconds_b diff_s tokens_a tokens_b diff_tokens cost_usd_a cost_usd_b diff_usd "
+    "model_a model_b prompt_changed text_changed"
+)
 
 
 class Recorded(Protocol):
-    """Whatever has a record: a run."""
+    """Anything with a record, such as a `Run`."""
 
     record: RunRecord
 
 
 def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
-    """Put two runs beside each other. Differences are `b` minus `a`: below 0 is saved.
+    """Compare two runs, agent by agent. Differences are `b` minus `a`, so savings are negative.
 
-    One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are `total_s`
-    of an agent, `wall_s` of all; `tokens` are input, cached input too, and output. `prompt_changed` is of all that was
-    asked: prompt, context, system prompt; `text_changed` of the answers; both are `NA` unless both runs have one. What
-    one run lacks is `NA`.
+    One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are an
+    agent's `total_s`, and `wall_s` for all. `tokens` are input (cached, too) and output. `prompt_changed` covers
+    prompt, context and system prompt, `text_changed` the answer. Values that a run lacks are `NA`.
 
     Args:
         a: A run.
-        b: Another, of the same plan or a changed one.
+        b: Another run, of the same plan or a changed one.
 
     Raises:
-        DeclarationError: One of them is no run.
+        DeclarationError: `a` or `b` is not a run.
     """
     check_runs((a, b), "compare")
     first, second = ({one.name: one for one in run.record.results} for run in (a, b))
@@ -79,25 +64,25 @@ def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:
-    """Keep with a run what the same job took and cost when it was done another way.
+    """Record the time and cost of a baseline with a run.
 
     Args:
         record: The run.
-        other: A run of `plan.baseline()`, or of the same plan with never two requests at once.
+        other: A run of `plan.baseline()`, or a sequential run of the same plan.
 
     Returns:
-        Which of the two it was.
+        The kind of baseline.
 
     Raises:
-        AgentMagicError: It was another job, it did not succeed, or its answers came from the ledger and took no time.
+        AgentMagicError: `other` is another job, did not succeed, or reused answers, which take no time.
     """
     kind = _kind(record.plan, other)
     summary = summarize(other)
-    wrong = f"{other.plan.name!r} cannot be measured against:"
+    wrong = f"{other.plan.name!r} is not a baseline:"
     if summary.succeeded < summary.agents or summary.wall_s is None:
         raise AgentMagicError(f"{wrong} {summary.succeeded} of {summary.agents} agents succeeded. Run it again.")
     if any(result.is_served for result in other.results):
-        raise AgentMagicError(f"{wrong} its answers were bought before and took no time. Run it with fresh=True.")
+        raise AgentMagicError(f"{wrong} its answers were reused and took no time. Run it with fresh=True.")
     record.measured(kind, Base(summary.wall_s, summary.cost_usd, summary.tokens, other.simulated))
     return kind
 
@@ -107,20 +92,20 @@ def record_of(run: object, what: str) -> RunRecord:
 
     Args:
         run: The run.
-        what: The name of the function that takes it, for the message.
+        what: The calling function, for the message.
 
     Raises:
-        DeclarationError: It is no run.
+        DeclarationError: `run` is not a run.
     """
     record: Any = getattr(run, "record", None)
     if not isinstance(record, RunRecord):
-        hint = "Give what plan.run(...) or %agents run returned."
-        raise DeclarationError(f"{what} takes runs, not {shown_value(run)}.", hint=hint)
+        hint = "Pass what plan.run(...) or %agents run returned."
+        raise DeclarationError(f"{what} expects a run, got {shown_value(run)}.", hint=hint)
     return record
 
 
 def check_runs(given: Iterable[object], what: str) -> None:
-    """Raise `DeclarationError` for the first that is no run."""
+    """Raise `DeclarationError` unless all are runs."""
     for run in given:
         record_of(run, what)
 
@@ -132,8 +117,8 @@ def _kind(plan: Plan, other: RunRecord) -> Kind:
         if overlap(sent_spans(other.results))[0] <= 1:
             return "one after another"
         raise AgentMagicError(
-            "Both runs are concurrent, so neither measures the other: see compare(a, b). "
-            "Run one of them with schedule='sequential'."
+            "Both runs are concurrent, so neither is a baseline. "
+            "Use compare(a, b), or run one with schedule='sequential'."
         )
     raise AgentMagicError(
         f"{other.plan.name!r} is another job than {plan.name!r}. Run plan.baseline(), or the same plan sequentially."

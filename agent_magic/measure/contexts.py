@@ -1,11 +1,11 @@
-"""What agents that share a context paid for it, and what the provider's cache saved or cost them."""
+"""The cost of shared contexts, and what prompt caching saved or cost."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.measure.frames import frame_of
+from agent_magic.measure.frames import frame_of, table
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import MTOK, Prices
 from agent_magic.record.reasons import wording
@@ -20,45 +20,31 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord
 
-CONTEXTS: Mapping[str, str] = {
-    "context": "string",
-    "model": "string",
-    "agents": "Int64",
-    "requests": "Int64",
-    "cost_usd": "Float64",
-    "uncached_usd": "Float64",
-    "saved_usd": "Float64",
-    "cached": "bool",
-    "ttl": "string",
-    "leader": "string",
-    "prefix_tokens": "Int64",
-    "cache_write_tokens": "Int64",
-    "cache_read_tokens": "Int64",
-    "waited_s": "Float64",
-    "uncounted": "Int64",
-}
+CONTEXTS = table(
+    "context model agents requests cost_usd uncached_usd saved_usd cached ttl leader prefix_tokens cache_write_tokens "
+    "cache_read_tokens waited_s uncounted"
+)
 
 
 class Shared(NamedTuple):
-    """One context as one model's agents shared it. Sums are over the requests whose tokens are known.
+    """A context as shared by the agents of one model. Sums are over requests whose tokens are known.
 
     Attributes:
         context: Its name.
         model: The model.
-        agents: How many agents of the plan share it.
-        requests: How many requests were sent with it. Answers bought before are none.
-        cost_usd: Dollars for writing and reading it; `None` where no request asked for caching, or the price is
-            unknown.
-        uncached_usd: What the same tokens cost as plain input.
-        saved_usd: `uncached_usd - cost_usd`, negative where caching lost money; 0 where no request asked for it.
-        cached: Whether any request asked the provider to cache it.
-        ttl: For how long; `None` where none asked.
-        leader: The agent that wrote it first; `None` where none did.
-        prefix_tokens: Its length, as read or written; `None` where it was neither.
+        agents: The number of agents that share it.
+        requests: The number of requests sent with it, reused answers excluded.
+        cost_usd: The cost of cache writes and reads; `None` if no request asked for caching, or the price is unknown.
+        uncached_usd: The cost of the same tokens as uncached input.
+        saved_usd: `uncached_usd - cost_usd`, negative if caching lost money; 0 if no request asked for it.
+        cached: Whether any request asked for caching.
+        ttl: The requested lifetime; `None` without caching.
+        leader: The agent that wrote the cache first; `None` if none did.
+        prefix_tokens: The length of the cached prefix; `None` if nothing was read or written.
         cache_write_tokens: Tokens written to the cache; `None` where nothing is known.
         cache_read_tokens: Tokens read from it.
-        waited_s: Seconds that its agents waited for the leader's answer to begin, added up.
-        uncounted: Requests whose tokens are unknown.
+        waited_s: The sum of the seconds that agents waited for the leader.
+        uncounted: The number of requests whose tokens are unknown.
     """
 
     context: str
@@ -79,17 +65,17 @@ class Shared(NamedTuple):
 
 
 def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> pd.DataFrame:
-    """Return one row per context and model; columns and dtypes are `CONTEXTS`, see `Shared`.
+    """Return one row per context and model; columns are `CONTEXTS`, see `Shared`.
 
     Args:
         record: The run.
-        prices: What tokens cost; `None` is the list.
+        prices: The prices; `None` is the list.
     """
     return frame_of([one._asdict() for one in shared_contexts(record, prices)], CONTEXTS, record)
 
 
 def shared_contexts(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> tuple[Shared, ...]:
-    """Return what each context cost the agents of each model that share it, in the order of their first agent."""
+    """Return the cost of each context by model, in the order of the first agent."""
     groups: dict[tuple[str, str], list[AgentResult]] = {}
     for agent, result in zip(record.plan.agents, record.results, strict=True):
         if agent.context is not None:
@@ -129,7 +115,7 @@ def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Pr
 
 
 def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | None, float | None]:
-    """Price what was written and read, as it was and as plain input; `None` where the price is unknown."""
+    """Return the cost of the cached tokens, and as uncached input; `None` if the price is unknown."""
     cost: list[float] = []
     uncached: list[float] = []
     for usage in usages:
@@ -144,10 +130,10 @@ def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | 
 
 
 def _waited_s(results: Iterable[AgentResult], marked: Sequence[Attempt]) -> float:
-    """Add up what agents waited for the first of them to begin its answer.
+    """Add up the seconds that agents waited for the leader's answer to begin.
 
-    What held an attempt last is known, not what held it before. One that a rate limit held in the end, its leader
-    having begun, waited for the leader until the first of the others was let go.
+    Only the last reason of a wait is recorded. An attempt that a rate limit held last has waited for the leader until
+    the first of the others was sent.
     """
     if not marked:
         return 0.0

@@ -1,9 +1,9 @@
 """A run as pandas frames.
 
 Unknown is `NA`, never 0: seconds, dollars and shares are `Float64`, tokens and counts `Int64`, names and words
-`string`; yes and no are `bool`, or `boolean` where they may be unknown. What a reader looks for comes first: name,
-status, seconds, tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; of a run that a
-cassette holds `provenance`, of a forecast `basis` and `assumed`.
+`string`; yes and no are `bool`, or `boolean` where they may be unknown. The most used columns come first: name,
+status, seconds, tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; for a
+replayed run also `provenance`, for a forecast `basis` and `assumed`.
 """
 
 from __future__ import annotations
@@ -28,72 +28,65 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 
-def _columns(words: str = "", numbers: str = "", counts: str = "", flags: str = "") -> dict[str, str]:
-    """Return the dtypes of columns by what they hold."""
-    kinds = {"string": words, "Float64": numbers, "Int64": counts, "bool": flags}
+def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, times: str) -> dict[str, str]:
+    """Return the dtype of each column name."""
+    kinds = {"string": words, "Float64": numbers, "Int64": counts, "bool": flags, "boolean": maybe}
+    kinds["datetime64[s, UTC]"] = times
     return {name: dtype for dtype, names in kinds.items() for name in names.split()}
 
 
 DTYPES: Mapping[str, str] = _columns(
-    words="agent plan run model status source held_by stop_reason request_id price error event what "
-    "verdict limited_by slowest speedup_over",
+    words="agent plan model status source held_by stop_reason request_id price error event what verdict limited_by "
+    "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
-    "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple",
-    counts="attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
-    "input_tokens output_tokens cache_read_tokens cache_write_tokens",
-    flags="on_critical_path usage_estimated",
+    "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
+    "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
+    "slot_utilization requests_per_min mean_s wanted measured seconds_a seconds_b diff_s cost_usd_a cost_usd_b "
+    "diff_usd",
+    counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
+    "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
+    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens",
+    flags="on_critical_path usage_estimated simulated cached",
+    maybe="met prompt_changed text_changed",
+    times="began_at",
 )
-"""The dtype of every column of these frames: a name means the same everywhere."""
+"""The dtype of every column of the frames of this room: a name means the same everywhere."""
 
 
-def _table(names: str) -> Mapping[str, str]:
+def table(names: str) -> Mapping[str, str]:
+    """Return the columns of a frame, in this order, with their dtypes."""
     return {name: DTYPES[name] for name in names.split()}
 
 
-AGENTS = _table(
+AGENTS = table(
     "agent status total_s input_tokens output_tokens cost_usd model source attempts queued_s api_s tool_s backoff_s "
     "local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path slack_s "
     "stop_reason error"
 )
 """`run.agents`. pandas shows the first ten and the last ten of so many."""
-ATTEMPTS = _table(
+ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price stop_reason "
     "request_id error"
 )
-"""`run.attempts`. `price` says what the dollars stand on."""
-LAYERS = _table(
+"""`run.attempts`. `price` is the source of the price."""
+LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
     "finished_s"
 )
 """`run.layers`. `slowest` is the agent that finished last."""
-SUMMARY = _table(
+SUMMARY = table(
     "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
     "efficiency agent_s queued_s critical_path_s layers failed skipped cancelled rate_limited source speedup "
     "speedup_over cost_multiple"
 )
 """`run.summary`. See `agent_magic.measure.metrics.Summary`."""
-EVENTS = _table("at_s event agent attempt what")
-"""`run.events`. `what` is in words, without a prompt, an answer or a key."""
-RUNS: Mapping[str, str] = {
-    "run": "Int64",
-    "began_at": "datetime64[s, UTC]",
-    "plan": "string",
-    "state": "string",
-    "agents": "Int64",
-    "succeeded": "Int64",
-    "wall_s": "Float64",
-    "tokens": "Int64",
-    "cost_usd": "Float64",
-    "saved_usd": "Float64",
-    "calls": "Int64",
-    "served": "Int64",
-    "unknown": "Int64",
-    "simulated": "bool",
-}
-"""A ledger's runs; see `agent_magic.record.ledger.runs.PastRun`."""
+EVENTS = table("at_s event agent attempt what")
+"""`run.events`. `what` has no prompt, answer or key."""
+RUNS = table("run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated")
+"""The runs of a ledger; see `agent_magic.record.ledger.runs.PastRun`."""
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
-"""The columns of `run.agents` that `run.each` repeats."""
+"""The columns of `run.agents` that are in `run.each`."""
 
 
 def agents_frame(record: RunRecord) -> pd.DataFrame:
@@ -137,7 +130,7 @@ def summary_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def events_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per event, in the order they happened; columns are `EVENTS`."""
+    """Return one row per event, in order of time; columns are `EVENTS`."""
     names = record.plan.names
 
     def row(event: Event) -> dict[str, Any]:
@@ -153,18 +146,18 @@ def events_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return a row per item of a group, in the items' order, so that `reviews.join(frame)` puts answers beside them.
+    """Return one row per item of a group, in the order of the items; `reviews.join(frame)` adds the answers to them.
 
     Args:
         record: The run.
-        group: The name of an agent that was declared for each item of a value.
+        group: The name of an agent declared with `--each`.
 
     Returns:
-        The index, `key`, is that of the frame or Series the items are from, with its levels where it has several, the
-        keys of the dict, or else their numbers. Columns: `answer`, `NA` where the agent did not succeed, and `OF_EACH`.
+        The index, `key`, is the index of the frame or Series of the items (with its levels), the keys of the dict, or
+        their numbers. Columns: `answer`, `NA` where the agent did not succeed, and `OF_EACH`.
 
     Raises:
-        UnknownGroup: The plan has no group of this name.
+        UnknownGroup: The plan has no such group.
     """
     import pandas as pd
 
@@ -184,7 +177,7 @@ def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
 
 
 def texts_series(record: RunRecord) -> pd.Series[str]:
-    """Return the answers, or what had arrived of them, by agent's name."""
+    """Return the answers, complete or partial, by agent name."""
     import pandas as pd
 
     names = [result.name for result in record.results]
@@ -199,11 +192,11 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
-    """Return a sha256 per frame of a run: equal where every number is, whoever answered.
+    """Return a SHA-256 per frame of a run, equal if all numbers are equal, whatever the source.
 
     Args:
         record: The run.
-        texts: Whether texts count, the answers' and the errors'.
+        texts: Whether to include the texts of answers and errors.
     """
     frames = {
         "agents": agents_frame(record),
@@ -211,7 +204,7 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
         "layers": layers_frame(record),
         "summary": summary_frame(record),
     }
-    # A replay differs from its run in `source`, and in nothing else.
+    # A replay differs from its run in `source` only.
     left_out = ["source"] if texts else ["source", "error"]
     found = {name: frame.drop(columns=left_out, errors="ignore").to_csv() for name, frame in frames.items()}
     if texts:
@@ -220,12 +213,12 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
-    """Return one row per mapping, with these columns in this order. What a row leaves out is `NA`.
+    """Return a frame with a row per mapping, and these columns in this order. Missing values are `NA`.
 
     Args:
         rows: The rows.
         dtypes: The columns, and their nullable dtypes.
-        **attrs: What `frame.attrs` says of it.
+        **attrs: Entries of `frame.attrs`.
     """
     import pandas as pd
 
@@ -242,7 +235,7 @@ def _cells(rows: Sequence[Mapping[str, Any]], name: str, dtype: str) -> list[Any
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
-    """Return rows of a run as a frame that says which run it is of."""
+    """Return rows of a run as a frame with the attributes of the run."""
     return make_frame(rows, dtypes, **_attrs(record))
 
 
@@ -263,7 +256,7 @@ def _fields(held: object, names: str) -> dict[str, Any]:
 
 
 def _times(result: AgentResult) -> dict[str, float | None]:
-    """Return the parts of an agent's time. They add up to `total_s` to the last bit."""
+    """Return the parts of an agent's time, which add up to `total_s` exactly."""
     if result.total_s is None:
         return {"started_s": result.started_s, "finished_s": None if result.ready_s is None else result.finished_s}
     return _fields(result, "queued_s api_s tool_s backoff_s local_s total_s started_s finished_s ttft_s")
@@ -315,7 +308,7 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
 
 
 def _what(event: Event) -> str | None:
-    """Say what an event was about."""
+    """Describe an event."""
     match event:
         case AttemptStarted():
             held = f", held by {event.held_by}" if event.held_by else ""

@@ -1,4 +1,4 @@
-"""The numbers of a run, each derived from its attempts. Seconds, tokens and USD; `None` where unknown."""
+"""The numbers of a run, derived from its attempts: seconds, tokens, USD; `None` where unknown."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 Verdict = Literal["CONCURRENT", "PARTIAL", "SEQUENTIAL"]
 NEAR_BOUND = 1.2
-"""A run within this factor of the critical path used the concurrency its plan allows."""
+"""A run within this factor of the critical path counts as concurrent."""
 NEAR_SUM = 0.8
-"""A run that took this share of the sum of its work was as good as sequential."""
+"""A run that took this share of the sum of its work counts as sequential."""
 STOPPED_BY = {"BudgetExceeded": "budget", "Breaker": "breaker"}
-"""What held a run whose agents ended with these errors: they were never sent, so nothing shows in their waits."""
+"""The limiting reason by the kind of error. Such agents were never sent, so their waits do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +27,39 @@ class Summary:
 
     Attributes:
         plan: The plan's name.
-        agents: How many agents it has.
-        layers: How many layers.
-        wall_s: First ready to last finished; so far, while it goes on.
-        agent_s: Sum of every agent's own work, `api_s + tool_s + local_s`.
-        mean_concurrency: `agent_s / wall_s`: how much ran at once. Not a speedup.
+        agents: The number of agents.
+        layers: The number of layers.
+        wall_s: First ready to last finished; up to now while the run goes on.
+        agent_s: The sum of all agents' work, `api_s + tool_s + local_s`.
+        mean_concurrency: `agent_s / wall_s`. Not a speedup.
         critical_path_s: The longest chain of work through the plan.
-        bound: `agent_s / critical_path_s`: what unlimited concurrency could reach.
+        bound: `agent_s / critical_path_s`, the mean concurrency without limits.
         efficiency: `mean_concurrency / bound`, from 0 to 1.
-        verdict: `SEQUENTIAL` from 0.8 of the work's sum, else `CONCURRENT` within 1.2 times the critical path, else
-            `PARTIAL`. `None` where the run was stopped, nothing succeeded, or answers came from the ledger: those took
-            no time of their own, so concurrency and bound are `None` too.
-        limited_by: What kept the run from being faster, in the words of `agent_magic.record.reasons`: `budget`,
-            `breaker` or `deadline` where they ended agents; `dependencies` where it came near its bound, or nobody
-            waited; else what agents waited for most. Empty where there is no verdict.
-        queued_s: Sum over agents of `queued_s`, of those that have ended.
+        verdict: `SEQUENTIAL` if the wall time is at least 0.8 of the work, else `CONCURRENT` if it is within 1.2 times
+            the critical path, else `PARTIAL`. `None` if the run was stopped, nothing succeeded, or answers were reused:
+            those take no time, so concurrency and bound are `None`, too.
+        limited_by: The limiting reason, as in `agent_magic.record.reasons`: `budget`, `breaker` or `deadline` if they
+            ended agents, `dependencies` if the run came near its bound or no agent waited, else the reason of the
+            longest waits. Empty without a verdict.
+        queued_s: The sum of `queued_s` of the agents that have ended.
         input_tokens: Uncached input.
         cache_read_tokens: Input read from the cache.
-        cache_write_tokens: Input written to it.
+        cache_write_tokens: Input written to the cache.
         output_tokens: Output.
-        tokens: All tokens, cached ones included.
-        cost_usd: Dollars; `None` where the price of an answer is unknown.
-        cost_mark: `≥` where an attempt may have cost what nobody counted, `≈` where tokens of a cut stream are
-            estimated, else empty.
-        succeeded: How many agents succeeded; the other statuses likewise.
-        rate_limited: How many requests were answered by a 429.
-        source: Where all results came from, `mixed`, or `None` where nobody answered; with ` + simulated` where
-            simulated answers were served from the ledger, or replayed.
+        tokens: All tokens, including cached ones.
+        cost_usd: Dollars; `None` if the price of an answer is unknown.
+        cost_mark: `≥` if the cost of an attempt is unknown, `≈` if the tokens of a cut stream are estimated, else
+            empty.
+        succeeded: The number of agents that succeeded; the other statuses likewise.
+        rate_limited: The number of 429 responses.
+        source: The source of all results, `mixed`, or `None` without results; with ` + simulated` if simulated answers
+            were reused or replayed.
         cut: Whether the run was stopped.
-        why: Why agents were given up together, or why all failed that were asked: the commonest error, in one line;
-            else empty.
-        speedup: Wall time of the same job done another way, measured, over this run's; `None` until it was, and where
-            this run's own answers were bought before.
-        speedup_over: Which way that was: `sequential`, or `one agent` where no sequential run was made.
-        cost_multiple: This run's dollars over those of one agent that did the same job, measured.
+        why: The most common error, if the circuit breaker ended agents or no agent succeeded; else empty.
+        speedup: The measured wall time of a baseline, divided by this run's; `None` without a baseline, or if this run
+            reused answers.
+        speedup_over: The baseline: `sequential`, or `one agent` if no sequential run was measured.
+        cost_multiple: The cost of this run, divided by that of the single-agent baseline, measured.
     """
 
     plan: str
@@ -98,18 +97,18 @@ class Summary:
 
 
 def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
-    """Add a run up.
+    """Compute the numbers of a run.
 
     Args:
         record: The run, finished or not.
-        now_s: The time of a run that goes on. Work under way counts up to it.
+        now_s: The time, while the run goes on. Running work counts up to it.
     """
     results = record.results
     work = [_work_s(result, now_s) for result in results]
     agent_s = sum(work)
     _, critical_path_s = record.dag.longest_path(work)
     wall_s = _wall_s(results, now_s)
-    timed = not record.served  # answers that were bought before took no time of their own
+    timed = not record.served  # reused answers take no time
     mean = _ratio(agent_s, wall_s) if timed else None
     bound = _ratio(agent_s, critical_path_s) if timed else None
     efficiency = _ratio(mean, bound)
@@ -153,23 +152,23 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
 
 
 def source_of(record: RunRecord) -> str | None:
-    """Say where all results came from; see `Summary.source`."""
+    """Return the source of all results; see `Summary.source`."""
     sources = {result.source for result in record.results if result.source}
     word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
     return f"{word} + simulated" if sources & {"ledger", "replay"} and record.simulated else word
 
 
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:
-    """Return the agents on the longest chain of work, those that did none left out."""
+    """Return the agents on the longest chain of work, without those that did none."""
     work = [_work_s(result, now_s) for result in record.results]
     path, _ = record.dag.longest_path(work)
     return tuple(agent for agent in path if work[agent] > 0)
 
 
 def slack_s(record: RunRecord) -> list[float | None]:
-    """Return per agent how much later it could have finished without delaying the run; `None` where it never ran.
+    """Return how much later each agent could have finished without delaying the run; `None` if it never ran.
 
-    Waiting for a slot is not passed on: an agent that was queued is taken to have been startable at any later time.
+    Waits for a slot are ignored: a queued agent is assumed to be able to start at any later time.
     """
     results, dag = record.results, record.dag
     ends = [result.finished_s for result in results if result.attempts and result.finished_s is not None]
@@ -187,7 +186,7 @@ def slack_s(record: RunRecord) -> list[float | None]:
 
 
 def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
-    """Say how concurrent a run was; see `Summary.verdict`. `None` where nothing was done."""
+    """Return how concurrent a run was; see `Summary.verdict`. `None` if nothing was done."""
     if not wall_s or not agent_s:
         return None
     if wall_s >= NEAR_SUM * agent_s:
@@ -196,7 +195,7 @@ def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdi
 
 
 def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
-    """Add up what agents waited before their attempts, by reason; a wait before a retry counts as a whole."""
+    """Add up the waits before attempts, by reason; backoff counts with the reason of its attempt."""
     waits: dict[str, float] = {}
     for result in results:
         for attempt in result.attempts:
@@ -206,13 +205,13 @@ def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
 
 
 def total_tokens(counts: Iterable[int | None]) -> int | None:
-    """Add up the counts that are known; `None` where none is."""
+    """Add up the known counts; `None` if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def total_cost(results: Sequence[AgentResult]) -> float | None:
-    """Add up the dollars; `None` where the price of an answer is unknown, or nothing was asked."""
+    """Add up the dollars; `None` if the price of an answer is unknown, or nothing was sent."""
     costs = [(result.cost_usd, result) for result in results if result.attempts]
     known = [cost for cost, _ in costs if cost is not None]
     if not known or any(cost is None and result.answer for cost, result in costs):
@@ -221,7 +220,7 @@ def total_cost(results: Sequence[AgentResult]) -> float | None:
 
 
 def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None) -> str:
-    """Name what kept a run from being faster; see `Summary.limited_by`."""
+    """Return the limiting reason; see `Summary.limited_by`."""
     ended_by = {STOPPED_BY.get(result.kind or "") for result in results}
     if stopped := [word for word in STOPPED_BY.values() if word in ended_by]:
         return stopped[0]
@@ -237,7 +236,7 @@ def _limited_by(results: Sequence[AgentResult], verdict: Verdict | None, efficie
 
 
 def _why(results: Sequence[AgentResult]) -> str:
-    """Return the error of agents that the breaker gave up, or the commonest one of a run in which none succeeded."""
+    """Return the error for which the breaker ended agents, or the most common one if no agent succeeded."""
     given_up = [result.error for result in results if result.error and result.kind == "Breaker"]
     if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
         return ""
@@ -246,7 +245,7 @@ def _why(results: Sequence[AgentResult]) -> str:
 
 
 def _against(record: RunRecord, wall_s: float | None, cost_usd: float | None) -> dict[str, Any]:
-    """Compare a run with what the same job took and cost in another way, where that was measured."""
+    """Compare a run with its measured baselines."""
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
     slow = sequence or alone
     if slow is None or any(result.is_served for result in record.results):

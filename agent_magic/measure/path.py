@@ -1,7 +1,6 @@
-"""The critical path of a run, and what the seconds of each agent are worth.
+"""The critical path of a run, and what shorter agents would save.
 
-Everything here is arithmetic on recorded seconds with slots for all. What the run's own policy would have made of it is
-the forecast's business.
+This is arithmetic on recorded seconds with unlimited slots. The effect under a policy is a forecast; see `run.whatif`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent_magic.measure.frames import make_frame
+from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import critical_path, slack_s
 
 if TYPE_CHECKING:
@@ -21,35 +20,22 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.record.results import RunRecord
 
-STEPS: Mapping[str, str] = {
-    "agent": "string",
-    "work_s": "Float64",
-    "share": "Float64",
-    "halving_saves_s": "Float64",
-}
-SAVINGS: Mapping[str, str] = {
-    "agent": "string",
-    "work_s": "Float64",
-    "on_critical_path": "bool",
-    "slack_s": "Float64",
-    "halving_saves_s": "Float64",
-    "removing_saves_s": "Float64",
-    "started_early_s": "Float64",
-}
+STEPS = table("agent work_s share halving_saves_s")
+SAVINGS = table("agent work_s on_critical_path slack_s halving_saves_s removing_saves_s started_early_s")
 MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """The longest chain of work of a run: no schedule and no number of slots makes it shorter than that.
+    """The longest chain of work of a run. No schedule and no number of slots makes the run shorter.
 
     Attributes:
-        agents: The agents on it, first to last; those that did no work are left out.
-        length_s: Its length: the sum of `work_s`.
-        work_s: Per agent of it, seconds of own work: `api_s + tool_s + local_s`.
-        halving_saves_s: Per agent of it, by how much the longest chain shrinks if this agent takes half as long. Less
-            than half its work where another chain becomes the longest.
-        wall_s: What the run took; `None` where nothing finished.
+        agents: The agents on it, first to last, without those that did no work.
+        length_s: Its length, the sum of `work_s`.
+        work_s: The work of each agent on it, `api_s + tool_s + local_s`.
+        halving_saves_s: How much shorter the longest chain gets if an agent on it takes half as long. Less than half
+            its work if another chain becomes the longest.
+        wall_s: The wall time of the run; `None` if nothing finished.
     """
 
     agents: tuple[str, ...]
@@ -63,7 +49,7 @@ class CriticalPath:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per agent of the path, in its order. Columns are `STEPS`; `share` is of the path's length."""
+        """One row per agent on the path, in order. Columns are `STEPS`; `share` is the share of its length."""
         rows = zip(self.agents, self.work_s, self.halving_saves_s, strict=True)
         return make_frame(
             [
@@ -88,7 +74,7 @@ class CriticalPath:
 
 
 def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
-    """Find the critical path of a run, finished or not, that took `wall_s`."""
+    """Find the critical path of a run that took `wall_s`, finished or not."""
     work, path = works(record), critical_path(record)
     chains = Chains.of(record.dag, work)
     return CriticalPath(
@@ -101,16 +87,15 @@ def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
 
 
 def savings_frame(record: RunRecord) -> pd.DataFrame:
-    """Return per agent what its seconds are worth, with slots for all. One row per agent, in plan order.
+    """Return what shorter agents would save, with unlimited slots. One row per agent, in plan order.
 
-    Columns are `SAVINGS`: `work_s` of own work; `slack_s`, how much later it could have finished without delaying the
-    run; by how much the longest chain shrinks if the agent takes half as long, or no time. `NA` where the agent never
-    ran. Splitting an agent into two concurrent halves saves what halving saves; into halves that wait for each other,
-    nothing.
+    Columns are `SAVINGS`: `work_s`; `slack_s`, how much later the agent could have finished without delaying the run;
+    and how much shorter the longest chain gets if the agent takes half as long, or no time. `NA` if the agent never
+    ran. Splitting an agent into two concurrent halves saves what halving saves; two sequential halves save nothing.
 
-    An agent has no speedup of its own: it works as long alone as beside others. What concurrency gives it is an earlier
-    start: `started_early_s` is when a sequential run would have started it (the work of all agents before it in that
-    order), minus `started_s`. Below 0 it started later, because it waited.
+    An agent has no speedup: it works as long alone as beside others. Concurrency gives it an earlier start.
+    `started_early_s` is when a sequential run would have started it (after the work of all agents before it), minus
+    `started_s`. It is negative if the agent started later than that, because it waited.
     """
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
@@ -135,7 +120,7 @@ def savings_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def works(record: RunRecord) -> list[float]:
-    """Return per agent its seconds of own work, 0 where it never ran."""
+    """Return the work of each agent in seconds, 0 if it never ran."""
     return [result.work_s for result in record.results]
 
 
@@ -144,10 +129,10 @@ class Chains:
     """The longest chains of work of a plan.
 
     Attributes:
-        longest_s: The longest of all.
-        through_s: Per agent, the longest that goes through it.
-        around_s: Per agent, the longest that does not.
-        work_s: Per agent, its own work.
+        longest_s: The longest chain.
+        through_s: The longest chain through each agent.
+        around_s: The longest chain without each agent.
+        work_s: The work of each agent.
     """
 
     longest_s: float
@@ -157,7 +142,7 @@ class Chains:
 
     @classmethod
     def of(cls, dag: Dag, work: Sequence[float]) -> Chains:
-        """Measure them, in time of edges times the logarithm of their number."""
+        """Compute them in O(E log E)."""
         head = [0.0] * len(work)
         for agent in dag.order:
             head[agent] = work[agent] + max((head[parent] for parent in dag.parents[agent]), default=0.0)
@@ -170,20 +155,20 @@ class Chains:
         )
 
     def saved_s(self, agent: int, instead_s: float) -> float:
-        """Return by how much the longest chain shrinks if this agent works that long instead."""
+        """Return how much shorter the longest chain gets if this agent works for `instead_s`."""
         changed = max(self.around_s[agent], self.through_s[agent] - self.work_s[agent] + instead_s)
         return self.longest_s - changed
 
 
 def _around(dag: Dag, head: Sequence[float], tail: Sequence[float]) -> list[float]:
-    """Return per agent the longest chain that leaves it out.
+    """Return the longest chain without each agent.
 
-    In the plan's order such a chain ends before the agent, begins after it, or has one edge that passes over its place.
+    In topological order such a chain ends before the agent, begins after it, or has an edge that passes over it.
 
     Args:
         dag: The plan.
-        head: Per agent, the longest chain that ends with it.
-        tail: Per agent, the longest chain that begins with it.
+        head: The longest chain that ends with each agent.
+        tail: The longest chain that begins with each agent.
     """
     place = [0] * len(head)
     for number, agent in enumerate(dag.order):

@@ -1,4 +1,4 @@
-"""Service targets against what a run did. A target that the run could not show either way is `NA`, not met."""
+"""Service-level targets against a run. A target that the run cannot show either way is `NA`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
-from agent_magic.measure.frames import make_frame
+from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ENOUGH, overlap, percentile, sent_spans
 
@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
     from agent_magic.record.results import RunRecord
 
-SLO: Mapping[str, str] = {
-    "target": "string",
-    "wanted": "Float64",
-    "measured": "Float64",
-    "unit": "string",
-    "n": "Int64",
-    "met": "boolean",
-    "why": "string",
-}
+SLO = table("target wanted measured unit n met why")
 P95 = 95
 DEFAULTS: Mapping[str, float] = {
     "concurrent": 100,
@@ -36,30 +28,29 @@ DEFAULTS: Mapping[str, float] = {
     "errors": 0.01,
     "usd_per_job": 2.0,
 }
-"""The targets, and their values where a user gives none.
+"""The default targets: those of a document, not a recommendation.
 
-Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, targets for 100 agents. They are that
-document's, not a recommendation.
+Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, targets for 100 agents.
 """
 
 
 def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
-    """Compare a run with service targets. One row per target; columns are `SLO`; an agent is a job.
+    """Compare a run with service-level targets. One row per target; columns are `SLO`; a job is an agent.
 
-    `met` is `NA` where the run cannot tell, and `why` says so: too few jobs for a percentile or for a share (100 % of
-    five is no 99.5 %), fewer agents than should be concurrent, an unknown price, answers from the ledger, which took no
-    time. The last row is no target of its own: by Little's law, `jobs_per_s * mean total_s` jobs are under way at the
-    wanted rate, and `met` tells whether `concurrent` leaves room for them.
+    `met` is `NA` if the run cannot tell, and `why` has the reason: too few jobs for a percentile or a share (five of
+    five do not show 99.5 %), fewer agents than should be concurrent, an unknown price, or reused answers, which take no
+    time. The last row follows from the others: by Little's law `jobs_per_s * mean total_s` jobs are in flight at the
+    target rate, and `met` tells whether `concurrent` is enough for them.
 
     Args:
         record: The run.
-        targets: By name; see `DEFAULTS` for those left out. `None` asks for no such target. `concurrent`: requests
-            under way at a time, at least. `jobs_per_s`: agents that succeeded a second, at least. `p95_s`: 95th
+        targets: Targets by name, else those of `DEFAULTS`; `None` drops a target. `concurrent`: concurrent requests,
+            at least. `jobs_per_s`: agents that succeeded per second, at least. `p95_s`: 95th
             percentile of `total_s`, waiting included, below. `succeeded`: share of agents that succeeded, at least.
-            `errors`: share of requests that failed, below; 0 is none. `usd_per_job`: dollars an agent, below.
+            `errors`: share of requests that failed, below; 0 is none. `usd_per_job`: dollars per agent, below.
 
     Raises:
-        DeclarationError: A target is not known, or is not a number.
+        DeclarationError: A target is unknown, or not a number.
     """
     for name, value in targets.items():
         if name not in DEFAULTS:
@@ -85,7 +76,7 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
 
 
 class _Facts:
-    """What a run shows of each target."""
+    """Measures each target of a run."""
 
     def __init__(self, record: RunRecord) -> None:
         self._results = record.results
@@ -98,13 +89,13 @@ class _Facts:
         spans = sent_spans(self._results)
         row = _row("concurrent requests, at least", wanted, overlap(spans)[0], "requests", len(spans))
         if len(self._results) < wanted:
-            return _unknown(row, f"{len(self._results)} agents cannot show {wanted:g} concurrent ones")
+            return _unknown(row, f"{len(self._results)} agents cannot show {wanted:g} concurrent requests")
         return row | {"met": row["measured"] >= wanted}
 
     def rate(self, wanted: float) -> dict[str, Any]:
         wall_s, done = self._summary.wall_s, self._summary.succeeded
         rate = done / wall_s if wall_s and self._timed else None
-        row = _row("jobs a second, at least", wanted, rate, "1/s", done)
+        row = _row("jobs per second, at least", wanted, rate, "1/s", done)
         return _unknown(row, self._why()) if rate is None else row | {"met": rate >= wanted}
 
     def p95(self, wanted: float) -> dict[str, Any]:
@@ -112,7 +103,7 @@ class _Facts:
         row = _row("95th percentile of total_s, below", wanted, found, "s", n)
         if found is not None:
             return row | {"met": found < wanted}
-        return _unknown(row, f"{n} values are too few for a 95th percentile, which needs {ENOUGH[P95]}")
+        return _unknown(row, f"{n} values, a 95th percentile needs {ENOUGH[P95]}")
 
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
@@ -126,7 +117,7 @@ class _Facts:
     def dollars(self, wanted: float) -> dict[str, Any]:
         cost, n = self._summary.cost_usd, len(self._results)
         each = cost / n if cost is not None and n else None
-        row = _row("dollars a job, below", wanted, each, "USD", n)
+        row = _row("dollars per job, below", wanted, each, "USD", n)
         if each is None or self._summary.cost_mark == "≥":
             return _unknown(row, "the price of a request is unknown")
         return row | {"met": each < wanted}
@@ -135,22 +126,22 @@ class _Facts:
         n = len(self._totals)
         mean_s = math.fsum(self._totals) / n if n else None
         row = _row(
-            f"jobs under way at {rate:g} a second, at most", room, mean_s and rate * mean_s, "jobs", n
+            f"jobs in flight at {rate:g} per second, at most", room, mean_s and rate * mean_s, "jobs", n
         )  # L = lambda W
         return _unknown(row, self._why()) if mean_s is None else row | {"met": row["measured"] <= room}
 
     def _why(self) -> str:
-        return "nothing finished" if self._timed else "answers from the ledger or the run before took no time"
+        return "nothing finished" if self._timed else "reused answers take no time"
 
 
 def _share(target: str, wanted: float, count: int, n: int, *, least: bool) -> dict[str, Any]:
-    """Judge a share. Without one case the other way, fewer than `1 / (1 - wanted)` cases say nothing."""
+    """Judge a share. Without a counterexample fewer than `1 / (1 - wanted)` cases show nothing."""
     share = count / n if n else None
     row = _row(target, wanted, share, "share", n)
     others = n - count if least else count
     rare = 1 - wanted if least else wanted
     if share is None or (not others and rare > 0 and n * rare < 1):
-        return _unknown(row, f"{n} cases are too few: one in {1 / rare:.0f} may go wrong" if rare > 0 else "no cases")
+        return _unknown(row, f"{n} cases are too few to show less than 1 in {1 / rare:.0f}" if rare > 0 else "no cases")
     return row | {"met": share >= wanted if least else share < wanted or not (share or wanted)}
 
 

@@ -1,4 +1,4 @@
-"""The phases of all agents of a run, as charts draw them."""
+"""The phases of all agents of a run, for charts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """A stretch of one agent's time.
+    """A phase of one agent.
 
     Attributes:
         agent: Its name.
-        attempt: The number of the attempt it belongs to; one above the last for a wait that led to none.
-        phase: What the agent did; see `agent_magic.record.phases`.
-        reason: What it waited for while queued, in words.
+        attempt: The number of its attempt; one above the last for a wait without an attempt.
+        phase: See `agent_magic.record.phases`.
+        reason: What a queued agent waited for.
         from_s: Its start, in seconds since the run began.
         to_s: Its end.
         outcome: The status of the attempt.
-        model: The model asked.
+        model: The requested model.
     """
 
     agent: str
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
 
 def spans_of(record: RunRecord) -> list[Span]:
-    """Cut a run into spans, agent by agent in plan order. What goes on counts to the last event."""
+    """Return the spans of a run, by agent in plan order. Open phases count up to the last event."""
     now_s = record.events[-1].at_s if record.events else 0.0
     spans: list[Span] = []
     for result in record.results:
@@ -56,10 +56,10 @@ def spans_of(record: RunRecord) -> list[Span]:
 
 
 def chain_of(record: RunRecord) -> list[int]:
-    """Return the agents that made the run as long as it was, first to last.
+    """Return the agents that determined the wall time, first to last.
 
-    The last to finish, of its parents the last to finish, and so on to the first: their `total_s` follow one another
-    without gaps, waits included. (The critical path is the longest chain of work, waits left out.)
+    That is the last agent to finish, the last of its parents to finish, and so on. Their `total_s` follow one another
+    without gaps, waits included. (The critical path is the longest chain of work, without waits.)
     """
     ends = [(result.finished_s, number) for number, result in enumerate(record.results) if result.ready_s is not None]
     known = [(end, number) for end, number in ends if end is not None]

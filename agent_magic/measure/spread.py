@@ -1,4 +1,4 @@
-"""How numbers spread, over one run or several: percentiles with their `n`, and who was busy how much of the time."""
+"""Percentiles over one or more runs, and the utilization of models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
-from agent_magic.measure.frames import make_frame
+from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize, total_cost
 
 if TYPE_CHECKING:
@@ -17,33 +17,18 @@ if TYPE_CHECKING:
 
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
-PERCENTILES: Mapping[str, str] = {"number": "string", "of": "string", "n": "Int64"} | dict.fromkeys(
-    ("mean", "p50", "p95", "p99", "max"), "Float64"
+PERCENTILES = table("number of n mean p50 p95 p99 max")
+UTILIZATION = table(
+    "model agents requests busy_s cost_usd utilization mean_concurrency peak slot_utilization requests_per_min mean_s"
 )
-UTILIZATION: Mapping[str, str] = {
-    "model": "string",
-    "agents": "Int64",
-    "requests": "Int64",
-    "busy_s": "Float64",
-    "cost_usd": "Float64",
-    "utilization": "Float64",
-    "mean_concurrency": "Float64",
-    "peak": "Int64",
-    "slot_utilization": "Float64",
-    "requests_per_min": "Float64",
-    "mean_s": "Float64",
-}
 ENOUGH: Mapping[int, int] = {50: 1, 95: 20, 99: 100}
-"""A percentile of fewer values would only be the largest of them."""
+"""The least number of values by percentile: with fewer it would be the largest of them."""
 ALL = "(all)"
-"""The row of all together. No agent and no model can have that name."""
+"""The row of all. No agent and no model can have that name."""
 
 
 def percentile(values: Iterable[float], percent: int) -> float | None:
-    """Return the smallest value that at least so many percent of the values do not exceed (nearest rank).
-
-    It is one of the values. `None` where there are fewer than `ENOUGH` of them.
-    """
+    """Return a percentile by nearest rank, which is one of the values; `None` if there are fewer than `ENOUGH`."""
     found = sorted(values)
     if len(found) < ENOUGH.get(percent, 1):
         return None
@@ -51,11 +36,10 @@ def percentile(values: Iterable[float], percent: int) -> float | None:
 
 
 def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Return the percentiles of what took time. One row per number; columns are `PERCENTILES`.
+    """Return percentiles of durations and of output speed. One row per number; columns are `PERCENTILES`.
 
-    `total_s`, `queued_s`, `backoff_s` are of agents that finished their work, `api_s`, `ttft_s` and
-    `output_tokens_per_s` of requests that were answered. Answers served from the ledger took no time and are left out.
-    P95 is `NA` below 20 values, P99 below 100.
+    `total_s`, `queued_s`, `backoff_s` are of finished agents; `api_s`, `ttft_s`, `output_tokens_per_s` of successful
+    requests. Reused answers take no time and are left out. P95 needs 20 values, P99 100; otherwise they are `NA`.
     """
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
@@ -72,7 +56,7 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
 
 
 def _pace(attempt: Attempt) -> float | None:
-    """Output tokens a second once they came."""
+    """Return output tokens per second after the first token."""
     produced = attempt.usage.output_tokens if attempt.usage else None
     if produced is None or attempt.first_token_s is None or attempt.ended_s is None:
         return None
@@ -93,16 +77,16 @@ def _spread(name: str, of: str, found: Iterable[float | None]) -> dict[str, obje
 
 
 def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFrame:
-    """Return per model, and for all together, how much of the run's time requests were under way.
+    """Return the utilization by model and for all: how much of the wall time requests were in flight.
 
-    Columns are `UTILIZATION`. `busy_s` is the sum of the requests' seconds; `utilization` the share of the run's time
-    in which at least one request was under way; `peak` and `mean_concurrency` count the requests under way at a time;
-    `slot_utilization` is `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is of one request. Answers from
-    the ledger are no requests. Times are `NA` where nothing finished.
+    Columns are `UTILIZATION`. `busy_s` is the sum of the seconds of requests; `utilization` the share of the wall time
+    with at least one request in flight; `peak` and `mean_concurrency` count requests in flight; `slot_utilization` is
+    `mean_concurrency / slots`, `NA` without `slots`; `mean_s` is per request. Reused answers are not requests. Times
+    are `NA` if nothing finished.
 
     Args:
         record: The run.
-        slots: Its concurrency cap, if that is to be judged.
+        slots: The concurrency of the run, for `slot_utilization`.
 
     Raises:
         DeclarationError: `slots` is not a number above 0.
@@ -138,13 +122,13 @@ def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots
 
 
 def sent_spans(results: Iterable[AgentResult]) -> list[tuple[float, float]]:
-    """Return when each request was under way."""
+    """Return when each request was in flight, as (start, end)."""
     attempts = [one for result in results for one in result.attempts if not one.is_served]
     return [(one.started_s, one.ended_s) for one in attempts if one.ended_s is not None]
 
 
 def overlap(spans: Iterable[tuple[float, float]]) -> tuple[int, float]:
-    """Return how many spans lie over each other at most, and how many seconds at least one covers."""
+    """Return the most overlapping spans, and the seconds that at least one covers."""
     edges = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
     peak, now, covered, before = 0, 0, 0.0, 0.0
     for at, step in edges:

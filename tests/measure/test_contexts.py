@@ -59,7 +59,7 @@ def test_caching_that_lost_money_is_negative():
     [one] = shared_contexts(made, PRICE)
     assert pytest.approx(-0.005) == one.saved_usd
     [note] = context_notes(made, PRICE)
-    assert "caching cost more than it saved, $0.0250 in place of $0.0200; --cache off sends it plain" in note
+    assert "caching cost more than it saved, $0.0250 instead of $0.0200; --cache off disables it" in note
 
 
 def test_a_wait_for_a_limit_behind_the_leader_is_told_apart():
@@ -75,7 +75,7 @@ def test_unknown_tokens_and_prices_stay_unknown():
     assert (2, 1, 1000) == (one.requests, one.uncounted, one.cache_write_tokens)
     row = contexts_frame(made).iloc[0]
     assert row[["cost_usd", "uncached_usd", "saved_usd"]].isna().all()
-    assert "cached, and what that saved is unknown" in context_notes(made, None)[0]
+    assert "cached, savings unknown" in context_notes(made, None)[0]
     [dead] = shared_contexts(record((0.0, "", None)), PRICE)
     assert (None, None, None, None) == (dead.prefix_tokens, dead.cache_write_tokens, dead.cost_usd, dead.saved_usd)
 
@@ -85,7 +85,7 @@ def test_a_mark_the_provider_ignored_is_said():
     plain = Usage(900, cache_read_tokens=0, cache_write_tokens=0, output_tokens=1)
     made = record((0.0, "", plain))
     assert 0.0 == shared_contexts(made, PRICE)[0].saved_usd
-    assert "marked to be cached, but the provider cached nothing" in context_notes(made, PRICE)[0]
+    assert "marked for caching, but the provider cached nothing" in context_notes(made, PRICE)[0]
 
 
 def test_what_nobody_marked_saved_nothing():
