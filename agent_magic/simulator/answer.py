@@ -1,4 +1,4 @@
-"""What a request is answered with: the text or the tool calls, where they are cut, and the stop reason."""
+"""The answer to a request: its text or tool calls, where they are cut, and its stop reason."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Answer:
     """An answer.
 
     Attributes:
-        text: All of it; empty for a refusal, tool calls or `max_tokens: 0`.
-        pieces: The text in the pieces it is streamed in.
-        calls: The tool calls that follow the text.
+        text: The text; empty for a refusal, tool calls or `max_tokens: 0`.
+        pieces: The text in the pieces that are streamed.
+        calls: The tool calls after the text.
         stop_reason: Why it ends.
         stop_sequence: The stop sequence that ended it, or `None`.
         output_tokens: Its length.
@@ -49,8 +49,8 @@ def compose(request: Request, overrides: Overrides, rng: Random) -> Answer:
 
     Args:
         request: The request.
-        overrides: What to do otherwise than usual.
-        rng: Seeded with the content of the request, so that the same request gets the same answer.
+        overrides: Deviations from the usual answer.
+        rng: Seeded with the content of the request, so that equal requests get equal answers.
     """
     text = _text(request, overrides, rng)
     calls = [Call("tool_use", call["name"], json.dumps(call["input"])) for call in overrides.tool_use]
@@ -64,13 +64,13 @@ def compose(request: Request, overrides: Overrides, rng: Random) -> Answer:
         text, calls = _cut(text, calls, most)
         sequence, reason, length = None, "max_tokens", min(length, most)
     reason = overrides.stop_reason or reason
-    if reason == "pause_turn":  # A search that the server has begun and not finished; it is not billed.
+    if reason == "pause_turn":  # A server-side search that is not finished; it is not billed.
         calls.append(Call("server_tool_use", "web_search", json.dumps({"query": " ".join(text.split()[:6])})))
     return Answer(text, tuple(tokens.pieces(text, rng)), tuple(calls), reason, sequence, length)
 
 
 def _text(request: Request, overrides: Overrides, rng: Random) -> str:
-    """Return the text before anything cuts it."""
+    """Return the text before it is cut."""
     if overrides.text is not None:
         return overrides.text
     if overrides.stop_reason == "refusal" or overrides.tool_use:
@@ -87,7 +87,7 @@ def _text(request: Request, overrides: Overrides, rng: Random) -> str:
 
 
 def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
-    """Return a text of exactly so many tokens: cut, or continued."""
+    """Cut or continue a text to exactly so many tokens."""
     parts, length = [text], tokens.count(text)
     while length < wanted:
         parts.append(more(subject, rng))
@@ -105,7 +105,7 @@ def _stopped(text: str, sequences: tuple[str, ...]) -> tuple[str, str | None]:
 
 
 def _cut(text: str, calls: list[Call], most: int) -> tuple[str, list[Call]]:
-    """Keep so many tokens of text and calls; the last call kept may be cut in the middle of its JSON."""
+    """Cut text and calls to so many tokens; the last call may be cut in the middle of its JSON."""
     text = tokens.cut(text, most)
     left, kept = most - tokens.count(text), list[Call]()
     for call in calls:

@@ -1,8 +1,8 @@
-"""Prompt caching as it is billed: how much of a prompt is read from the cache, written to it, or neither.
+"""Prompt caching: how many tokens of a prompt are read from the cache, written to it, or neither.
 
-An entry stands at a block marked with `cache_control`. It is usable once the response of the request that wrote it has
-begun, its life counts from the start of that request, and each read starts its life again. Prefixes shorter than the
-model's minimum are not cached, silently. A mark looks back over 20 blocks for an entry.
+An entry ends at a block marked with `cache_control`. It is usable once the response to the request that wrote it has
+begun. Its lifetime starts with that request, and again with each read. Prefixes shorter than the model's minimum are
+silently not cached. A mark looks back over 20 blocks for an entry.
 Source: the vendor's page on prompt caching.
 """
 
@@ -39,13 +39,13 @@ class InputUsage:
 
     @property
     def limited(self) -> int:
-        """What counts against the input limit: everything but reads."""
+        """Tokens that count against the input limit: all but cache reads."""
         return self.uncached + self.written
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One request's use of the cache: its bill, and the entries it writes once its response begins."""
+    """The cache use of one request: its tokens, and the entries it writes once its response begins."""
 
     usage: InputUsage
     writes: tuple[tuple[bytes, float], ...] = ()

@@ -29,14 +29,14 @@ class Simulator:
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, stderr: IO[str]) -> None:
-        """Own a process that listens at `url`."""
+        """Take over a process that listens at `url`."""
         self.url = url
         self.pid = process.pid
         self._process = process
         self._stderr = stderr
 
     def __repr__(self) -> str:
-        """Show the process; the URL is a secret."""
+        """Return the process id. The URL is a secret."""
         return f"<Simulator pid={self.pid} {'running' if self.running else 'stopped'}>"
 
     def __enter__(self) -> Self:
@@ -49,14 +49,14 @@ class Simulator:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """End the process and wait for it; a second call does nothing.
+        """End the process and wait for it. Idempotent.
 
         Args:
-            timeout_s: Seconds it has to end in good order before it is killed.
+            timeout_s: Seconds until it is killed.
         """
         _end(self._process, timeout_s)
         self._stderr.close()
@@ -75,9 +75,9 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     port: int = 0,
     timeout_s: float = 20.0,
 ) -> Simulator:
-    """Start a mock server in a process of its own and wait until it listens.
+    """Start a mock server as a child process, and wait until it listens.
 
-    It has a session of its own, so Ctrl-C in a terminal and an interrupt of a kernel do not reach it. It ends when this
+    It has its own session, so Ctrl-C in a terminal and an interrupt of a kernel do not reach it. It ends when this
     process ends, however that happens: its standard input closes, and it watches this process.
 
     Args:
@@ -144,7 +144,7 @@ def _start(options: list[str], timeout_s: float) -> Simulator:
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, str]:
-    """Return what the child says of itself; nothing if it ended or was late."""
+    """Return the first line of the child; empty if it ended or timed out."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     late = threading.Timer(timeout_s, process.kill)
     late.start()
@@ -156,7 +156,7 @@ def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, s
 
 
 def _end(process: subprocess.Popen[str], timeout_s: float) -> None:
-    """End a process: close its input and ask it to end, then kill it."""
+    """End a process: close its input, terminate it, then kill it."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()

@@ -1,7 +1,6 @@
-"""What a test asks for instead of the usual response.
+"""Overrides of the usual response, for tests: directives in the prompt, such as `[[fault:cut]]`, and a script file.
 
-There are two ways in: directives in the prompt, such as `[[fault:cut]]`, and the lines of a script file. Directives
-override the script. One table says which keys there are and which values each has.
+Directives override the script. One table has the keys of both and their values.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _KEY_OF_DIRECTIVE = {"ttft": "ttft_s", "stop": "stop_reason"}
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What to do otherwise than usual for one request; every `None` means as usual.
+    """Overrides for one request; `None` is the usual behaviour.
 
     Attributes:
         text: The text of the response.
@@ -68,9 +67,9 @@ class Rule:
     """A directive or a line of the script.
 
     Attributes:
-        pattern: The prompts that a line is for; what a directive matched.
-        values: The overrides it sets.
-        times: How often it holds; `None` is always.
+        pattern: The prompts that it applies to.
+        values: The overrides.
+        times: How often it applies; `None` is always.
     """
 
     pattern: re.Pattern[str]
@@ -79,7 +78,7 @@ class Rule:
 
 
 class DirectiveError(ValueError):
-    """A directive or a script line is wrong; the message says what would be right."""
+    """A directive or a script line is invalid; the message says what is valid."""
 
 
 def _natural(value: object) -> int | None:
@@ -144,10 +143,10 @@ def _checked(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def find_directives(prompt: str) -> list[Rule]:
-    """Return the directives of a prompt, in order; all tool calls are one, the last.
+    """Return the directives of a prompt, in order. All tool calls are one directive, the last.
 
     Raises:
-        DirectiveError: A directive has a wrong value.
+        DirectiveError: A directive has an invalid value.
     """
     found = [_directive(match) for match in _DIRECTIVE.finditer(prompt)]
     if calls := list(_TOOL.finditer(prompt)):
@@ -160,7 +159,7 @@ def find_directives(prompt: str) -> list[Rule]:
 
 
 def without_directives(prompt: str) -> str:
-    """Return a prompt as if it had no directives."""
+    """Return a prompt without its directives."""
     return _TOOL.sub("", _DIRECTIVE.sub("", prompt))
 
 
@@ -199,7 +198,7 @@ def read_script(path: str) -> tuple[Rule, ...]:
     """Read a script file: one JSON object per line; empty lines and lines that start with `#` are skipped.
 
     Raises:
-        DirectiveError: A line is wrong; the message names it.
+        DirectiveError: A line is invalid; the message names it.
         OSError: The file cannot be opened.
     """
     rules: list[Rule] = []

@@ -1,7 +1,7 @@
-"""Faults: changes of a response, one table for streams and one for plain bodies.
+"""Faults of responses: a table for streams, a table for plain bodies.
 
-A stream breaks after half of its deltas, unless the fault is about its beginning. A fault that only makes sense for
-streams does the nearest thing to a plain body: `error_event` is a 529, `clean_end` a message without `stop_reason`.
+A stream breaks after half of its deltas, unless the fault concerns its beginning. A fault of streams has the nearest
+equivalent for a plain body: `error_event` is a 529, `clean_end` a message without `stop_reason`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAD_BYTES = b"\xff\xfe\xc3("
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The usual response, what it was made from, and what was asked for instead."""
+    """The usual response, its result, and the overrides."""
 
     usual: Response
     result: Result
@@ -34,7 +34,7 @@ Fault: TypeAlias = Callable[[Case], Response]
 
 
 def with_fault(case: Case) -> Response:
-    """Return a response with the fault that was asked for, or unchanged if none was.
+    """Return a response with the requested fault, or unchanged if there is none.
 
     Raises:
         ApiError: The fault is an error response.
@@ -46,7 +46,7 @@ def with_fault(case: Case) -> Response:
 
 
 def _silent(ending: Ending) -> Fault:
-    """Send nothing at all, then end."""
+    """Send nothing, then end."""
     return lambda case: replace(case.usual, frames=case.usual.frames[:1], ending=ending)
 
 
@@ -106,7 +106,7 @@ def _null_content_stream(case: Case) -> Response:
 
 
 def _without(key: str, *, null: bool) -> Fault:
-    """Leave one field of the message out, or put `null` in its place."""
+    """Remove a field of the message, or set it to `null`."""
 
     def fault(case: Case) -> Response:
         body = message(case.result)

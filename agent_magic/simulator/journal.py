@@ -14,28 +14,28 @@ PREVIEW = 80
 
 @dataclass(slots=True)
 class Entry:
-    """One request. Times are seconds since the journal began; what did not happen is `None`.
+    """One request. Times are seconds since the journal began; `None` for what did not happen.
 
     Attributes:
-        number: Place in the order of arrival, from 1.
+        number: Its number in order of arrival, from 1.
         route: The path, without the token.
         started_s: When it arrived.
-        overlap: Requests in flight when it arrived, with itself.
+        overlap: The requests in flight when it arrived, including itself.
         request_id: The `request-id` of the response.
-        model: The model asked for.
-        stream: Whether events were asked for.
+        model: The requested model.
+        stream: Whether a stream was requested.
         prompt: The first 80 characters of the last user message.
         prompt_hash: A digest of the whole last user message.
         status: The HTTP status sent.
         error: The `error.type` sent.
-        fault: The fault that was asked for.
+        fault: The requested fault.
         first_byte_s: When the response began.
-        finished_s: When the response was complete, or the fault was done.
-        aborted_s: When the client went away before that.
+        finished_s: When the response or the fault was complete.
+        aborted_s: When the client disconnected before that.
         input_tokens: Uncached input.
         cache_write_tokens: Input written to the cache.
         cache_read_tokens: Input read from the cache.
-        output_tokens: Output sent so far; for an aborted answer less than it would have been.
+        output_tokens: Output sent so far.
     """
 
     number: int
@@ -59,18 +59,18 @@ class Entry:
     output_tokens: int = 0
 
     def asked(self, model: str, prompt: str, *, stream: bool) -> None:
-        """Record the request; of the prompt its beginning, and the first 16 hexadecimal digits of its SHA-256."""
+        """Record the request, with the beginning of its prompt and 16 hexadecimal digits of the SHA-256."""
         self.model, self.stream = model, stream
         self.prompt = prompt[:PREVIEW]
         self.prompt_hash = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def billed(self, uncached: int, written: int, read: int) -> None:
-        """Record the input side of the bill."""
+        """Record the billed input tokens."""
         self.input_tokens, self.cache_write_tokens, self.cache_read_tokens = uncached, written, read
 
 
 class Journal:
-    """Keeps the entries of the last 100,000 requests. It has no clock: the time comes in."""
+    """Keeps the entries of the last 100,000 requests. It has no clock; times are arguments."""
 
     def __init__(self, now_s: float) -> None:
         """Begin at `now_s`."""
@@ -90,7 +90,7 @@ class Journal:
         return entry
 
     def close(self, entry: Entry, now_s: float) -> None:
-        """End an entry; one that has not finished was aborted."""
+        """End an entry. It is aborted unless it has finished."""
         self.in_flight -= 1
         if entry.finished_s is None:
             entry.aborted_s = self.at(now_s)
@@ -111,7 +111,7 @@ class Journal:
         }
 
     def reset(self, now_s: float) -> None:
-        """Forget all entries and begin again; requests in flight stay counted."""
+        """Clear all entries. Requests in flight stay counted."""
         self._began_s = now_s
         self._peak = self.in_flight
         self._entries.clear()

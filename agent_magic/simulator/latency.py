@@ -1,7 +1,7 @@
-"""How long a response takes: the time to its first token and the pace after it, per model family.
+"""Latency: the time to the first token and the pace after it, by model family.
 
-Both are lognormal around the median of the family. The draw depends on the content of the request, so a repeated run
-takes the same time.
+Both are lognormal around the median of the family. They depend on the content of the request, so repeated runs take the
+same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Timing:
     per_token_s: float
 
     def at_s(self, tokens: int) -> float:
-        """Return when so many tokens are out, in seconds after the request."""
+        """Return when so many tokens are sent, in seconds after the request."""
         return self.ttft_s + tokens * self.per_token_s
 
 
@@ -64,7 +64,7 @@ class Latency:
 
         Args:
             family: The family of the model.
-            rng: Two draws are taken from it, always.
+            rng: Always drawn from twice.
             ttft_s: An exact time to the first token for this response; not multiplied, not spread.
             pace: An exact pace for this response, in tokens per second.
         """
@@ -88,7 +88,7 @@ def parse(spec: str) -> Latency:
     """Parse the value of `--latency`.
 
     Raises:
-        ValueError: The text is not a latency; the message says what is.
+        ValueError: The text is invalid; the message says what is valid.
     """
     if spec in _NAMED:
         return _NAMED[spec]

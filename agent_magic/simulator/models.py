@@ -1,4 +1,4 @@
-"""The models of the mock server, with the traits that change its responses."""
+"""The models of the mock server, and their traits."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Model:
     """One model.
 
     Attributes:
-        id: The id a request names.
+        id: The id in requests.
         name: The display name.
         family: `haiku`, `sonnet`, `opus`, `fable` or `mythos`; decides the pace.
-        pool: The rate-limit pool; models of one pool share their limits.
+        pool: The rate-limit pool; models in one pool share limits.
         context: Input window in tokens.
         max_output: Largest `max_tokens`.
-        cache_min: Shortest prefix that is cached, in tokens.
+        cache_min: The shortest cached prefix, in tokens.
         sampling: Whether `temperature`, `top_p` and `top_k` are accepted.
         prefill: Whether the last message may be an assistant turn.
         forced_tools: Whether `tool_choice` may force a tool.
-        picture: The longest side in pixels, and the most tokens, to which a picture is scaled down.
+        picture: The longest side in pixels and the most tokens of a picture; larger ones are scaled down.
     """
 
     id: str
@@ -90,7 +90,7 @@ def describe(model: Model) -> Json:
 
 
 def describe_all() -> Json:
-    """Return the body of `GET /v1/models`: everything on one page."""
+    """Return the body of `GET /v1/models`, on one page."""
     ids = list(MODELS)
     return {
         "data": [describe(model) for model in MODELS.values()],

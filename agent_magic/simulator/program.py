@@ -1,4 +1,4 @@
-"""The command line of the mock server, and the ways it ends: a signal, the end of standard input, a dead parent."""
+"""The command line of the mock server. It ends on a signal, at the end of its input, or when its parent is gone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 BACKLOG = 2048
 POLL_S = 0.5
 EPILOG = f"""\
-directives in the prompt change its response:
+directives in the prompt change the response:
   [[fault:NAME]]   {", ".join(FAULTS[:7])},
                    {", ".join(FAULTS[7:])}
   [[status:529]]   an error, also with retry_after=1 error_code=... message=... times=2
@@ -39,13 +39,13 @@ TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the mock server until it is told to end.
+    """Run the mock server until it is stopped.
 
     Args:
         argv: The arguments; `None` takes those of the process.
 
     Returns:
-        The exit status: 0 after an orderly end, 1 if the port is taken. Wrong arguments exit with 2.
+        The exit status: 0 after an orderly end, 1 if the port is taken. Invalid arguments exit with 2.
     """
     options = _parser().parse_args(argv)
     try:
@@ -90,7 +90,7 @@ def _positive(text: str) -> float:
 
 
 def _option(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Return a reader whose errors `argparse` shows as they are."""
+    """Return a reader whose error messages `argparse` shows unchanged."""
 
     def typed(text: str) -> object:
         try:
@@ -108,11 +108,11 @@ def _token(text: str) -> str:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    """Listen, say where, and serve until the end."""
+    """Listen, print the address, and serve until the end."""
     allowance = Allowance(options.rpm, options.itpm, options.otpm, options.burst, options.unlimited)
     settings = Settings(options.seed, options.latency, allowance, options.script)
     service = Service(settings, time.monotonic())
-    # A lost connection cancels its handler, so an abandoned stream is noticed at once, not at the next write.
+    # A lost connection cancels its handler, so an abandoned stream is noticed immediately, not at the next write.
     runner = web.AppRunner(
         application(service, options.token or ""), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
     )
@@ -144,15 +144,15 @@ async def _until_the_end(options: argparse.Namespace) -> None:
 def _at_stdin_end(stop: Callable[[], object]) -> None:
     """Call `stop` in a thread when standard input ends.
 
-    A thread reads, because pipes, terminals, files and Windows have no other way in common. It reads the descriptor
-    itself: a thread that sits in `sys.stdin` would hold its lock when the interpreter ends.
+    A thread works for pipes, terminals, files and on Windows. It reads the descriptor, because a thread that blocks in
+    `sys.stdin` would hold its lock when the interpreter exits.
     """
 
     def read() -> None:
-        with contextlib.suppress(OSError):  # Closed or never opened: nobody holds the other end.
+        with contextlib.suppress(OSError):  # Closed or never opened.
             while os.read(0, 4096):
                 pass
-        with contextlib.suppress(RuntimeError):  # The loop is closed: what was to be stopped has stopped.
+        with contextlib.suppress(RuntimeError):  # The loop is closed already.
             stop()
 
     threading.Thread(target=read, name="stdin", daemon=True).start()

@@ -1,11 +1,10 @@
-"""Rate limits per pool of models: token buckets, admission, and the headers that announce them.
+"""Rate limits by pool of models: token buckets, admission, headers.
 
 A pool has three buckets: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it
-is produced, `max_tokens` is not reserved, and a request is admitted while any output is left. A rejected request takes
-nothing. By default the published Start tier holds, and its buckets hold a whole minute. A limit given by hand holds one
-second's worth, at least one request, to be strict with a client: the announced `remaining` is what may pass at once,
-not the rest of a minute. Nothing here has a clock: the time comes in.
-Source: the vendor's page on rate limits.
+is produced. `max_tokens` is not reserved: a request is admitted while any output is left. A rejected request takes
+nothing. The default limits are those of the published Start tier, with buckets that hold a minute's worth. A limit
+given by hand holds one second's worth, at least one request, which is strict with clients: `remaining` is what may pass
+now, not the rest of a minute. Nothing here has a clock; times are arguments. Source: the vendor's page on rate limits.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ PREFIX = "anthropic-ratelimit"
 
 
 class Bucket:
-    """A token bucket: holds up to `capacity`, refills at `per_minute / 60` a second, and may go into debt.
+    """A token bucket: it holds up to `capacity`, refills at `per_minute / 60` per second, and may go into debt.
 
-    An amount larger than the capacity passes when the bucket is full, and the rest is owed: a single large request is
-    slow, never impossible. Over any stretch of time `t` the amount passed is at most
+    An amount larger than the capacity passes when the bucket is full, and the rest is owed, so a large request is slow,
+    never impossible. Over any stretch of time `t` the amount passed is at most
     `capacity + per_minute / 60 * t`, plus the debt of the one request that overdrew.
 
     Attributes:
         per_minute: The announced limit.
-        capacity: What may pass at once after a pause; at least one.
+        capacity: The most that may pass at once; at least one.
     """
 
     __slots__ = ("_at_s", "_level", "capacity", "per_minute")
@@ -39,17 +38,17 @@ class Bucket:
         self._at_s = now_s
 
     def level(self, now_s: float) -> float:
-        """Return what is there now; negative while something is owed."""
+        """Return the current level; negative while something is owed."""
         passed_s = max(0.0, now_s - self._at_s)
         return min(self.capacity, self._level + passed_s * self.per_minute / 60)
 
     def take(self, amount: float, now_s: float) -> None:
-        """Take an amount, into debt if there is less."""
+        """Take an amount, going into debt if there is less."""
         self._level = self.level(now_s) - amount
         self._at_s = max(self._at_s, now_s)
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Return the seconds until an amount may pass, 0 if it may now; more than the capacity counts as full."""
+        """Return the seconds until an amount may pass; more than the capacity passes when the bucket is full."""
         missing = min(amount, self.capacity) - self.level(now_s)
         return max(0.0, missing * 60 / self.per_minute)
 
@@ -60,7 +59,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: how much per minute, and how many seconds' worth of it may pass at once (60 is the whole minute)."""
+    """A limit per minute, and how many seconds' worth may pass at once."""
 
     per_minute: float
     burst_s: float = 60.0
@@ -85,13 +84,13 @@ START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The limits asked for; `None` keeps the Start tier's number.
+    """The requested limits; `None` keeps that of the Start tier.
 
     Attributes:
         rpm: Requests per minute.
         itpm: Uncached input tokens per minute.
         otpm: Output tokens per minute.
-        burst_s: Seconds' worth of a given limit that may pass at once; the Start tier's own numbers keep 60 s.
+        burst_s: Seconds' worth of a given limit that may pass at once; limits of the Start tier keep 60 s.
         unlimited: No limits, no headers.
     """
 
@@ -118,10 +117,10 @@ START_TIER_ALLOWANCE = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a request may not pass now.
+    """Why a request is rejected.
 
     Attributes:
-        limit: Words for the message, as in `requests per minute`.
+        limit: Its name in the message, such as `requests per minute`.
         per_minute: The limit.
         retry_after_s: Whole seconds until it may pass.
     """
@@ -141,7 +140,7 @@ class Pool:
         self.output_tokens = limits.output_tokens.bucket(now_s)
 
     def admit(self, input_tokens: int, now_s: float) -> Denial | None:
-        """Admit a request and take its share, or name the limit that it must wait for longest."""
+        """Admit a request, or return the limit with the longest wait."""
         waits = (
             (self.requests.wait_s(1, now_s), "requests", self.requests),
             (self.input_tokens.wait_s(input_tokens, now_s), "input tokens", self.input_tokens),
@@ -178,7 +177,7 @@ class Pool:
 
 
 def _rfc3339(at: float) -> str:
-    """Format a date in whole seconds, rounded up so that the announced moment is not too early."""
+    """Format a date in whole seconds, rounded up, so that it is not too early."""
     return datetime.fromtimestamp(math.ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,6 +1,6 @@
-"""A request, parsed and validated as the API does: the first thing wrong gets an error that names it.
+"""Parsing and validation of a request. The first error is returned, worded as by the API.
 
-The prompt is kept as segments in the order in which it is cached (tools, system, messages), each with its tokens.
+The prompt is a list of segments in cache order (tools, system, messages), each with its tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_magic.simulator.models import MODELS, Model
 REQUEST_OVERHEAD = 3
 MESSAGE_OVERHEAD = 4
 MEDIA_TOKENS = 1500
-"""Of a picture or a document whose size is not in its header."""
+"""The tokens of a picture or document of unknown size."""
 TTL_S = {"5m": 300, "1h": 3600}
 ROLES = ("user", "assistant", "system")
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -37,10 +37,10 @@ class Segment:
     """One block of the prompt.
 
     Attributes:
-        label: Where it stands, such as `system` or `user:text`; part of what makes a prefix the same.
+        label: Its position, such as `system` or `user:text`; part of the identity of a prefix.
         text: Its content, without `cache_control`.
         tokens: Its length, with its share of the overhead.
-        ttl_s: Lifetime of the cache entry that ends here, or `None` if none does.
+        ttl_s: The lifetime of the cache entry that ends here, or `None`.
     """
 
     label: str
@@ -56,13 +56,13 @@ class Request:
     Attributes:
         model: The model.
         segments: Tools, system and messages, in prefix order.
-        max_tokens: Most tokens of the response; `None` where tokens are only counted.
-        stream: Whether to respond with events.
-        stop_sequences: Texts that end the response.
-        system: All text of the system prompt.
-        prompt: All text of the last user message that is more than tool results.
-        schema: The JSON schema that the response must follow, or `None`.
-        may_call: Whether tools are offered, and no tool result follows the prompt.
+        max_tokens: The most tokens of the response; `None` for `count_tokens`.
+        stream: Whether to respond with a stream.
+        stop_sequences: The stop sequences.
+        system: The text of the system prompt.
+        prompt: The text of the last user message with more than tool results.
+        schema: The JSON schema of the response, or `None`.
+        may_call: Whether tools are offered and no tool result follows the prompt.
     """
 
     model: Model
@@ -77,11 +77,11 @@ class Request:
 
     @property
     def input_tokens(self) -> int:
-        """Tokens of the whole prompt, cached or not."""
+        """The tokens of the whole prompt, cached or not."""
         return sum(segment.tokens for segment in self.segments)
 
     def prefixes(self) -> Iterator[tuple[Segment, int, bytes]]:
-        """Walk the prompt: each segment, the tokens up to its end, and a digest of everything up to its end."""
+        """Yield each segment, with the tokens and a digest of the prompt up to its end."""
         state = hashlib.blake2b(self.model.id.encode(), digest_size=16)
         total = 0
         for segment in self.segments:
@@ -93,7 +93,7 @@ class Request:
             yield segment, total, state.digest()
 
     def digest(self) -> bytes:
-        """Return a digest of model and prompt; `max_tokens`, `stream` and cache marks do not change it."""
+        """Return a digest of model and prompt, without `max_tokens`, `stream` and cache marks."""
         return deque(self.prefixes(), maxlen=1)[0][2]
 
 
@@ -102,10 +102,10 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
 
     Args:
         data: The body.
-        counting: Whether this is `count_tokens`, which needs no `max_tokens`.
+        counting: Whether it is for `count_tokens`, which needs no `max_tokens`.
 
     Raises:
-        ApiError: The request is wrong.
+        ApiError: The request is invalid.
     """
     body = _decoded(data)
     model_id = _required(body, "model", as_text, "a valid string")
@@ -140,7 +140,7 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message or a tool result, blocks joined by blank lines."""
+    """Return the text of a message or a tool result, its blocks joined by blank lines."""
     if isinstance(content, str):
         return content
     return "\n\n".join(filter(None, map(_block_text, _blocks(content))))
@@ -157,7 +157,7 @@ def _blocks(content: object) -> list[Json]:
 
 
 def _asks(message: Json) -> bool:
-    """Tell whether a message is a user's with more in it than tool results."""
+    """Return whether a message is a user message with more than tool results."""
     blocks = _blocks(message["content"])
     return message["role"] == "user" and (not blocks or any(block["type"] != "tool_result" for block in blocks))
 
@@ -176,7 +176,7 @@ def _decoded(data: bytes) -> Json:
 
 
 def _optional(body: Json, key: str, narrow: Callable[[object], _Value | None], wanted: str) -> _Value | None:
-    """Return a field narrowed to its kind, or `None` where it is left out."""
+    """Return a field narrowed to its type, or `None` if it is missing."""
     if (value := body.get(key)) is None:
         return None
     if (narrowed := narrow(value)) is None:
@@ -233,7 +233,7 @@ def _check_blocks(content: object, where: str) -> None:
 
 
 def _check_results(messages: list[Json]) -> None:
-    """Refuse tool calls without a result in the next message, and results without a call in the one before."""
+    """Reject tool calls without a result in the next message, and results without a call in the previous one."""
     calls: list[object] = []
     for place, message in enumerate([*messages, {"content": ()}]):
         blocks = _blocks(message["content"])
@@ -265,7 +265,7 @@ def _tools(body: Json) -> list[Json]:
 
 
 def _tool_choice(body: Json, model: Model, names: set[str]) -> str:
-    """Return the kind of choice that the model has."""
+    """Return the type of the tool choice."""
     choice = _optional(body, "tool_choice", as_object, "an object") or {"type": "auto"}
     kind = choice.get("type")
     if kind not in CHOICES:

@@ -1,4 +1,4 @@
-"""A response as a value: the bytes of a message or of its server-sent events, when each leaves, and how it ends."""
+"""A response as a value: the bytes of a message or a stream, the time of each part, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agent_magic.simulator.request import Request
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
-# Thousands of text deltas are built per second: their frame is kept as bytes, and so are the encoders, which
-# `json.dumps` with separators would build anew per call.
+# Thousands of text deltas are built per second, so their frame and the encoders are built once. `json.dumps` with
+# separators would build an encoder per call.
 _DELTA_HEAD = (
     b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":'
 )
@@ -28,7 +28,7 @@ _encode_text = json.JSONEncoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Some bytes of a body: when they leave in seconds after the request, and the output tokens sent by then."""
+    """A part of a body: when it is sent, in seconds after the request, and the output tokens sent by then."""
 
     at_s: float
     data: bytes
@@ -39,15 +39,15 @@ class Ending(Enum):
     """How a response ends."""
 
     CLEAN = "clean"
-    """As HTTP asks for."""
+    """As HTTP requires."""
     CUT = "cut"
     """The connection is closed in the middle of the body."""
     STALL = "stall"
-    """Nothing more comes, and the connection stays open."""
+    """Nothing more is sent, and the connection stays open."""
     RESET = "reset"
     """The connection is reset before the first byte."""
     HANG = "hang"
-    """No byte is sent, and the connection stays open."""
+    """Nothing is sent, and the connection stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Response:
         status: The HTTP status.
         frames: The body; at least one frame.
         content_type: The media type.
-        length: The announced length; `None` sends chunks.
+        length: The `content-length`; `None` sends chunks.
         ending: How it ends.
         headers: Further headers.
     """
@@ -73,7 +73,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that a response is made from."""
+    """The parts from which a response is built."""
 
     message_id: str
     request: Request
@@ -83,12 +83,12 @@ class Result:
 
 
 def whole(status: int, body: bytes, *, at_s: float = 0.0, tokens: int = 0, content_type: str = JSON_TYPE) -> Response:
-    """Return a response that is sent in one piece."""
+    """Return a response with a plain body."""
     return Response(status, (Frame(at_s, body, tokens),), content_type, len(body))
 
 
 def respond(result: Result) -> Response:
-    """Return the response to a request: a message, or a stream of events."""
+    """Return the response to a request: a message or a stream."""
     if result.request.stream:
         return Response(200, tuple(_frames(result)), SSE_TYPE)
     length = result.answer.output_tokens
@@ -167,14 +167,14 @@ def _frames(result: Result) -> Iterator[Frame]:
     yield Frame(timing.ttft_s, opening + event("ping"))
     size = 0
     for piece in answer.pieces:
-        # The first piece is what the time to the first token is about; a later one is out when it is complete.
+        # The first piece is sent at the time to the first token, a later one when it is complete.
         at_s = timing.at_s(size // tokens.BYTES_PER_TOKEN)
         size += len(piece.encode("utf-8", "surrogatepass"))
         yield Frame(at_s, delta(piece), -(-size // tokens.BYTES_PER_TOKEN))
     ending = event("content_block_stop", index=0) if answer.text else b""
     at_s = timing.at_s(answer.output_tokens)
     for place, call in enumerate(answer.calls):
-        # The API sends the input of a call at once when it is complete: until then there is silence.
+        # The API sends the input of a call when it is complete, and nothing until then.
         index = place + bool(answer.text)
         ending += event("content_block_start", index=index, content_block=_opened(call, result, place))
         piece = {"type": "input_json_delta", "partial_json": call.input_json}

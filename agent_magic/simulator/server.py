@@ -1,4 +1,4 @@
-"""The HTTP side: routes, checks at the door, the journal, and responses sent on their schedule."""
+"""The HTTP server: routes, checks, the journal, and responses sent on schedule."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LOCAL_NAMES = ("127.0.0.1", "localhost")
 FLUSH_S = 0.03
 FLUSH_PER_STREAM_S = 0.000_2
 HTTP_MESSAGES = {
-    404: "There is nothing at this path.",
-    405: "This path does not take this method.",
+    404: "Not found.",
+    405: "Method not allowed.",
     413: f"The request is larger than {MAX_BODY} bytes.",
 }
 Decide: TypeAlias = Callable[[bytes, Entry], Exchange]
@@ -38,7 +38,7 @@ def application(service: Service, token: str = "") -> web.Application:
 
     Args:
         service: Decides the responses.
-        token: A path prefix that every request must have; empty for none.
+        token: The required path prefix; empty for none.
     """
     server = _Server(service)
     prefix = f"/{token}" if token else ""
@@ -60,7 +60,7 @@ class _Server:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse foreign hosts; give what no route takes an error body like any other."""
+        """Reject foreign hosts; give unknown routes an error body like any other."""
         try:
             _check_host(request)
             return await handler(request)
@@ -106,7 +106,7 @@ class _Server:
 
     @contextmanager
     def _recorded(self, route: str) -> Generator[Entry]:
-        """Keep the journal's entry of one request, however it ends."""
+        """Open the journal entry of a request, and close it however the request ends."""
         journal = self._service.journal
         entry = journal.open(route, time.monotonic())
         try:
@@ -115,7 +115,7 @@ class _Server:
             journal.close(entry, time.monotonic())
 
     async def _respond(self, request: web.Request, route: str, decide: Decide) -> web.StreamResponse:
-        """Record a request, decide its response, send it."""
+        """Record a request, decide its response, and send it."""
         with self._recorded(route) as entry:
             try:
                 body = await request.read()
@@ -134,7 +134,7 @@ class _Server:
 
 
 class _Sending:
-    """One response on its way out. The times of its frames count from now."""
+    """A response that is being sent. Times of its frames count from its creation."""
 
     def __init__(self, service: Service, exchange: Exchange, entry: Entry) -> None:
         self._cache, self._journal = service.cache, service.journal
@@ -142,10 +142,10 @@ class _Sending:
         self._start_s = time.monotonic()
 
     async def send(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
-        """Send it, down to the faults of the transport.
+        """Send the response, with its faults.
 
         Raises:
-            asyncio.CancelledError: The client went away, or a fault closed the connection.
+            asyncio.CancelledError: The client disconnected, or a fault closed the connection.
         """
         planned = self._exchange.response
         response = web.StreamResponse(status=planned.status, headers=headers)
@@ -172,10 +172,10 @@ class _Sending:
         return response
 
     async def _write_frames(self, response: web.StreamResponse) -> bytes:
-        """Write all frames but those due at the end, and return these, to leave together with the ending.
+        """Write all frames but the last due ones, and return those, to be sent with the ending.
 
-        Frames that are due together leave in one write, and a stream is written at most every 30 ms, less often when
-        many are open: 1000 streams are 5000 writes a second, not 50,000.
+        Frames that are due together are one write. A stream is written at most every 30 ms, less often when many are
+        open: 1,000 streams are 5,000 writes a second, not 50,000.
         """
         frames, place = self._exchange.response.frames, 0
         while True:
@@ -199,7 +199,7 @@ class _Sending:
             self._cache.begin(self._exchange.lookup, now_s)
 
     def _sent(self, tokens: int) -> None:
-        """Record the output so far, and take it from its limit."""
+        """Record the output so far, and take it from the limit."""
         if self._exchange.pool:
             self._exchange.pool.output_tokens.take(tokens - self._entry.output_tokens, time.monotonic())
         self._entry.output_tokens = tokens
@@ -214,12 +214,12 @@ async def _sleep_until(at_s: float) -> None:
 
 
 async def _forever() -> None:
-    """Wait until the connection is lost: that cancels the handler."""
+    """Wait until a lost connection cancels the handler."""
     await asyncio.get_running_loop().create_future()
 
 
 def _cut(request: web.Request, *, chunked: bool) -> None:
-    """Close the connection in the middle of the body, in a chunk that is announced longer than it is."""
+    """Close the connection in the middle of the body, inside an unfinished chunk."""
     if request.transport is None:
         return
     if chunked:
@@ -228,7 +228,7 @@ def _cut(request: web.Request, *, chunked: bool) -> None:
 
 
 async def _reset(request: web.Request) -> None:
-    """Reset the connection, so that the client sees no orderly end."""
+    """Reset the connection."""
     if request.transport is not None:
         plug = request.transport.get_extra_info("socket")
         plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -237,7 +237,7 @@ async def _reset(request: web.Request) -> None:
 
 
 def _check_host(request: web.Request) -> None:
-    """Refuse a request that names another host: a page of the web that was pointed at this port."""
+    """Reject a request to another host name: DNS rebinding by a web page."""
     host = request.headers.get("host", "").lower()
     name, _, port = host.partition(":")
     if name not in LOCAL_NAMES or not (port.isdigit() or host == name):
@@ -245,7 +245,7 @@ def _check_host(request: web.Request) -> None:
 
 
 def _check_credentials(request: web.Request) -> None:
-    """Require credentials of either kind, any value, and the version of the API."""
+    """Require any credentials and the API version."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if not (request.headers.get("x-api-key") or (scheme.lower() == "bearer" and key.strip())):
         raise ApiError(401, "x-api-key header is required")

@@ -1,4 +1,4 @@
-"""What the server decides: from the body of a request to its response, with limits, cache and script. It has no I/O."""
+"""Decides responses: from the body of a request, with limits, cache and script. It has no I/O."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SIMULATED = {"x-agent-magic-simulated": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the server behaves.
+    """The settings of the server.
 
     Attributes:
-        seed: Changes every text and every duration.
+        seed: Changes all texts and durations.
         latency: How long responses take.
         allowance: The rate limits.
         script: Scripted responses; the first rule that matches wins.
@@ -45,12 +45,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request on its way to a response.
+    """A response with its side effects.
 
     Attributes:
         response: What to send.
-        lookup: Its use of the prompt cache; `None` if it has none.
-        pool: The limits its output counts against; `None` if there are none.
+        lookup: Its cache use; `None` if it has none.
+        pool: The limits that its output counts against; `None` without limits.
     """
 
     response: Response
@@ -59,7 +59,7 @@ class Exchange:
 
 
 class Service:
-    """Decides every response and holds all state. It has no clock: the time comes in, in monotonic seconds."""
+    """Decides every response and holds all state. It has no clock; times are arguments, in monotonic seconds."""
 
     def __init__(self, settings: Settings, now_s: float) -> None:
         """Start with full buckets, an empty cache and an empty journal."""
@@ -75,11 +75,11 @@ class Service:
 
         Args:
             body: The bytes of the request.
-            entry: Its entry in the journal; what becomes known is recorded in it.
+            entry: Its entry in the journal, which is filled in.
             now_s: When it arrived.
 
         Raises:
-            ApiError: It gets an error response.
+            ApiError: The response is an error.
         """
         request = parse(body)
         entry.asked(request.model.id, request.prompt, stream=request.stream)
@@ -97,7 +97,7 @@ class Service:
         """Decide the response to a `count_tokens` request.
 
         Raises:
-            ApiError: It gets an error response.
+            ApiError: The response is an error.
         """
         request = parse(body, counting=True)
         entry.asked(request.model.id, request.prompt, stream=False)
@@ -105,14 +105,14 @@ class Service:
         return Exchange(whole(200, encode({"input_tokens": request.input_tokens})))
 
     def headers(self, entry: Entry, now_s: float) -> dict[str, str]:
-        """Return the headers of every response; limits are announced once the model is known."""
+        """Return the headers of a response, with rate limits if the model is known."""
         found = {"request-id": entry.request_id, "anthropic-organization-id": ORGANIZATION, **SIMULATED}
         model = MODELS.get(entry.model or "") if entry.route == MESSAGES else None
         pool = self._quota.pool(model.pool, now_s) if model else None
         return {**found, **pool.headers(now_s, datetime.now(UTC))} if pool else found
 
     def error(self, error: ApiError, entry: Entry) -> Exchange:
-        """Return the documented error response, and record the error."""
+        """Record an error, and return its response."""
         entry.error = error.kind
         response = whole(error.status, encode(error.body(entry.request_id)), at_s=error.after_s)
         if error.retry_after_s is not None:
@@ -120,14 +120,14 @@ class Service:
         return Exchange(response)
 
     def reset(self, now_s: float) -> None:
-        """Go back to the state of the start; responses under way are finished."""
+        """Reset all state; running responses are finished."""
         self.journal.reset(now_s)
         self.cache.reset()
         self._quota.reset()
         self._used.clear()
 
     def _overrides(self, request: Request) -> Overrides:
-        """Return what the first matching rule of the script asks for, with the directives of the prompt on top."""
+        """Return the overrides of the first matching rule, overridden by the directives of the prompt."""
         values: dict[str, Any] = {}
         try:
             directives = find_directives(request.prompt)
@@ -144,7 +144,7 @@ class Service:
         return Overrides(**values)
 
     def _count(self, times: int | None, *key: str) -> bool:
-        """Count one use, and tell whether it is among the `times` that are allowed."""
+        """Count a use, and return whether it is among the allowed `times`."""
         if times is None:
             return True
         self._used[key] += 1
@@ -159,7 +159,7 @@ class Service:
         return pool
 
     def _result(self, request: Request, overrides: Overrides, lookup: Lookup) -> Result:
-        # Text and timing have generators of their own, so that a changed text does not change the clock.
+        # Text and timing have separate generators, so that a changed text does not change the timing.
         content = f"{self.settings.seed}:{request.digest().hex()}"
         pace, text = Random(f"pace:{content}"), Random(f"text:{content}")
         draw = self.settings.latency.draw
@@ -169,12 +169,12 @@ class Service:
 
 
 def _raise_scripted(overrides: Overrides) -> None:
-    """Raise the error that was asked for; a status under 400 asks for none, and a fault responds by itself."""
+    """Raise the requested error, if the status is one and no fault responds instead."""
     if (overrides.status or 0) < 400 or overrides.fault is not None:
         return
     raise ApiError(
         overrides.status or 0,
-        overrides.message or "This error was asked for.",
+        overrides.message or "A simulated error.",
         kind=overrides.error,
         code=overrides.error_code,
         retry_after_s=overrides.retry_after,

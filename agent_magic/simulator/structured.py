@@ -1,4 +1,4 @@
-"""JSON answers: a document for a schema, from `output_config.format` or read out of the words of the prompt."""
+"""JSON answers: a document for a schema, from `output_config.format` or inferred from the prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_magic.simulator.topic import Subject
 
 MAX_DEPTH = 12
 MOST_VALUES = 2_000
-"""A document of more values ends early: a schema that asks for millions would hold up every other request."""
+"""Documents are cut at so many values. A schema that asks for millions would delay all other requests."""
 FORMATS = {
     "date": "2026-11-22",
     "date-time": "2026-11-22T12:00:00Z",
@@ -54,12 +54,12 @@ _KINDS = {
     r"^(?:sentiment|tone|mood)$": {"enum": [*SENTIMENTS]},
     r"(?<![sui])s$|list$": {"type": "array", "items": {"type": "string"}},
 }
-"""The schema of a value whose key says what it is."""
+"""The schema of a value, by its key."""
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
 def schema_of(subject: Subject, system: str) -> Json | None:
-    """Return a schema with the keys that a request for JSON names, or `None` for a request that does not ask for it."""
+    """Return a schema with the keys that the prompt names, or `None` if it does not ask for JSON."""
     if not (_WANTED.search(subject.request) or _WANTED.search(system)):
         return None
     text = f"{subject.instruction}\n{system}"
@@ -73,7 +73,7 @@ def schema_of(subject: Subject, system: str) -> Json | None:
 
 
 def _value_schema(key: str, hint: str) -> Json:
-    """Return the schema of a value from what the prompt says of it, or else from its key."""
+    """Return the schema of a value, from its hint in the prompt or else from its key."""
     options = options_of(f":{hint}")
     if bounds := _RANGE.search(hint):
         return {"type": "integer", "minimum": int(bounds[1]), "maximum": int(bounds[2])}
@@ -123,7 +123,7 @@ class _Filler:
         return self._scalar(schema, kind)
 
     def _resolved(self, schema: Json) -> Json:
-        """Follow references and take the first alternative, until the schema says what it is."""
+        """Resolve references, and the first of alternatives."""
         for _ in range(MAX_DEPTH):
             alternatives = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or as_list(schema.get("allOf"))
             if isinstance(schema.get("$ref"), str):
@@ -157,7 +157,7 @@ class _Filler:
 
 
 def _bound(schema: Json, name: str, otherwise: float) -> float:
-    """Return a bound of a number: the schema's own, else the one told in its description."""
+    """Return a bound of a number, from the schema or else from its description."""
     told = {key: float(value) for key, value in _TOLD_BOUND.findall(str(schema.get("description", "")))}
     given = as_number(schema.get(name))
     return told.get(name, otherwise) if given is None else given

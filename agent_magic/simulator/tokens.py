@@ -1,6 +1,6 @@
-"""A tokenizer that is only arithmetic: a token is four bytes of UTF-8.
+"""Token counts by arithmetic: a token is four bytes of UTF-8.
 
-Counting, billing and cutting use the same rule, so the numbers of a simulated run always agree.
+Counting, billing and cutting use the same rule, so the numbers of a simulated run agree.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ PATCH = 28
 
 
 def _bytes(text: str) -> bytes:
-    # A JSON body may hold lone surrogates; they are counted like any other character.
+    # A JSON body may have lone surrogates, which count like other characters.
     return text.encode("utf-8", "surrogatepass")
 
 
 def count(text: str) -> int:
-    """Count the tokens of a text; an empty text has none."""
+    """Count the tokens of a text."""
     size = len(text) if text.isascii() else len(_bytes(text))
     return -(-size // BYTES_PER_TOKEN)
 
 
 def cut(text: str, tokens: int) -> str:
-    """Return the longest beginning of a text that has at most so many tokens."""
+    """Cut a text to at most so many tokens."""
     if text.isascii():
         return text[: tokens * BYTES_PER_TOKEN]
     return _bytes(text)[: tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")
 
 
 def pieces(text: str, rng: Random) -> list[str]:
-    """Split a text into pieces of three to eight tokens, at a space where one is near.
+    """Split a text into pieces of three to eight tokens, at spaces if possible.
 
     Args:
         text: The whole text.
         rng: Draws the sizes, one draw per piece.
 
     Returns:
-        Pieces that joined give the text again. An empty text has no pieces.
+        The pieces, whose join is the text. An empty text has none.
     """
     found: list[str] = []
     start = 0
@@ -76,7 +76,7 @@ def of_picture(size: tuple[int, int], longest: int, most: int) -> int:
     """
     scale = min(1.0, longest / max(size))
     while True:
-        # Just under, so that a side scaled to a whole number of patches is not rounded up by the last bit.
+        # Minus 1e-9, so that a side of a whole number of patches is not rounded up.
         columns, rows = (max(1, math.ceil(side * scale / PATCH - 1e-9)) for side in size)
         if columns * rows <= most:
             return columns * rows

@@ -1,4 +1,4 @@
-"""The topic of a prompt and its key phrases, found by function words alone: nothing is understood here."""
+"""The topic of a prompt and its key phrases, found by function words alone, without any understanding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _COMMON = _STOP_WORDS | frozenset(_INSTRUCTIONS.split())
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a prompt is about.
+    """The subject of a prompt.
 
     Attributes:
         topic: A phrase that can follow `for`, as in `a public web API`.
@@ -64,17 +64,17 @@ class Subject:
 
     @property
     def request(self) -> str:
-        """The parts of the instruction that say what is wanted; what lies between may be quoted material."""
+        """The beginning and the end of the instruction; the middle may be quoted material."""
         text = self.instruction
         return text if len(text) < HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
 
 
 def subject_of(prompt: str, system: str) -> Subject:
-    """Find out what a request is about.
+    """Find the subject of a request.
 
-    The topic is what a line `Topic: ...` names, else the phrase after the first `for`, `about`, `of` or the like, else
-    the first key phrase. What stands in tags, or after the first paragraph of a long prompt, is the answer of another
-    agent: its topic and its points in bold count.
+    The topic is given by a line `Topic: ...`, else by the phrase after the first `for`, `about`, `of` or the like, else
+    by the first key phrase. Text in tags, or after the first paragraph of a long prompt, is the answer of another
+    agent: its topic and its bold phrases count.
     """
     instruction = _BLOCK.sub("\n", prompt).strip()
     blocks = {name.replace("_", " ").replace("-", " "): text[:LOOK_AT] for name, text in _BLOCK.findall(prompt)}
@@ -92,7 +92,7 @@ def subject_of(prompt: str, system: str) -> Subject:
 
 
 def _lead(text: str) -> str | None:
-    """Return the first phrase after a leading preposition that says something."""
+    """Return the first phrase after a preposition that has more than common words."""
     for found in _LEAD.finditer(text):
         words = found[1].split()
         while words and words[-1].lower() in _STOP_WORDS:
@@ -103,14 +103,14 @@ def _lead(text: str) -> str | None:
 
 
 def _phrases(text: str) -> list[str]:
-    """Return the runs of up to three words that are no common words, once each."""
+    """Return the runs of up to three uncommon words, once each."""
     words = _WORD_OR_BREAK.findall(text)
     runs = (list(run) for telling, run in groupby(words, _is_telling) if telling)
     return list(dict.fromkeys(" ".join(run) for run in runs if len(run) <= 3 and len("".join(run)) > 2))
 
 
 def _inside(phrase: str) -> str:
-    """Return a phrase as it stands inside a sentence; a name keeps its capital."""
+    """Return a phrase in lower case for the middle of a sentence; a name keeps its capital."""
     return phrase[:1].lower() + phrase[1:] if " " in phrase and phrase[1:].islower() else phrase
 
 

@@ -1,7 +1,7 @@
 """Simulated answers in Markdown: sections chosen by the role of the agent, filled with phrases of the prompt.
 
-The sentences are neutral and state no facts of their own. A short answer is given where the prompt asks for one: a word
-or one of several that it offers, a number, a sentence, a paragraph.
+The sentences are neutral and state no facts. A prompt that asks for a short answer gets one: a word, one of its
+options, a number, a sentence, or a paragraph.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from agent_magic.simulator.choices import choose
 from agent_magic.simulator.topic import Subject
 
 MOST_TERMS = 10
-# Templates may name `{topic}`, `{a}` and `{b}`, phrases of the prompt, where number and article do not matter.
-# An opening starts with a preposition and the topic, so that the next agent of a chain finds the same topic in it.
+# `{topic}`, `{a}` and `{b}` are phrases of the prompt, in places where number and article do not matter. An opening
+# starts with a preposition and the topic, so that the next agent of a chain finds the same topic in it.
 OPENINGS = (
     "For {topic}, the sensible default is what keeps later changes cheap, unless a hard constraint lies with {a}.",
     "On {topic}, there is no single right answer, but a reasonable order in which to decide: {a} first, then {b}.",
@@ -54,7 +54,7 @@ STEPS = (
     "Agree on one sign that would make you stop, and set a date to look at {b} again.",
 )
 TERMS = ("setup effort", "day-to-day use", "long-term upkeep", "first-hand experience", "recent changes", "training")
-# The sections of an answer, by words of the system prompt or the instruction: `*` has bullets, `#` numbered steps.
+# The sections of an answer, by words in the system prompt or the instruction. `*` has bullets, `#` numbered steps.
 USUAL = "What speaks for it*, Trade-offs, Recommendation, Next steps#"
 SECTIONS = {
     r"synthes|combin|merg|consolidat|integrat|reconcil|final answer": (
@@ -70,7 +70,7 @@ _ONE_SENTENCE = re.compile(r"\b(?:one|a single|1)[ -](?:sentence|line)\b", re.IG
 
 
 class Pen:
-    """Fills templates for one answer; repeats no template until all of a pool are used."""
+    """Fills the templates of one answer. A template is repeated only after all others of its pool."""
 
     def __init__(self, subject: Subject, rng: Random) -> None:
         """Start an answer."""
@@ -89,7 +89,7 @@ class Pen:
         return template.format(topic=self._topic, a=a, b=b)
 
     def section(self, title: str) -> str:
-        """Write a section in the form that the mark of its title asks for."""
+        """Write a section in the form given by the mark of its title."""
         write_form = {"*": self.points, "#": self.steps}.get(title[-1], self.paragraph)
         return f"## {title.rstrip('*#')}\n\n{write_form()}"
 
@@ -113,7 +113,7 @@ def write(subject: Subject, system: str, rng: Random) -> str:
     Args:
         subject: What the prompt is about.
         system: The system prompt.
-        rng: Decides everything that is left open; equal generators write equal answers.
+        rng: Decides the rest; equal generators write equal answers.
     """
     pen, asked = Pen(subject, rng), subject.request
     if short := choose(subject, rng):
@@ -134,12 +134,12 @@ def more(subject: Subject, rng: Random) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text with its first letter upper case, the rest as it is."""
+    """Return a text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def _sections(asked: str, system: str) -> str:
-    """Return the sections for the role that is named first, by the system prompt or else by the instruction."""
+    """Return the sections of the role that is named first, in the system prompt or else in the instruction."""
     for text in (system, asked):
         hits = [(hit.start(), words) for words in SECTIONS if (hit := re.search(words, text, re.IGNORECASE))]
         if hits:
