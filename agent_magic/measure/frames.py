@@ -85,6 +85,7 @@ EVENTS = table("at_s event agent attempt what")
 """`run.events`. `what` has no prompt, answer or key."""
 RUNS = table("run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated")
 """The runs of a ledger; see `agent_magic.record.ledger.runs.PastRun`."""
+TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
 """The columns of `run.agents` that are in `run.each`."""
 
@@ -95,7 +96,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     rows = [
         {
             **_fields(result, "layer model status source stop_reason error"),
-            **_tokens(result.usage if result.attempts else None),
+            **(_fields(result.usage, TOKENS) if result.attempts else {}),
             **_times(result),
             "agent": result.name,
             "attempts": len(result.attempts),
@@ -262,16 +263,11 @@ def _times(result: AgentResult) -> dict[str, float | None]:
     return _fields(result, "queued_s api_s tool_s backoff_s local_s total_s started_s finished_s ttft_s")
 
 
-def _tokens(usage: object) -> dict[str, int | None]:
-    names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
-    return {name: getattr(usage, name, None) for name in names}
-
-
 def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     answer = attempt.answer
     return {
         **_fields(attempt, "agent model status source started_s queued_s backoff_s ttft_s api_s error"),
-        **_tokens(attempt.usage),
+        **(_fields(attempt.usage, TOKENS) if attempt.usage else {}),
         "attempt": attempt.number,
         "held_by": attempt.held_by or None,
         "finished_s": attempt.ended_s,

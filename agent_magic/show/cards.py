@@ -8,6 +8,7 @@ from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
 from agent_magic.show.text import listed, plan_text
+from agent_magic.show.theme import SOFT, WARN, box
 from agent_magic.show.units import count
 
 if TYPE_CHECKING:
@@ -17,14 +18,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.show.graph.scene import Estimates
     from agent_magic.show.theme import Theme
-
-# JupyterLab's own colours where they are, so that a card belongs to the page; elsewhere plain ones.
-_CARD = (
-    "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-ui-font-color1,inherit);"
-    "border-left:3px solid var(--jp-border-color1,#bfc7d2);padding:1px 0 1px 10px;margin:2px 0"
-)
-_SOFT = "color:var(--jp-ui-font-color2,#667080)"
-_WARN = "color:var(--jp-warn-color0,#a8690a)"
 
 
 def declaration_card(
@@ -100,8 +93,8 @@ def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -
 
 def _html(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
     rest = "".join(f" · {escape(fact)}" for fact in facts)
-    second = f'<br><span style="{_WARN}">{escape(" · ".join(warnings))}</span>' if warnings else ""
+    second = f'<br><span style="{WARN}">{escape(" · ".join(warnings))}</span>' if warnings else ""
     return (
-        f'<div style="{_CARD}"><span style="{_SOFT}">{kind}</span> <b>{escape(single_line(name))}</b>'
-        f'<span style="{_SOFT}">{rest}</span>{second}</div>'
+        f'{box()}<span style="{SOFT}">{kind}</span> <b>{escape(single_line(name))}</b>'
+        f'<span style="{SOFT}">{rest}</span>{second}</div>'
     )

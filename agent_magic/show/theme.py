@@ -83,6 +83,20 @@ PHASES: Final[dict[Kind, PhaseLook]] = {
 }
 
 
+# Cards and answers use JupyterLab's own colours where they exist, so that they fit the page.
+SOFT: Final = "color:var(--jp-ui-font-color2,#667080)"
+WARN: Final = "color:var(--jp-warn-color0,#a8690a)"
+
+
+def box(edge: str = "var(--jp-border-color1,#bfc7d2)") -> str:
+    """Return the opening tag of a card or an answer. Its classes keep MathJax from reading dollars as formulas."""
+    style = (
+        "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-ui-font-color1,inherit);"
+        f"border-left:3px solid {edge};padding:1px 0 1px 10px;margin:2px 0"
+    )
+    return f'<div class="am-value tex2jax_ignore mathjax_ignore" style="{style}">'
+
+
 def inks_of(theme: Theme) -> dict[str, str]:
     """Return the colours of a picture; those of `auto` are light.
 

@@ -15,7 +15,7 @@ from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import result_facts
-from agent_magic.show.theme import inks_of
+from agent_magic.show.theme import SOFT, box, inks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,14 +29,6 @@ MOST_CHARS = 200_000
 """Longer answers are cut in a notebook, which would save them; `.text` has all."""
 _TEXT_LINES = 12
 _TEXT_WIDTH = 100
-# JupyterLab's own colours where they are, so that it belongs to the page; elsewhere plain ones. MathJax would take two
-# dollar signs for a formula: these classes keep it out.
-_BOX = (
-    '<div class="am-value tex2jax_ignore mathjax_ignore" style="font:13px/1.5 var(--jp-ui-font-family,system-ui,'
-    "sans-serif);color:var(--jp-ui-font-color1,inherit);border-left:3px solid {edge};padding:1px 0 1px 10px;"
-    'margin:2px 0">'
-)
-_SOFT = "color:var(--jp-ui-font-color2,#667080)"
 _PRE = (
     "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal;background:none;color:inherit;"
     "padding:0;font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
@@ -63,8 +55,8 @@ def result_html(result: AgentResult) -> str:
     facts = "".join(f" · {escape(fact)}" for fact in [STATES[state].word, *result_facts(result)])
     lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
     return (
-        _BOX.format(edge=_edge(state))
-        + f'<div><b>{escape(single_line(result.name))}</b><span style="{_SOFT}">{facts}</span></div>'
+        box(_edge(state))
+        + f'<div><b>{escape(single_line(result.name))}</b><span style="{SOFT}">{facts}</span></div>'
         + f"{lost}{folded(result.text)}</div>"
     )
 
@@ -73,20 +65,20 @@ def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
     """Write the answers of a run one under the other, each folded where it is long."""
     parts = [f"<div><b>{escape(single_line(name))}</b></div>{folded(text)}" for name, text in zip(names, texts)]  # noqa: B905
     inside = '<div style="height:8px"></div>'.join(parts) or "no answers"
-    return f"{_BOX.format(edge='var(--jp-border-color1,#bfc7d2)')}{inside}</div>"
+    return f"{box()}{inside}</div>"
 
 
 def folded(text: str) -> str:
     """Return text as preformatted HTML. The end of a long text is hidden until it is clicked."""
     if not text.strip():
-        return f'<div style="{_SOFT}">no text</div>'
+        return f'<div style="{SOFT}">no text</div>'
     shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS
     start, end = _cut(shown)
     pre = f'<pre style="{_PRE}">{escape(start)}</pre>'
     if not end:
         return pre
     more = f"{len(end):,} more characters" + (f", and {rest:,} in .text" if rest > 0 else "")
-    summary = f'<summary style="cursor:pointer;{_SOFT}">{more}</summary>'
+    summary = f'<summary style="cursor:pointer;{SOFT}">{more}</summary>'
     return f'{pre}<details>{summary}<pre style="{_PRE}">{escape(end)}</pre></details>'
 
 

@@ -1,4 +1,4 @@
-// The cards of agents, their edges and the path through them; the bars under the graph.
+// Cards, edges, the critical path, and the bars under the graph.
 
 import { set, setState, setText, svg } from "./dom.js";
 import { barBox, seconds, short } from "./pure.js";
@@ -105,7 +105,7 @@ export class Cards {
     this.nodes.forEach((node, agent) => node.classList.toggle("on", on.has(agent)));
     this.fixed.edges.forEach(([parent, child], place) => {
       const edge = this.edges[place];
-      if (edge?.classList.toggle("on", steps.has(`${parent} ${child}`))) this.nodes[0]?.before(edge); // above the others
+      if (edge?.classList.toggle("on", steps.has(`${parent} ${child}`))) this.nodes[0]?.before(edge); // drawn last
     });
   }
 

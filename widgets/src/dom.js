@@ -1,4 +1,4 @@
-// Elements, attributes and texts: nothing here makes markup of a string.
+// Elements, attributes and texts. No string becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -44,7 +44,7 @@ export function set(element, key, value) {
 }
 
 /**
- * Give an element the class of a state, in place of the one it had.
+ * Replace the state class of an element.
  * @param {Element} element
  * @param {string} state
  */
@@ -54,7 +54,7 @@ export function setState(element, state) {
 }
 
 /**
- * A state's icon.
+ * The icon of a state.
  * @param {string} outline
  * @param {string} state
  */

@@ -1,4 +1,4 @@
-// Beside the controls of `run.explore()`: a saved notebook has their picture, and not the controls without a kernel.
+// Keeps the controls of `run.explore()` out of the saved notebook, which has the picture.
 
 import { unsave } from "./keep.js";
 

@@ -1,4 +1,4 @@
-// Hundreds of agents and more: a ring for each group, and the agents of the group that is open, a cell each.
+// Groups of agents: a ring per group, and a cell per agent of the open group.
 
 import { button, html, set, setState, setText, svg } from "./dom.js";
 import { arcs, cellPaths, cellsFor, nextFocus, short, unfold } from "./pure.js";
@@ -104,7 +104,7 @@ export class Drawer {
     set(this.mark, "width", short(pitch));
     set(this.mark, "height", short(pitch));
     set(this.element, "aria-label", `Agents of ${found.label}`);
-    set(this.field, "aria-label", `${this.agents.length} agents of ${found.label}: arrow keys go from one to the next, Enter opens it`);
+    set(this.field, "aria-label", `${this.agents.length} agents of ${found.label}: arrow keys move, Enter opens one`);
     setText(this.title, `${found.label} · ${found.where}`);
     this.show(states);
     this.point(0);
@@ -127,7 +127,7 @@ export class Drawer {
     this.list();
   }
 
-  /** Name the first that failed: a red cell has no name. */
+  /** Name the first failed agents, since a cell has no name. */
   list() {
     const lost = this.agents.filter((agent) => this.states[agent] === "f");
     if (lost.join() === this.lost) return;

@@ -1,4 +1,4 @@
-// The lines above the graph: how far the run is, how the service is, and the buttons.
+// The header: progress, facts, the health of the API, and the buttons.
 
 import { button, html, icon, set, setText } from "./dom.js";
 import { seconds } from "./pure.js";
@@ -23,12 +23,12 @@ export class Header {
     this.left = html("span", { class: "am-left" });
     this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" });
     this.facts = html("div", { class: "am-facts" });
-    this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "Health of the service" });
+    this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "API health: rate limit used, latency" });
     this.health = html("div", { class: "am-health" });
-    for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their room is kept, so that nothing moves when they come
+    for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their space is reserved, so that nothing moves when they appear
     this.paused = false;
     this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
-    this.pause.title = "Start nothing new; what runs goes on";
+    this.pause.title = "Hold new requests; running ones continue";
     this.stop = button("Stop", () => {
       press("stop");
       this.stop.disabled = true;
@@ -68,11 +68,11 @@ export class Header {
     });
     this.paused = head.paused;
     setText(this.pause, head.paused ? "Resume" : "Pause");
-    set(this.pause, "aria-label", head.paused ? "Resume: start agents again" : "Pause: start no new agents");
+    set(this.pause, "aria-label", head.paused ? "Resume: send new requests again" : "Pause: hold new requests");
     this.element.classList.toggle("am-paused", head.paused);
   }
 
-  /** Say that nothing more will come: the kernel is gone. */
+  /** Show that the kernel has ended: no more updates will come. */
   end() {
     for (const one of [this.pause, this.stop]) one.disabled = true;
     setText(this.left, "the kernel has ended");

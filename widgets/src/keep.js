@@ -1,5 +1,5 @@
-// What a notebook saves of a view. A saved view without its kernel is an error message: this keeps it out of the file.
-// JupyterLab and Notebook 7 alone let a view know of the notebook that it is in; elsewhere nothing happens.
+// What a notebook saves of a view. A saved view without its kernel shows an error, so this keeps it out of the file.
+// Only JupyterLab and Notebook 7 let a view see its notebook; elsewhere nothing happens.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
@@ -12,7 +12,7 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  */
 
 /**
- * Take a view out of what is saved, not out of the page: its other representations stay.
+ * Remove a view from the saved output, not from the page; its other representations stay.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  */
@@ -21,7 +21,7 @@ export function unsave(manager, id) {
 }
 
 /**
- * Change what is saved of a view.
+ * Change the saved output of a view.
  * @param {Manager | undefined} manager
  * @param {string} id
  * @param {(data: Object<string, any>) => Object<string, any>} change
@@ -36,7 +36,7 @@ function inPlace(manager, id, change) {
 }
 
 /**
- * Put what stays of a view where it was saved: a page that was loaded again is told of the end by nobody else.
+ * Save the static picture in the output of a view. Nothing else updates a page that was reloaded during the run.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  * @param {Object<string, string>} still its representations
@@ -46,7 +46,7 @@ export function saveStill(manager, id, still) {
 }
 
 /**
- * Hear of the end of the kernel.
+ * Call `ended` when the kernel ends.
  * @param {Manager | undefined} manager
  * @param {() => void} ended
  * @returns {() => void} stop listening

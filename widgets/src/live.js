@@ -1,5 +1,5 @@
-// The live view. The kernel draws the picture once; here only what changes is changed, once per frame.
-// Text of agents and models is set as text, never as markup.
+// The live view. The kernel draws the picture once; the page applies changes, once per frame.
+// Texts of agents and models are set as text, never as markup.
 
 import { Cards, Times } from "./cards.js";
 import { html, set, setText } from "./dom.js";
@@ -24,7 +24,7 @@ const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
 
 /**
- * Open by mouse and keyboard; arrow keys go from one to the next.
+ * Open nodes by mouse and keyboard; arrow keys move between them.
  * @param {Element} figure
  * @param {Element[]} nodes
  * @param {(place: number, node: Element) => void} open
@@ -67,7 +67,7 @@ function listen(figure, nodes, open) {
 }
 
 /**
- * Say how far the run is, to people who listen: now and then.
+ * Announce the progress to screen readers, now and then.
  * @param {Element} status
  */
 function speaker(status) {
@@ -81,7 +81,7 @@ function speaker(status) {
 }
 
 /**
- * Bring what the kernel said onto the page, once per frame.
+ * Apply the messages of the kernel, once per frame.
  * @param {Model} model
  * @param {{cards: Cards | null, times: Times | null, rings: Rings | null, drawer: Drawer | null, header: Header,
  *   status: Element}} parts
@@ -132,15 +132,15 @@ function painter(model, { cards, times, rings, drawer, header, status }, onChang
 function figureOf(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
-  // A deep plan is scrolled rather than shrunk until nobody can read it.
+  // A deep plan scrolls, because shrunk to the page it could not be read.
   figure.style.minWidth = `${0.6 * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
   return figure;
 }
 
 /**
- * Tell the kernel the colours of the page, so that the still picture has them, too: now, and when they change.
+ * Send the theme of the page to the kernel, for the static picture: now, and when it changes.
  * @param {Model} model
- * @returns {() => void} stop telling
+ * @returns {() => void} stop sending
  */
 function tellPage(model) {
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -156,7 +156,7 @@ function tellPage(model) {
 }
 
 /**
- * Show what stays, in the place of the view. Where the notebook itself was told of it, the view is gone by now.
+ * Replace the view by its static picture. Where the notebook was updated, the view is gone already.
  * @param {Model} model
  * @param {HTMLElement} el
  */
@@ -168,7 +168,7 @@ function settle(model, el) {
 
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
-  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was loaded again, after the end
+  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was reloaded after the end
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });

@@ -11,11 +11,11 @@ import { besideCard, verbsFor } from "./pure.js";
 const WIDTH = 480;
 const HEIGHT = 440;
 const LABELS = { retry: "Retry", skip: "Skip" };
-const HINTS = { retry: "Run this agent again, and what was skipped because of it", skip: "Do without this agent: what needs its answer is skipped too" };
+const HINTS = { retry: "Run this agent again, and those skipped because of it", skip: "Skip this agent, and those that need its answer" };
 
 export class Panel {
   /**
-   * @param {HTMLElement} root what it opens inside of
+   * @param {HTMLElement} root its container
    * @param {{icons: Record<string, string>, verbs: string[]}} fixed
    * @param {(verb: string, agent: number) => void} press
    */
@@ -78,7 +78,7 @@ export class Panel {
   show(detail) {
     if (detail.agent !== this.agent || this.element.hidden) return;
     const key = JSON.stringify({ ...detail, texts: null, headings: Object.keys(detail.texts) });
-    if (key === this.key) { // only an arriving text has grown
+    if (key === this.key) { // only the arriving text has grown
       const bodies = this.element.querySelectorAll("pre");
       Object.values(detail.texts).forEach((text, place) => setText(bodies[place], text));
       return;
@@ -102,7 +102,7 @@ export class Panel {
     const verbs = verbsFor(detail.state).filter((verb) => this.verbs.includes(verb)).map((verb) => {
       const made = button(LABELS[verb], () => {
         this.press(verb, detail.agent);
-        this.element.focus({ preventScroll: true }); // a button that is disabled loses the keyboard
+        this.element.focus({ preventScroll: true }); // a disabled button loses the focus
         made.disabled = true;
       });
       made.title = HINTS[verb];

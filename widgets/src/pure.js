@@ -1,4 +1,4 @@
-// What the view works out without a page: tested by `node --test widgets/test`.
+// The parts of the view without a page, tested by `node --test widgets/test`.
 
 /**
  * @typedef {{counts: string, progress: [state: string, share: number][], facts: [string, string][], left: string,
@@ -18,7 +18,7 @@
  */
 
 /**
- * The places at which two strings of states differ.
+ * The indices at which two strings of states differ.
  * @param {string} before
  * @param {string} after
  * @returns {number[]}
@@ -32,7 +32,7 @@ export function changedPlaces(before, after) {
 }
 
 /**
- * Where a bar stands. A bar without an end reaches to the present.
+ * The position of a bar. A bar without an end extends to the present.
  * @param {Bar} bar
  * @param {number} row
  * @param {Plot} plot
@@ -49,7 +49,7 @@ export function barBox([kind, , from, to], row, plot, span, now) {
 }
 
 /**
- * Per state, the lines that draw cells: one dashed line for each run of neighbours.
+ * A path of cells per state: a dashed line for each run of neighbours.
  * @param {string} states in the order of the cells
  * @param {Cells} cells
  * @param {number} top
@@ -73,7 +73,7 @@ export function cellPaths(states, cells, top) {
 }
 
 /**
- * How big the cells of a group are, and how many stand in a row.
+ * The size of the cells of a group, and their number in a row.
  * @param {number} count
  * @param {number} width
  * @returns {Cells}
@@ -84,7 +84,7 @@ export function cellsFor(count, width) {
 }
 
 /**
- * Numbers written as stretches of neighbours.
+ * Expand runs of (first, count) to numbers.
  * @param {[number, number][]} stretches first, how many
  * @returns {number[]}
  */
@@ -109,7 +109,7 @@ export function arcs(parts, total, length) {
 }
 
 /**
- * A duration as the kernel writes it.
+ * Write a duration as the kernel does.
  * @param {number} value
  */
 export function seconds(value) {
@@ -121,7 +121,7 @@ export function seconds(value) {
 }
 
 /**
- * What can be asked of an agent in a state.
+ * The commands for an agent in a state.
  * @param {string} state
  * @returns {("retry" | "skip")[]}
  */
@@ -139,7 +139,7 @@ export function short(value) {
 }
 
 /**
- * Count what is done, for people who listen to the page.
+ * The progress in words, for screen readers.
  * @param {string} states
  */
 export function spoken(states) {
@@ -153,7 +153,7 @@ export function spoken(states) {
 }
 
 /**
- * The place that has the keyboard after an arrow key.
+ * The index that has the focus after an arrow key.
  * @param {string} key
  * @param {number} here
  * @param {number} count
@@ -167,7 +167,7 @@ export function nextFocus(key, here, count, row = 1) {
 }
 
 /**
- * Where a panel opens: beside its card, or else at the edge that has room, and inside the view.
+ * The position of a panel: beside its card, else at the edge with room, inside the view.
  * @param {{left: number, right: number, top: number}} card
  * @param {{width: number, height: number}} view
  * @param {{width: number, height: number}} panel

@@ -67,18 +67,18 @@ def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> lis
     used = max((one.used_share for one in limits if one.used_share is not None), default=None)
     words = "; ".join(map(_limit_words, limits)) or "unknown"
     if used is None:
-        return [kind, "–", None, "none", f"{kind}: {words}"]
+        return [kind, "–", None, "none", f"rate limit used, {kind}: {words}"]
     level = "bad" if used > thresholds.bad_share else "warn" if used > thresholds.warn_share else "ok"
-    return [kind, f"{100 * used:.0f} %", round(100 * used), level, f"{kind}: {words}"]
+    return [kind, f"{100 * used:.0f} %", round(100 * used), level, f"rate limit used, {kind}: {words}"]
 
 
 def _latency(health: Health, thresholds: Thresholds) -> list[str | int | None]:
     """Return the meter of the first-token latency, with its trend."""
     kind, late, trend = "first token", health.latency_s, health.latency_trend_s
     if late is None:
-        return [kind, "–", None, "none", f"{kind}: no answer yet"]
+        return [kind, "–", None, "none", f"{kind}: no response yet"]
     arrow = "" if trend is None or abs(trend) < TREND_S else " ↗" if trend > 0 else " ↘"
-    words = f"{kind}: {late:.1f} s, the median of recent answers; slow from {thresholds.warn_latency_s:g} s"
+    words = f"{kind}: {late:.1f} s, the median of recent responses; slow from {thresholds.warn_latency_s:g} s"
     if trend is not None:
         words += f"; {trend:+.1f} s compared with earlier ones"
     level = "warn" if late > thresholds.warn_latency_s else "ok"

@@ -1,6 +1,6 @@
 // built from widgets/src by widgets/build.py: change it there
-// What a notebook saves of a view. A saved view without its kernel is an error message: this keeps it out of the file.
-// JupyterLab and Notebook 7 alone let a view know of the notebook that it is in; elsewhere nothing happens.
+// What a notebook saves of a view. A saved view without its kernel shows an error, so this keeps it out of the file.
+// Only JupyterLab and Notebook 7 let a view see its notebook; elsewhere nothing happens.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
@@ -13,7 +13,7 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  */
 
 /**
- * Take a view out of what is saved, not out of the page: its other representations stay.
+ * Remove a view from the saved output, not from the page; its other representations stay.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  */
@@ -22,7 +22,7 @@ function unsave(manager, id) {
 }
 
 /**
- * Change what is saved of a view.
+ * Change the saved output of a view.
  * @param {Manager | undefined} manager
  * @param {string} id
  * @param {(data: Object<string, any>) => Object<string, any>} change
@@ -37,7 +37,7 @@ function inPlace(manager, id, change) {
 }
 
 /**
- * Put what stays of a view where it was saved: a page that was loaded again is told of the end by nobody else.
+ * Save the static picture in the output of a view. Nothing else updates a page that was reloaded during the run.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  * @param {Object<string, string>} still its representations
@@ -47,7 +47,7 @@ function saveStill(manager, id, still) {
 }
 
 /**
- * Hear of the end of the kernel.
+ * Call `ended` when the kernel ends.
  * @param {Manager | undefined} manager
  * @param {() => void} ended
  * @returns {() => void} stop listening
@@ -61,7 +61,7 @@ function onKernelEnd(manager, ended) {
   return () => status?.disconnect(hear);
 }
 
-// Beside the controls of `run.explore()`: a saved notebook has their picture, and not the controls without a kernel.
+// Keeps the controls of `run.explore()` out of the saved notebook, which has the picture.
 
 
 /** @param {{model: {get(key: string): string, widget_manager?: Manager}}} view */

@@ -1,5 +1,5 @@
 // built from widgets/src by widgets/build.py: change it there
-// What the view works out without a page: tested by `node --test widgets/test`.
+// The parts of the view without a page, tested by `node --test widgets/test`.
 
 /**
  * @typedef {{counts: string, progress: [state: string, share: number][], facts: [string, string][], left: string,
@@ -19,7 +19,7 @@
  */
 
 /**
- * The places at which two strings of states differ.
+ * The indices at which two strings of states differ.
  * @param {string} before
  * @param {string} after
  * @returns {number[]}
@@ -33,7 +33,7 @@ function changedPlaces(before, after) {
 }
 
 /**
- * Where a bar stands. A bar without an end reaches to the present.
+ * The position of a bar. A bar without an end extends to the present.
  * @param {Bar} bar
  * @param {number} row
  * @param {Plot} plot
@@ -50,7 +50,7 @@ function barBox([kind, , from, to], row, plot, span, now) {
 }
 
 /**
- * Per state, the lines that draw cells: one dashed line for each run of neighbours.
+ * A path of cells per state: a dashed line for each run of neighbours.
  * @param {string} states in the order of the cells
  * @param {Cells} cells
  * @param {number} top
@@ -74,7 +74,7 @@ function cellPaths(states, cells, top) {
 }
 
 /**
- * How big the cells of a group are, and how many stand in a row.
+ * The size of the cells of a group, and their number in a row.
  * @param {number} count
  * @param {number} width
  * @returns {Cells}
@@ -85,7 +85,7 @@ function cellsFor(count, width) {
 }
 
 /**
- * Numbers written as stretches of neighbours.
+ * Expand runs of (first, count) to numbers.
  * @param {[number, number][]} stretches first, how many
  * @returns {number[]}
  */
@@ -110,7 +110,7 @@ function arcs(parts, total, length) {
 }
 
 /**
- * A duration as the kernel writes it.
+ * Write a duration as the kernel does.
  * @param {number} value
  */
 function seconds(value) {
@@ -122,7 +122,7 @@ function seconds(value) {
 }
 
 /**
- * What can be asked of an agent in a state.
+ * The commands for an agent in a state.
  * @param {string} state
  * @returns {("retry" | "skip")[]}
  */
@@ -140,7 +140,7 @@ function short(value) {
 }
 
 /**
- * Count what is done, for people who listen to the page.
+ * The progress in words, for screen readers.
  * @param {string} states
  */
 function spoken(states) {
@@ -154,7 +154,7 @@ function spoken(states) {
 }
 
 /**
- * The place that has the keyboard after an arrow key.
+ * The index that has the focus after an arrow key.
  * @param {string} key
  * @param {number} here
  * @param {number} count
@@ -168,7 +168,7 @@ function nextFocus(key, here, count, row = 1) {
 }
 
 /**
- * Where a panel opens: beside its card, or else at the edge that has room, and inside the view.
+ * The position of a panel: beside its card, else at the edge with room, inside the view.
  * @param {{left: number, right: number, top: number}} card
  * @param {{width: number, height: number}} view
  * @param {{width: number, height: number}} panel
@@ -181,7 +181,7 @@ function besideCard(card, view, panel) {
   return { x, y: Math.max(gap, Math.min(card.top - gap, view.height - panel.height - gap)) };
 }
 
-// Elements, attributes and texts: nothing here makes markup of a string.
+// Elements, attributes and texts. No string becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -227,7 +227,7 @@ function set(element, key, value) {
 }
 
 /**
- * Give an element the class of a state, in place of the one it had.
+ * Replace the state class of an element.
  * @param {Element} element
  * @param {string} state
  */
@@ -237,7 +237,7 @@ function setState(element, state) {
 }
 
 /**
- * A state's icon.
+ * The icon of a state.
  * @param {string} outline
  * @param {string} state
  */
@@ -260,8 +260,8 @@ function button(label, press) {
   return made;
 }
 
-// What a notebook saves of a view. A saved view without its kernel is an error message: this keeps it out of the file.
-// JupyterLab and Notebook 7 alone let a view know of the notebook that it is in; elsewhere nothing happens.
+// What a notebook saves of a view. A saved view without its kernel shows an error, so this keeps it out of the file.
+// Only JupyterLab and Notebook 7 let a view see its notebook; elsewhere nothing happens.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
@@ -274,7 +274,7 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  */
 
 /**
- * Take a view out of what is saved, not out of the page: its other representations stay.
+ * Remove a view from the saved output, not from the page; its other representations stay.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  */
@@ -283,7 +283,7 @@ function unsave(manager, id) {
 }
 
 /**
- * Change what is saved of a view.
+ * Change the saved output of a view.
  * @param {Manager | undefined} manager
  * @param {string} id
  * @param {(data: Object<string, any>) => Object<string, any>} change
@@ -298,7 +298,7 @@ function inPlace(manager, id, change) {
 }
 
 /**
- * Put what stays of a view where it was saved: a page that was loaded again is told of the end by nobody else.
+ * Save the static picture in the output of a view. Nothing else updates a page that was reloaded during the run.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  * @param {Object<string, string>} still its representations
@@ -308,7 +308,7 @@ function saveStill(manager, id, still) {
 }
 
 /**
- * Hear of the end of the kernel.
+ * Call `ended` when the kernel ends.
  * @param {Manager | undefined} manager
  * @param {() => void} ended
  * @returns {() => void} stop listening
@@ -322,7 +322,7 @@ function onKernelEnd(manager, ended) {
   return () => status?.disconnect(hear);
 }
 
-// The lines above the graph: how far the run is, how the service is, and the buttons.
+// The header: progress, facts, the health of the API, and the buttons.
 
 
 /**
@@ -345,12 +345,12 @@ class Header {
     this.left = html("span", { class: "am-left" });
     this.bar = html("div", { class: "am-progress", role: "progressbar", "aria-label": "Agents done", "aria-valuemin": "0", "aria-valuemax": "100" });
     this.facts = html("div", { class: "am-facts" });
-    this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "Health of the service" });
+    this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "API health: rate limit used, latency" });
     this.health = html("div", { class: "am-health" });
-    for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their room is kept, so that nothing moves when they come
+    for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their space is reserved, so that nothing moves when they appear
     this.paused = false;
     this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
-    this.pause.title = "Start nothing new; what runs goes on";
+    this.pause.title = "Hold new requests; running ones continue";
     this.stop = button("Stop", () => {
       press("stop");
       this.stop.disabled = true;
@@ -390,11 +390,11 @@ class Header {
     });
     this.paused = head.paused;
     setText(this.pause, head.paused ? "Resume" : "Pause");
-    set(this.pause, "aria-label", head.paused ? "Resume: start agents again" : "Pause: start no new agents");
+    set(this.pause, "aria-label", head.paused ? "Resume: send new requests again" : "Pause: hold new requests");
     this.element.classList.toggle("am-paused", head.paused);
   }
 
-  /** Say that nothing more will come: the kernel is gone. */
+  /** Show that the kernel has ended: no more updates will come. */
   end() {
     for (const one of [this.pause, this.stop]) one.disabled = true;
     setText(this.left, "the kernel has ended");
@@ -449,11 +449,11 @@ function meter(kind) {
 const WIDTH = 480;
 const HEIGHT = 440;
 const LABELS = { retry: "Retry", skip: "Skip" };
-const HINTS = { retry: "Run this agent again, and what was skipped because of it", skip: "Do without this agent: what needs its answer is skipped too" };
+const HINTS = { retry: "Run this agent again, and those skipped because of it", skip: "Skip this agent, and those that need its answer" };
 
 class Panel {
   /**
-   * @param {HTMLElement} root what it opens inside of
+   * @param {HTMLElement} root its container
    * @param {{icons: Record<string, string>, verbs: string[]}} fixed
    * @param {(verb: string, agent: number) => void} press
    */
@@ -516,7 +516,7 @@ class Panel {
   show(detail) {
     if (detail.agent !== this.agent || this.element.hidden) return;
     const key = JSON.stringify({ ...detail, texts: null, headings: Object.keys(detail.texts) });
-    if (key === this.key) { // only an arriving text has grown
+    if (key === this.key) { // only the arriving text has grown
       const bodies = this.element.querySelectorAll("pre");
       Object.values(detail.texts).forEach((text, place) => setText(bodies[place], text));
       return;
@@ -540,7 +540,7 @@ class Panel {
     const verbs = verbsFor(detail.state).filter((verb) => this.verbs.includes(verb)).map((verb) => {
       const made = button(LABELS[verb], () => {
         this.press(verb, detail.agent);
-        this.element.focus({ preventScroll: true }); // a button that is disabled loses the keyboard
+        this.element.focus({ preventScroll: true }); // a disabled button loses the focus
         made.disabled = true;
       });
       made.title = HINTS[verb];
@@ -575,7 +575,7 @@ function attempts(detail) {
   return html("table", {}, [html("thead", {}, [head]), html("tbody", {}, rows)]);
 }
 
-// The cards of agents, their edges and the path through them; the bars under the graph.
+// Cards, edges, the critical path, and the bars under the graph.
 
 
 /**
@@ -680,7 +680,7 @@ class Cards {
     this.nodes.forEach((node, agent) => node.classList.toggle("on", on.has(agent)));
     this.fixed.edges.forEach(([parent, child], place) => {
       const edge = this.edges[place];
-      if (edge?.classList.toggle("on", steps.has(`${parent} ${child}`))) this.nodes[0]?.before(edge); // above the others
+      if (edge?.classList.toggle("on", steps.has(`${parent} ${child}`))) this.nodes[0]?.before(edge); // drawn last
     });
   }
 
@@ -784,7 +784,7 @@ class Times {
   }
 }
 
-// Hundreds of agents and more: a ring for each group, and the agents of the group that is open, a cell each.
+// Groups of agents: a ring per group, and a cell per agent of the open group.
 
 
 /**
@@ -888,7 +888,7 @@ class Drawer {
     set(this.mark, "width", short(pitch));
     set(this.mark, "height", short(pitch));
     set(this.element, "aria-label", `Agents of ${found.label}`);
-    set(this.field, "aria-label", `${this.agents.length} agents of ${found.label}: arrow keys go from one to the next, Enter opens it`);
+    set(this.field, "aria-label", `${this.agents.length} agents of ${found.label}: arrow keys move, Enter opens one`);
     setText(this.title, `${found.label} · ${found.where}`);
     this.show(states);
     this.point(0);
@@ -911,7 +911,7 @@ class Drawer {
     this.list();
   }
 
-  /** Name the first that failed: a red cell has no name. */
+  /** Name the first failed agents, since a cell has no name. */
   list() {
     const lost = this.agents.filter((agent) => this.states[agent] === "f");
     if (lost.join() === this.lost) return;
@@ -973,8 +973,8 @@ class Drawer {
   }
 }
 
-// The live view. The kernel draws the picture once; here only what changes is changed, once per frame.
-// Text of agents and models is set as text, never as markup.
+// The live view. The kernel draws the picture once; the page applies changes, once per frame.
+// Texts of agents and models are set as text, never as markup.
 
 
 /**
@@ -992,7 +992,7 @@ const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
 
 /**
- * Open by mouse and keyboard; arrow keys go from one to the next.
+ * Open nodes by mouse and keyboard; arrow keys move between them.
  * @param {Element} figure
  * @param {Element[]} nodes
  * @param {(place: number, node: Element) => void} open
@@ -1035,7 +1035,7 @@ function listen(figure, nodes, open) {
 }
 
 /**
- * Say how far the run is, to people who listen: now and then.
+ * Announce the progress to screen readers, now and then.
  * @param {Element} status
  */
 function speaker(status) {
@@ -1049,7 +1049,7 @@ function speaker(status) {
 }
 
 /**
- * Bring what the kernel said onto the page, once per frame.
+ * Apply the messages of the kernel, once per frame.
  * @param {Model} model
  * @param {{cards: Cards | null, times: Times | null, rings: Rings | null, drawer: Drawer | null, header: Header,
  *   status: Element}} parts
@@ -1100,15 +1100,15 @@ function painter(model, { cards, times, rings, drawer, header, status }, onChang
 function figureOf(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
-  // A deep plan is scrolled rather than shrunk until nobody can read it.
+  // A deep plan scrolls, because shrunk to the page it could not be read.
   figure.style.minWidth = `${0.6 * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
   return figure;
 }
 
 /**
- * Tell the kernel the colours of the page, so that the still picture has them, too: now, and when they change.
+ * Send the theme of the page to the kernel, for the static picture: now, and when it changes.
  * @param {Model} model
- * @returns {() => void} stop telling
+ * @returns {() => void} stop sending
  */
 function tellPage(model) {
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -1124,7 +1124,7 @@ function tellPage(model) {
 }
 
 /**
- * Show what stays, in the place of the view. Where the notebook itself was told of it, the view is gone by now.
+ * Replace the view by its static picture. Where the notebook was updated, the view is gone already.
  * @param {Model} model
  * @param {HTMLElement} el
  */
@@ -1136,7 +1136,7 @@ function settle(model, el) {
 
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
-  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was loaded again, after the end
+  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was reloaded after the end
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
