@@ -72,7 +72,7 @@ def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
     saved = json.loads((tmp_path / "explore.ipynb").read_text())
     outputs = saved["cells"][-1]["outputs"]
     svg = [output["data"]["image/svg+xml"] for output in outputs if "image/svg+xml" in output.get("data", {})]
-    assert "1 at once" in "".join(svg[-1])
+    assert "concurrency 1" in "".join(svg[-1])
 
 
 HUNDRED = (
