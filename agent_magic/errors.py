@@ -8,7 +8,8 @@ AgentMagicError
 │  ├─ UnknownAgent        no agent of this name                        .agent .known
 │  ├─ UnknownGroup        no agent of this name declared with --each   .group .known
 │  ├─ Cycle               agents that wait for each other              .cycle
-│  └─ UndefinedVariable   a template variable without a value          .variable .agent
+│  ├─ UndefinedVariable   a template variable without a value          .variable .agent
+│  └─ UndefinedField      a typed answer has no such field             .field .agent .known
 ├─ NotConnected           no API key, mock server or recording chosen
 ├─ CannotNest             a blocking call inside a loop that cannot nest
 ├─ CallError              one attempt failed                           .partial
@@ -18,10 +19,12 @@ AgentMagicError
 │  ├─ Refused             the model declined to answer                 .category
 │  ├─ Capped              the answer was cut at `max_tokens`
 │  ├─ UnexpectedToolUse   the model asks for a tool that is not there
+│  ├─ InvalidAnswer       the answer does not fit its type, or check   .mendable
 │  ├─ Truncated           the stream ended without a `stop_reason`
 │  ├─ Unreadable          the response is not one of the API
 │  ├─ Unreachable         no connection, or it broke                   .sent
 │  └─ Late                a deadline passed                            .deadline_s
+├─ NoValue                an agent that did not succeed has no value   .agent
 ├─ BudgetExceeded         the budget has no room for the next request; in `run.agents`, never raised
 ├─ CassetteError          a cassette cannot be read or written
 ├─ LedgerError            a ledger cannot be opened, read or written   .unwritable
@@ -56,8 +59,10 @@ __all__ = [
     "Cycle",
     "DeclarationError",
     "DuplicateAgent",
+    "InvalidAnswer",
     "Late",
     "LedgerError",
+    "NoValue",
     "NotConnected",
     "Overloaded",
     "PlanError",
@@ -68,6 +73,7 @@ __all__ = [
     "RunFailed",
     "SecretFound",
     "Truncated",
+    "UndefinedField",
     "UndefinedVariable",
     "UnexpectedToolUse",
     "UnknownAgent",
@@ -243,6 +249,15 @@ class UndefinedVariable(PlanError):
         super().__init__(f"{user or f'Agent {agent!r}'} uses {used}, which is not defined.{hint}")
 
 
+class UndefinedField(PlanError):
+    """A prompt takes a field of an answer whose type has no such field."""
+
+    def __init__(self, field: str, *, of: str, agent: str, known: Sequence[str]) -> None:
+        self.field, self.agent, self.known = field, agent, tuple(known)
+        hint = did_you_mean(field, known) or _has(self.known)
+        super().__init__(f"Agent {agent!r} uses {{{{ {of}.{field} }}}}, but {of} has no field {field!r}.{hint}")
+
+
 # In a run
 
 
@@ -332,6 +347,18 @@ class UnexpectedToolUse(CallError):
     """The model asks for a tool call, and there is no tool to call."""
 
 
+class InvalidAnswer(CallError):
+    """An answer does not fit the type that its agent returns, or its check says that something is wrong.
+
+    Attributes:
+        mendable: Whether asking again can help: not where a check or a class of the user's failed itself.
+    """
+
+    def __init__(self, message: str, *, mendable: bool = True) -> None:
+        super().__init__(message)
+        self.mendable = mendable
+
+
 class Truncated(CallError):
     """The stream ended without a `stop_reason`: an incomplete answer, never a success."""
 
@@ -362,6 +389,14 @@ class Late(CallError):
             partial=partial,
         )
         self.deadline_s = deadline_s
+
+
+class NoValue(AgentMagicError):
+    """The value of an agent was asked for that did not succeed. Its text, if there is any, is in `.text`."""
+
+    def __init__(self, agent: str, why: str) -> None:
+        self.agent = agent
+        super().__init__(f"Agent {agent!r} has no value: {why}. What came of it is in run[{agent!r}].text.")
 
 
 class BudgetExceeded(AgentMagicError):

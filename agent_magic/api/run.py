@@ -14,10 +14,10 @@ from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.contexts import contexts_frame
+from agent_magic.measure.each import each_frame
 from agent_magic.measure.frames import (
     agents_frame,
     attempts_frame,
-    each_frame,
     events_frame,
     layers_frame,
     summary_frame,
@@ -134,9 +134,9 @@ class Run:
         """The answers by agent, in plan order; empty where there is none."""
         return texts_series(self.record)
 
-    def each(self, name: str) -> pd.DataFrame:
-        """One row per item that the agent `name` was declared for: its answer and numbers; see `measure.frames`."""
-        return each_frame(self.record, name)
+    def each(self, *names: str) -> pd.DataFrame:
+        """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`."""
+        return each_frame(self.record, *names)
 
     @property
     def totals(self) -> Summary:

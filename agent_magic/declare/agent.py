@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.each import OWN, Part
+from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
 from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, check_word, must_be
@@ -44,6 +45,10 @@ class Agent:
         effort: `low`, `medium`, `high`, `xhigh` or `max`. `None` leaves it to the model.
         each: The name of a list, dict, Series or DataFrame: a plan has one agent per item, whose prompt takes it as
             `{{ item }}`; see `agent_magic.declare.each`.
+        returns: The type of its answers: a pydantic model, dataclass, TypedDict, Enum, `Literal`, `int`, `list[...]`
+            and the like; see `agent_magic.declare.returns`; or a JSON schema. `None`: text.
+        check: A function that takes an answer's value, or its text, and returns `None` or what is wrong with it. Then
+            the agent is asked once more.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -61,6 +66,8 @@ class Agent:
     timeout_s: float | None = field(default=None, kw_only=True)
     effort: str | None = field(default=None, kw_only=True)
     each: str | None = field(default=None, kw_only=True)
+    returns: Any = field(default=None, kw_only=True)
+    check: Any = field(default=None, kw_only=True, repr=False)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -71,6 +78,10 @@ class Agent:
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         _check_options(self)
         object.__setattr__(self, "after", _names(self.after))
+        if self.returns is not None:
+            object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
+        if self.check is not None:
+            object.__setattr__(self, "check", Check.of(self.check, agent=self.name))
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
 
     @property
@@ -90,6 +101,19 @@ class Agent:
     def system_text(self) -> str | None:
         """The system prompt that is sent: its own, or its role's."""
         return self.system if self.system is not None else ROLES[self.role] if self.role else None
+
+    @property
+    def schema(self) -> str:
+        """The schema of its answers as JSON text; empty for text."""
+        return "" if self.returns is None else self.returns.schema
+
+    @property
+    def prefix(self) -> str | None:
+        """The name of what it can share in the prompt cache: its context, apart from agents of other types.
+
+        Source: the vendor's page on structured outputs: another format empties the cache.
+        """
+        return self.context if self.context is None or not self.schema else f"{self.context} {self.schema}"
 
     def with_defaults(self, **defaults: str | float | None) -> Agent:
         """Return a copy in which options that are `None` have these values.

@@ -42,13 +42,13 @@ class Row(dict[str, Any]):
         return "\n".join(f"{name}: {value}" for name, value in self.items())
 
 
-class Answers(tuple[str, ...]):
+class Answers(tuple[Any, ...]):
     """The answers of a group, in the order of its items. As text they are separated by an empty line."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        return "\n\n".join(self)
+        return "\n\n".join(map(str, self))
 
 
 @dataclass(frozen=True, slots=True)

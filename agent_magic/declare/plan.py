@@ -13,9 +13,20 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
+from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import RenderError, python_notes, sendable, value_text
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
-from agent_magic.errors import Cycle, DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
+from agent_magic.declare.values import read
+from agent_magic.errors import (
+    Cycle,
+    DeclarationError,
+    DuplicateAgent,
+    InvalidAnswer,
+    PlanError,
+    UndefinedField,
+    UndefinedVariable,
+    UnknownAgent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,6 +127,8 @@ class Plan:
                 raise
             dag = edges.in_declared_order()
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
+        if any(agent.returns is not None for agent in self.agents):
+            self._check_fields()
 
     def _put(self, **fields: object) -> None:
         """Set fields while the plan is being made. It is frozen afterwards."""
@@ -260,7 +273,7 @@ class Plan:
             notes=self.notes,
         )
 
-    def prompt(self, name: str, answers: Mapping[str, str]) -> str:
+    def prompt(self, name: str, answers: Mapping[str, Any]) -> str:
         """Return the prompt that an agent sends.
 
         Args:
@@ -278,7 +291,7 @@ class Plan:
             raise PlanError(f"The prompt of {name!r} uses the answer of {missing[0]!r}: give its text in answers.")
         return self.prompt_of(number, answers)
 
-    def prompt_of(self, number: int, answers: Mapping[str, str]) -> str:
+    def prompt_of(self, number: int, answers: Mapping[str, Any]) -> str:
         """Return the prompt of the agent with a number; see `prompt`.
 
         Args:
@@ -292,7 +305,7 @@ class Plan:
         text = template.render(answers) if self.inputs[number] == template.names else self._render(number, answers)
         return text if text and not text.isspace() else template.check_not_empty(text)
 
-    def prompt_ahead(self, number: int, answers: Mapping[str, str]) -> str:
+    def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> str:
         """Return a prompt with placeholders for answers that do not exist yet.
 
         A placeholder may lack what the prompt takes of an answer, as `{{ name.splitlines()[1] }}` does, or make the
@@ -306,6 +319,13 @@ class Plan:
             DeclarationError: The prompt cannot be rendered, whatever the answers will be.
         """
         agent, inputs = self.agents[number], self.inputs[number]
+        returned = {name: self.agents[self.index[name]].returns for name in inputs}
+        answers = {
+            name: returned[name].placeholder(answer)
+            if returned.get(name) is not None and isinstance(answer, str)
+            else answer
+            for name, answer in answers.items()
+        }
         try:
             text = self._render(number, answers)
         except DeclarationError:
@@ -314,11 +334,11 @@ class Plan:
             raise
         return agent.prompt if inputs and not text.strip() else agent.template.check_not_empty(text)
 
-    def _render(self, number: int, answers: Mapping[str, str]) -> str:
+    def _render(self, number: int, answers: Mapping[str, Any]) -> str:
         template = self.agents[number].template
         return template.render({name: self._meaning(number, name, answers) for name in template.names})
 
-    def _meaning(self, number: int, name: str, answers: Mapping[str, str]) -> Any:
+    def _meaning(self, number: int, name: str, answers: Mapping[str, Any]) -> Any:
         """Return what a name in an agent's prompt stands for: its item, an answer, the answers of a group, a value."""
         agent, inputs = self.agents[number], self.inputs[number]
         if agent.part is not None and name in agent.part.values:
@@ -328,7 +348,43 @@ class Plan:
         group, kept = self.groups[name], set(inputs)  # a dropped edge has no answer
         members = [self.agents[one].name for one in members_of(self.agents, group, agent)]
         texts = Answers(answers[member] for member in members if member in kept)
-        return str(texts) if side_by_side(self.agents, group, agent) else texts
+        if not side_by_side(self.agents, group, agent):
+            return texts
+        return texts[0] if len(texts) == 1 else str(texts)
+
+    def meaning_of(self, number: int, text: str) -> Any:
+        """Return what prompts take of an agent's answer: its text, or the value of a typed one.
+
+        Args:
+            number: The agent's number in declared order.
+            text: The text of its answer. One that cannot be read, since it was left out of a recording, has a
+                placeholder.
+        """
+        returns = self.agents[number].returns
+        if returns is None:
+            return text
+        try:
+            return read(returns.schema, text)
+        except InvalidAnswer:
+            return returns.placeholder(text)
+
+    def _check_fields(self) -> None:
+        """Raise `UndefinedField` for a prompt that takes a field which the type of an answer does not have."""
+        for number, agent in enumerate(self.agents):
+            for name, *path in agent.template.paths if self.inputs[number] else ():
+                parent, steps = str(name), list(path)
+                if parent in self.groups:
+                    group, member = self.groups[parent], next(iter(self.groups[parent].values()))
+                    if not side_by_side(self.agents, group, agent):  # all of them: a loop takes one, or a number does
+                        steps = steps[1:] if isinstance(steps[0], int) else []
+                elif parent in self.inputs[number]:
+                    member = self.index[parent]
+                else:
+                    continue
+                returns = self.agents[member].returns
+                lacks = None if returns is None else lacking(schema_of(returns.schema), steps)
+                if lacks is not None:
+                    raise UndefinedField(lacks[1], of=f"{parent}{lacks[0]}", agent=agent.name, known=lacks[2])
 
     def context_of(self, number: int) -> str | None:
         """Return the context that the agent with a number sends; `None` if it has none.

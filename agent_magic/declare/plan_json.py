@@ -19,6 +19,7 @@ parents whose answers are not used.
 
 `contexts` may hold texts that agents share, by name; a plan that is written has them among its values. An agent with
 `"each": "rows"` stands for one per item of that value; a plan that is written has those, each with its item in `part`.
+`returns` is the JSON schema of its answers, as an object or as text. A `check` is a function: no plan as JSON has one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
+from agent_magic.declare.schema import schema_of
 from agent_magic.declare.serialization import RenderError, as_text
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import must_be
@@ -128,6 +130,7 @@ def _agent_to_dict(plan: Plan, agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "prompt": agent.prompt,
         **options,
+        **({} if agent.returns is None else {"returns": agent.schema}),
         **({} if agent.part is None else {"part": _part_to_dict(agent.part)}),
         "after": list(agent.after),
         "depends_on": list(plan.parents(agent.name)),
@@ -165,7 +168,12 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, d
     options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
     if isinstance(options.get("role"), str):
         options["role"] = options["role"].lower()
-    agent = Agent(names[place], prompt, **options, each=row.get("each"), part=_part_from_dict(row, place))
+    each, returns = row.get("each"), row.get("returns")
+    if isinstance(returns, str):  # as text, which keeps the order of fields
+        returns = schema_of(returns)
+    if returns is not None and not isinstance(returns, dict):
+        raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
+    agent = Agent(names[place], prompt, **options, each=each, returns=returns, part=_part_from_dict(row, place))
     after = _list(row, "after", place)
     if after is not None:
         return replace(agent, after=tuple(after))

@@ -131,6 +131,7 @@ class Compiled:
         names: The names it reads and does not set itself.
         whole: Those it writes whole, not a part of them or what a filter makes of them.
         apart: Those with which it does more than to write them whole, or to ask whether they are there.
+        paths: What it takes of names, step by step; an item of a list, or of a loop over it, is a number.
         template: What renders it.
 
     Raises:
@@ -148,12 +149,39 @@ class Compiled:
         self.whole = frozenset(one.name for one in written if isinstance(one, nodes.Name)) & self.names
         plain = {id(one) for one in (*written, *asked)}
         self.apart = frozenset(one.name for one in tree.find_all(nodes.Name) if id(one) not in plain)
+        loops = [each for each in tree.find_all(nodes.For) if isinstance(each.target, nodes.Name)]
+        self.paths = frozenset(_paths(tree, loops, self.names))
         self.template = sandbox().from_string(_Joins().visit(tree))
 
     def parts(self, values: Mapping[str, Any]) -> Iterable[str]:
         """Render it, piece by piece."""
         sandbox().made = 0
         return self.template.generate(values)
+
+
+def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str]) -> Iterable[tuple[str | int, ...]]:
+    """Yield what a template takes of names. A loop's own name stands for an item, unless it is used twice."""
+    items: dict[str, list[nodes.Node]] = {}
+    for loop in loops:
+        items.setdefault(cast("nodes.Name", loop.target).name, []).append(loop.iter)
+
+    def path(node: nodes.Node, depth: int = 0) -> tuple[str | int, ...]:
+        match node:
+            case nodes.Name(name=name):
+                over = items.get(name, ())
+                if name in names or len(over) != 1 or depth > len(items):
+                    return (name,) if name in names and not over else ()
+                begins = path(over[0], depth + 1)
+                return (*begins, 0) if begins else ()
+            case nodes.Getattr(node=owner, attr=step) | nodes.Getitem(node=owner, arg=nodes.Const(value=step)):
+                begins = path(owner, depth)
+                return (*begins, step) if begins and isinstance(step, str | int) else ()
+            case _:
+                return ()
+
+    for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
+        if len(found := path(node)) > 1:
+            yield found
 
 
 def operator_size(operator: str, left: Any, right: Any) -> float:

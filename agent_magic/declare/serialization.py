@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
@@ -135,6 +135,8 @@ def _plain(value: Any) -> Any:
             return json.loads(value.to_json(orient=form, date_format="iso", double_precision=15))
         if hasattr(value, "tolist"):
             return value.tolist()
+    if isinstance(value, SimpleNamespace):  # an object of a typed answer
+        return vars(value)
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

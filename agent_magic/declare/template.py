@@ -54,6 +54,7 @@ class Template:
         pieces: Literal text and names in turn, if it holds nothing but `{{ name }}`; empty if Jinja2 renders it.
         whole: The names that it writes whole, not a part of them or what a filter makes of them.
         apart: The names with which it does more than to write them whole, or to ask whether they are there.
+        paths: What it takes of names, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
     """
 
     text: str
@@ -63,6 +64,7 @@ class Template:
     pieces: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     apart: frozenset[str] = frozenset()
+    paths: frozenset[tuple[str | int, ...]] = frozenset()
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "") -> Template:
@@ -85,7 +87,8 @@ class Template:
             return cls(text, title, agent, names, tuple(_SIMPLE.split(text)), names)
         read = _parsed(text, agent, title)
         order = tuple(sorted(read.names, key=lambda name: (_first_use(text, name), name)))
-        return cls(text, title, agent, order, (), tuple(name for name in order if name in read.whole), read.apart)
+        whole = tuple(name for name in order if name in read.whole)
+        return cls(text, title, agent, order, (), whole, read.apart, read.paths)
 
     @property
     def simple(self) -> bool:

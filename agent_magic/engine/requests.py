@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
-from agent_magic.errors import DeclarationError
-from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.errors import Capped, DeclarationError, InvalidAnswer, Refused
+from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, Usage
 from agent_magic.record.made import made
-from agent_magic.record.request import Request, continued
+from agent_magic.record.request import Request, continued, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
+    from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Message, Ttl
@@ -30,6 +32,12 @@ OVERHEAD_TOKENS = 16
 LONGEST_TOKEN = 16
 """Tokens are a few bytes long. Where no room would be for them if they were as long as this, nobody counts them."""
 NOTHING = Worst(0.0, 0)
+HALF = {
+    "max_tokens": "Give it more with --max-tokens.",
+    "model_context_window_exceeded": "Give it a shorter prompt.",
+    PAUSED: "Raise --max-turns.",
+}
+"""The stop reasons of half a document, and what helps."""
 
 
 def model_of(agent: Agent) -> str:
@@ -40,7 +48,7 @@ def model_of(agent: Agent) -> str:
 def ask(
     plan: Plan,
     number: int,
-    answers: Mapping[str, str],
+    answers: Mapping[str, Any],
     timeout_s: float,
     *,
     ttl: Ttl | None = None,
@@ -51,7 +59,7 @@ def ask(
     Args:
         plan: The plan.
         number: The agent.
-        answers: The texts of its parents.
+        answers: What its parents answered, text or value.
         timeout_s: The deadline if it names none.
         ttl: For how long its context is to be cached; `None` does not ask for it.
         ahead: Whether answers are missing, placeholders in their place; see `Plan.prompt_ahead`.
@@ -73,8 +81,16 @@ def ask(
         ttl or "5m",
         (),
         "",
+        agent.schema,
     )
     return made(Request, asked)
+
+
+def _content(answer: Answer, *, keeps: bool) -> str:
+    """Return the blocks of an answer as they go back: all as they came, or its text where that is all there was."""
+    if answer.content is not None or keeps:
+        return answer.content or "[]"
+    return json.dumps([{"type": "text", "text": answer.text}]) if answer.text.strip() else ""
 
 
 class Bought(Protocol):
@@ -99,7 +115,7 @@ class PlanRequests:
         prices: What tokens cost.
         bought: Answers that are there already and need no room; `None` has none.
         work_s: Per agent, expected seconds of work; `None` is unknown.
-        texts: Answers that were there before the run, by the agents' names.
+        texts: What agents answered before the run, text or value, by their names.
     """
 
     def __init__(
@@ -112,15 +128,20 @@ class PlanRequests:
         *,
         bought: Bought | None = None,
         work_s: Sequence[float] | None = None,
-        texts: Mapping[str, str] | None = None,
+        texts: Mapping[str, Any] | None = None,
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
         self.models, self.limit_classes = models, [facts[model].limit_class for model in models]
         self.prefixes = shared_prefixes(plan, models, facts, policy, work_s)
-        self._texts = dict(texts or {})
+        self._texts: dict[str, Any] = dict(texts or {})
         self._written: dict[int, Request] = {}
         self._stopped: set[int] = set()
         self._so_far: dict[int, tuple[Message, ...]] = {}
+        self.checked = {
+            number: agent.returns is not None
+            for number, agent in enumerate(plan.agents)
+            if agent.returns is not None or agent.check is not None
+        }
         self._counted: dict[int, int | None] = {}
         self._uncounted: list[tuple[int, Request]] = []
         self._counting: set[int] = set()
@@ -192,17 +213,39 @@ class PlanRequests:
                 known = self._excess[is_counted]
                 known[model] = max(known.get(model, 0), given - bound)
 
-    def continue_turn(self, step: int, answer: Answer | None) -> None:
+    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
         """Record what the agent's next request goes on from; `None` begins a new conversation."""
         if answer is None:
             self._so_far.pop(step, None)
         else:
-            self._so_far[step] = continued(self._so_far.get(step, ()), answer.content or "[]")
+            before = self._so_far.get(step, ())
+            if content := _content(answer, keeps=not reply):
+                before = continued(before, content)
+            self._so_far[step] = said(before, reply) if reply else before
         self._counted.pop(step, None)
 
+    def fault(self, step: int, answer: Answer) -> CallError | None:
+        """Return what is wrong with an answer, by the type that its agent returns and by its check."""
+        agent = self._plan.agents[step]
+        try:
+            if agent.returns is not None and answer.stop_reason in HALF:
+                return Capped(
+                    f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}"
+                )
+            if agent.returns is not None and answer.stop_reason == "refusal":
+                return Refused("The model declined to answer, so there is no value.", category=answer.refusal)
+            value = answer.text if agent.returns is None else agent.returns.value(answer.text)
+            if agent.check is not None:
+                agent.check.run(value)
+        except InvalidAnswer as error:
+            return error
+        except CancelledError:  # the user stopped the check, which may never end by itself
+            return InvalidAnswer("its check was stopped", mendable=False)
+        return None
+
     def answered(self, step: int, text: str) -> None:
-        """Record the text of an agent, which its children use."""
-        self._texts[self._plan.agents[step].name] = text
+        """Record what an agent answered, which its children use."""
+        self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text)
 
     def calls(self, step: int, answer: Answer) -> Sequence[object]:
         """Return nothing: no agent has tools."""

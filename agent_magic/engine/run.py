@@ -27,7 +27,7 @@ from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.retry import failure_of
 from agent_magic.engine.turns import judge
-from agent_magic.errors import Late
+from agent_magic.errors import InvalidAnswer, Late
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Price, Usage
 from agent_magic.record.events import (
     AgentEnded,
@@ -55,11 +55,13 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
+    from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Source, Status
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
 
+ASK_AGAIN = "This answer cannot be used. Answer the same again, whole and corrected, in the same form."
 CANCELLED = "cancelled"
 HTTP_ERROR = 400
 LATE, OVER = "late", "over"
@@ -112,8 +114,23 @@ class Requests(Protocol):
         """Record what a request has used, which may be more than was thought possible."""
         ...
 
-    def continue_turn(self, step: int, answer: Answer | None) -> None:
-        """Record what the step's next request goes on from; `None` begins a new conversation."""
+    @property
+    def checked(self) -> Mapping[int, bool]:
+        """The steps whose answers have to fit something; whether such an answer stands in its last turn alone."""
+        ...
+
+    def fault(self, step: int, answer: Answer) -> CallError | None:
+        """Return what is wrong with the answer of such a step; `None` where it fits."""
+        ...
+
+    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
+        """Record what the step's next request goes on from; `None` begins a new conversation.
+
+        Args:
+            step: The step.
+            answer: The response.
+            reply: What is said to it; nothing where it goes on by itself.
+        """
         ...
 
     def answered(self, step: int, text: str) -> None:
@@ -231,6 +248,8 @@ class Engine:
         self.aborting: dict[int, str] = {}
         self._calls: dict[int, int] = {}  # how many calls are under way, by step
         self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that goes on
+        self._checked = dict(requests.checked)
+        self._asked_again: set[int] = set()  # whose answer did not fit
 
     # what the driver says
 
@@ -305,7 +324,7 @@ class Engine:
             return self._take(self.conductor.failed(step, failure, now), now)
         if answer is None:
             return self._aborted(step, outcome, why, now)
-        if answer.stop_reason != "end_turn":
+        if answer.stop_reason != "end_turn" or step in self._checked:
             return self._judged(step, outcome, answer, now)
         self._settle(step, outcome, None, now)
         return self._succeeded(step, answer, now)
@@ -392,6 +411,8 @@ class Engine:
                 out.append(one)
             elif type(one) is AgentReady or type(one) is AgentEnded:
                 record.add(one)
+                if self._turns:  # one that runs again begins a new conversation
+                    self._forget_turns(one.agent)
             else:
                 self._do(one, now, out)
         if self._counts:
@@ -420,7 +441,6 @@ class Engine:
             case Backoff(step, until_s, why):
                 self.record.add(BackoffStarted(now, step, on_grid(until_s), why))
             case Reopened(step):
-                self._forget_turns(step)
                 self.record.add(AgentReopened(now, step))
             case _:
                 raise TypeError(decision)
@@ -434,6 +454,9 @@ class Engine:
             self._turns[step] = [*turns, ""]  # what is said beside a call is no part of the answer
             return [*(Call(step, call) for call in calls), *self._take(self.conductor.step_out(step, now), now)]
         verdict = judge(answer, len(turns) + 1, self._policy)
+        passed_on = verdict.failure is None and not verdict.continues
+        if passed_on and step in self._checked and (fault := self._requests.fault(step, answer)) is not None:
+            return self._ask_again(step, outcome, fault, now)
         self._settle(step, outcome, verdict.failure, now)
         if verdict.failure is not None:
             return self._take(self.conductor.failed(step, verdict.failure, now), now)
@@ -446,17 +469,31 @@ class Engine:
             return self._take(self.conductor.capped(step, verdict.capped, now), now)
         return self._succeeded(step, answer, now)
 
+    def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
+        """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""
+        failure = failure_of(fault, 1)
+        self._settle(step, outcome, failure, now)
+        turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
+        mendable = isinstance(fault, InvalidAnswer) and fault.mendable
+        if not mendable or step in self._asked_again or len(turns) >= self._policy.max_turns:
+            return self._take(self.conductor.failed(step, failure, now), now)
+        self._asked_again.add(step)
+        self._requests.continue_turn(step, outcome.answer, f"{ASK_AGAIN} What is wrong: {fault}")
+        return self._take(self.conductor.continue_turn(step, now), now)
+
     def _succeeded(self, step: int, answer: Answer, now: float) -> list[Action]:
         self._requests.answered(step, self._whole_text(step, answer) if self._turns else answer.text)
         return self._take(self.conductor.succeeded(step, now), now)
 
     def _whole_text(self, step: int, answer: Answer) -> str:
         """Return the text of an answer, all turns of it, and forget the turns."""
-        text = "".join([*self._turns.get(step, ()), answer.text])
+        before = () if self._checked.get(step) else self._turns.get(step, ())
+        text = "".join([*before, answer.text])
         self._forget_turns(step)
         return text
 
     def _forget_turns(self, step: int) -> None:
+        self._asked_again.discard(step)
         if self._turns.pop(step, None) is not None:
             self._requests.continue_turn(step, None)
 

@@ -184,10 +184,12 @@ def _text(record: RunRecord, number: int) -> str:
     result, plan = record.results[number], record.plan
     if result.attempts:
         request = result.attempts[-1].request
-        return request.prompt + (request.system or "") + (request.context or "")
-    answers = {name: record[name].text for name in plan.inputs[number]}
+        return request.prompt + (request.system or "") + (request.context or "") + request.schema
+    answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
     agent = plan.agents[number]
-    return plan.prompt_ahead(number, answers) + (agent.system_text or "") + (plan.context_of(number) or "")
+    return (
+        plan.prompt_ahead(number, answers) + (agent.system_text or "") + (plan.context_of(number) or "") + agent.schema
+    )
 
 
 def _tries(result: AgentResult) -> Iterator[Tried]:
@@ -198,7 +200,13 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         final = last and not waited_s
-        went_on = not last and attempt.answer is not None and attempt.answer.stop_reason == PAUSED
+        went_on = (
+            not last
+            and attempt.answer is not None
+            and (
+                attempt.answer.stop_reason == PAUSED or attempt.kind == "InvalidAnswer"  # it was asked again
+            )
+        )
         yield Tried(
             attempt.started_s - attempt.granted_s,
             attempt.ttft_s,

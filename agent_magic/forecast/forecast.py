@@ -218,7 +218,7 @@ class Forecaster:
             timeouts_s = [math.inf] * len(works)
             policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None, **NO_CAPS)
         else:
-            contexts = [agent.context for agent in plan.agents]
+            contexts = [agent.prefix for agent in plan.agents]
             groups, lives = groups_of(works, contexts, policy, dag, expected, self.record.terms)
         prefixes = None if groups is None else Prefixes(groups, lives)
         entries = groups or [None] * len(works)

@@ -194,6 +194,7 @@ class ModelledRequests:
     ) -> None:
         self._works, self._requests, self.prefixes, self._price, self._held = works, requests, prefixes, price, held
         self.models, self.limit_classes = [request.model for request in requests], limit_classes
+        self.checked = dict[int, bool]()
         self._needs: dict[int, Need] = {}
 
     def write(self, step: int) -> Request:
@@ -230,7 +231,10 @@ class ModelledRequests:
     def used(self, step: int, usage: Usage) -> None:
         """Do nothing: bounds are known."""
 
-    def continue_turn(self, step: int, answer: Answer | None) -> None:
+    def fault(self, step: int, answer: Answer) -> None:
+        """Return nothing: what did not fit when it was recorded is a turn of the work."""
+
+    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
         """Do nothing: the next attempt of the work is the next turn."""
 
     def answered(self, step: int, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CallError, NotConnected
@@ -65,7 +65,9 @@ def foresee(
     held: dict[int, Answer | None] = {}
     for agent in plan.dag.order:
         parents = {name: held[plan.index[name]] for name in plan.inputs[agent]}
-        answers = {name: answer.text if answer else "" for name, answer in parents.items()}
+        answers = {
+            name: plan.meaning_of(plan.index[name], answer.text) if answer else "" for name, answer in parents.items()
+        }
         whole = None not in parents.values()
         request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole)
         held[agent] = known.find(agent, request) if known is not None and whole else None
@@ -106,7 +108,7 @@ def unbought(
     """
     known = AnswerCache(plan, endpoint, ledger, earlier, fresh=fresh)
     left_out = () if earlier is None else earlier.left_out
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     found: list[int] = []
     for agent in plan.dag.order:
         name = plan.agents[agent].name
@@ -118,7 +120,7 @@ def unbought(
         if answer is None:
             found.append(agent)
         else:
-            texts[name] = answer.text
+            texts[name] = plan.meaning_of(agent, answer.text)
     return found
 
 

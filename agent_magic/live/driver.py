@@ -338,7 +338,7 @@ class Driver:
         if journal is None:
             return await self._provider.send(request, stream)
         key, ordinal = cache.key(step, request)
-        fresh = cache.is_fresh(step)
+        fresh = cache.is_fresh(step) or self._begins_anew(step, request)
         kept = journal.ask(step, number, key, ordinal, fresh=fresh)
         while isinstance(kept, Busy):
             await asyncio.sleep(LOOK_S)
@@ -349,6 +349,11 @@ class Driver:
         self._keep(step, answer)
         await journal.on_disk(step, number)  # a stop here finds the answer in the stream
         return answer
+
+    def _begins_anew(self, step: int, request: Request) -> bool:
+        """Tell whether the user had a step tried again whose answer did not fit: the same answer would not either."""
+        earlier = self.record.results[step].attempts[:-1]
+        return not request.messages and any(one.kind == "InvalidAnswer" for one in earlier)
 
     def _keep(self, step: int, answer: Answer) -> None:
         if self._journal is not None:

@@ -12,7 +12,6 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.errors import UnknownGroup
 from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, BackoffStarted, FirstToken, RunEnded
 from agent_magic.record.plaintext import clean
@@ -86,8 +85,6 @@ EVENTS = table("at_s event agent attempt what")
 RUNS = table("run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated")
 """The runs of a ledger; see `agent_magic.record.ledger.runs.PastRun`."""
 TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
-OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
-"""The columns of `run.agents` that are in `run.each`."""
 
 
 def agents_frame(record: RunRecord) -> pd.DataFrame:
@@ -144,37 +141,6 @@ def events_frame(record: RunRecord) -> pd.DataFrame:
         }
 
     return frame_of([row(event) for event in record.events], EVENTS, record)
-
-
-def each_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return one row per item of a group, in the order of the items; `reviews.join(frame)` adds the answers to them.
-
-    Args:
-        record: The run.
-        group: The name of an agent declared with `--each`.
-
-    Returns:
-        The index, `key`, is the index of the frame or Series of the items (with its levels), the keys of the dict, or
-        their numbers. Columns: `answer`, `NA` where the agent did not succeed, and `OF_EACH`.
-
-    Raises:
-        UnknownGroup: The plan has no such group.
-    """
-    import pandas as pd
-
-    plan = record.plan
-    if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UnknownGroup(group, known=plan.groups)
-    numbers = list(plan.groups[group].values())
-    results = [record.results[number] for number in numbers]
-    answers = [one.text if one.status == "succeeded" else None for one in results]
-    frame = agents_frame(record).iloc[numbers].loc[:, [*OF_EACH]]
-    frame.insert(0, "answer", pd.Series(answers, index=frame.index, dtype="string"))
-    parts: list[Any] = [plan.agents[number].part for number in numbers]
-    keys, levels = [part.key for part in parts], parts[0].levels
-    one = pd.Index(keys, name="key", tupleize_cols=False)
-    frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
-    return frame
 
 
 def texts_series(record: RunRecord) -> pd.Series[str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
+from agent_magic.declare.returns import look_up
 from agent_magic.notebook.command import Parser
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    LookUp = Callable[[str, str | None, str | None], dict[str, Any]]
 
 AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
 
@@ -25,6 +28,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
 
     %%agent label --each reviews
     Positive or negative? {{ item.text }}
+
+    %%agent label --each reviews --returns Label      # class Label(BaseModel): sentiment: Literal["good", "bad"]
+    Classify this review: {{ item.text }}
 
 Run with `run = %agents run`. Declare a name again to replace it; `%agents drop NAME` removes it.
 """
@@ -68,6 +74,8 @@ def _agent_parser() -> Parser:
     add("--role", metavar="NAME", help="A ready system prompt: researcher, planner, writer, critic, ...")
     add("--context", metavar="NAME", help="The %%%%context, or variable, that goes out first.")
     add("--each", metavar="NAME", help="One agent per item of this variable: {{ item }} in its prompt.")
+    add("--returns", metavar="TYPE", help="The type of its answers: a class of the notebook, Literal[...], int, ...")
+    add("--check", metavar="FUNCTION", help="Takes an answer; returns None, or what is wrong with it.")
     add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -92,14 +100,20 @@ def help_of(magic: str) -> str:
     return f"{text}\n{PARSERS[magic].format_help().strip()}\n"
 
 
-def read_agent(line: str, cell: str) -> tuple[Agent, str]:
+def read_agent(line: str, cell: str, look_up: LookUp = look_up) -> tuple[Agent, str]:
     """Read a `%%agent` cell; return the agent and the name of its plan.
+
+    Args:
+        line: The line of the magic.
+        cell: The prompt.
+        look_up: Finds what `--returns` and `--check` name; by default among the types that need no notebook.
 
     Raises:
         UsageError: The line cannot be parsed.
         DeclarationError: The agent is not valid.
     """
     given = PARSERS["agent"].read(line)
+    typed = look_up(given.name, given.returns, given.check)
     agent = Agent(
         given.name,
         cell.removesuffix("\n"),
@@ -112,6 +126,7 @@ def read_agent(line: str, cell: str) -> tuple[Agent, str]:
         after=given.after,
         timeout_s=given.timeout,
         effort=given.effort,
+        **typed,
     )
     return agent, given.plan
 

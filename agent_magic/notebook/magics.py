@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -58,7 +59,8 @@ class AgentMagics(Magics, Settings):
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
         with user_errors():
-            declared, plan = read_agent(line, cell)
+            look_up = partial(self.session.look_up, self.shell.user_ns)
+            declared, plan = read_agent(line, cell, look_up)
             self._declare(declared, plan, cell_of(self.shell))
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]

@@ -185,7 +185,8 @@ def _prompts_text(plan: Plan) -> str:
                 parts.append(f"--- … {len(plan.groups[agent.part.group]) - MOST_PROMPTS:,} more of {agent.part.group}")
             continue
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
-        parts.append(f"--- {agent.name}\n{_shortened(plan.prompt_ahead(number, answers))}")
+        typed = "" if agent.returns is None else f", returns {agent.returns}"
+        parts.append(f"--- {agent.name}{typed}\n{_shortened(plan.prompt_ahead(number, answers))}")
     return "\n".join(parts)
 
 

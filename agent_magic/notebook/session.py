@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
 from agent_magic.api import Session as Shared
-from agent_magic.errors import AgentMagicError, PlanError, UnknownAgent
+from agent_magic.declare.returns import Returns, look_up
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UnknownAgent
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
@@ -146,7 +148,7 @@ class Session:
             raise PlanError(
                 f"No agents are declared yet in {name!r}. Write a cell that starts with %%agent NAME.{others}"
             )
-        declared = tuple(agent.with_defaults(**defaults) for agent in registry.agents)
+        declared = tuple(self._typed(agent, namespace).with_defaults(**defaults) for agent in registry.agents)
         wanted = list(agents)
         if wanted:
             declared = _with_ancestors(declared, wanted)
@@ -159,6 +161,28 @@ class Session:
             on_missing=on_missing,
             contexts=registry.contexts,
         )
+
+    def look_up(
+        self, namespace: Mapping[str, Any], agent: str, returns: str | None, check: str | None
+    ) -> dict[str, Any]:
+        """Return what `--returns` and `--check` of an agent mean. A recording that answers needs no class.
+
+        Raises:
+            DeclarationError: They are not defined, or not what they should be, and no recording knows them.
+        """
+        try:
+            return look_up(agent, returns, check, namespace)
+        except DeclarationError:
+            deck = self.deck
+            schema = "" if deck is None else deck.schema_of(agent)
+            if not schema:
+                raise
+            return {"returns": Returns(schema, returns or "")}
+
+    def _typed(self, agent: Agent, namespace: Mapping[str, Any]) -> Agent:
+        """Look up again what the agent's cell names: a class that was run again since then counts."""
+        written = [(one and one.written) or None for one in (agent.returns, agent.check)]
+        return replace(agent, **self.look_up(namespace, agent.name, *written)) if any(written) else agent
 
     def _check_contexts(self, agents: Iterable[Agent], registry: Registry, namespace: Mapping[str, Any]) -> None:
         """Raise where an agent shares a context that was declared for another plan only."""

@@ -7,6 +7,7 @@ are the recorded ones, so the frames, the timeline and the retries come out as t
 from __future__ import annotations
 
 import math
+import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -48,7 +49,7 @@ class Match:
         self.record.replays_simulation = run.simulated
         self.misses: dict[int, ReplayMiss] = {}
         self.unknown: set[int] = set()
-        self.texts: dict[str, str] = {}
+        self.texts: dict[str, Any] = {}
         self._recorded_places = {agent.name: place for place, agent in enumerate(run.agents)}
         self._places: dict[int, int] = {}
         shelf = Shelf(run, plan)
@@ -147,7 +148,7 @@ class Match:
             self.record.replayed[agent, call.number] = call.source
         result = self.record.results[agent]
         if result.status in {"succeeded", "capped"} and result.answer is not None:
-            self.texts[result.name] = result.text
+            self.texts[result.name] = self.plan.meaning_of(agent, result.text)
 
 
 def replay(plan: Plan, cassette: Cassette, *, timeout_s: float) -> RunRecord:
@@ -232,6 +233,13 @@ class Deck:
             self.served.clear()
         self.served.add(number)
         return match
+
+    def schema_of(self, agent: str) -> str:
+        """Return the schema of the answers that were recorded of an agent, or of its group; empty where none was."""
+        of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
+        recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
+        found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
+        return found if found.startswith("{") else ""  # it may have been left out
 
     def provenance(self, run: RecordedRun) -> dict[str, Any]:
         """Say where a replayed run is from, as frames carry it in `attrs["provenance"]`."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agent_magic.record.cassette.reading import Call, RecordedAgent, RecordedRun
     from agent_magic.record.request import Request
 
-ASKED = ("model", "max_tokens", "effort", "system", "context", "prompt")
+ASKED = ("model", "max_tokens", "effort", "system", "context", "schema", "prompt")
 """The fields in which requests differ."""
 COMPARED = 2000
 """How many characters of prompts are compared to find the nearest."""
@@ -82,7 +82,8 @@ class Shelf:
 
 def _shape(request: Request) -> tuple[object, ...]:
     """Return what a request asks besides its texts."""
-    return request.model, request.max_tokens, request.effort, request.system is None, request.context is None
+    empty = (request.system is None, request.context is None, not request.schema)
+    return (request.model, request.max_tokens, request.effort, *empty)
 
 
 def _likeness(call: Call, request: Request) -> float:

@@ -37,6 +37,7 @@ class Request(NamedTuple):
         ttl: For how long, if it is.
         messages: What was said after the prompt.
         tools: The definitions of the tools as a JSON array; empty for none.
+        schema: The JSON schema of the answer; empty for text. The order of its fields is that of the answer.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Request(NamedTuple):
     ttl: Ttl = "5m"
     messages: tuple[Message, ...] = ()
     tools: str = ""
+    schema: str = ""
 
     def canonical(self) -> dict[str, Any]:
         """Write what is asked as plain data, without what changes only the bill or the waiting.
@@ -66,21 +68,27 @@ class Request(NamedTuple):
                 asked["system"].append({"type": "text", "text": sendable(self.system)})
         elif self.system:
             asked["system"] = sendable(self.system)
-        if self.effort:
-            asked["output_config"] = {"effort": self.effort}
+        output: dict[str, Any] = {"effort": self.effort} if self.effort else {}
+        if self.schema:
+            output["format"] = {"type": "json_schema", "schema": _plain(self.schema)}
+        if output:
+            asked["output_config"] = output
         if self.tools:
             asked["tools"] = _plain(self.tools)
         return asked
 
     def key(self, endpoint: str) -> str:
         """Return the fingerprint of this request to this endpoint: equal keys ask the same of the same."""
-        text = json.dumps([endpoint, self.canonical()], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        asked: list[Any] = [endpoint, self.canonical()]
+        if self.schema:  # as it is: a field that comes before another can change the answer
+            asked.append(self.schema)
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def texts(self) -> tuple[str, ...]:
         """Return all text of the request, to estimate its length."""
         said = [one.content for one in self.messages]
-        return (self.prompt, self.system or "", self.context or "", self.tools, *said)
+        return (self.prompt, self.system or "", self.context or "", self.tools, self.schema, *said)
 
 
 def _plain(text: str) -> Any:
@@ -100,6 +108,11 @@ def continued(messages: tuple[Message, ...], content: str) -> tuple[Message, ...
         content = f"{messages[-1].content.rstrip()[:-1]},{content.lstrip()[1:]}"
         messages = messages[:-1]
     return (*messages, Message("assistant", content))
+
+
+def said(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
+    """Append a message of the user to a conversation."""
+    return (*messages, Message("user", json.dumps([{"type": "text", "text": text}])))
 
 
 def older_request(data: dict[str, Any]) -> dict[str, Any]:

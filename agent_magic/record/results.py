@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.errors import UnknownAgent
+from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import PAUSED, Usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.events import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.returns import Returns
     from agent_magic.record.answer import Answer, Source, Status
     from agent_magic.record.base import Base, Kind
     from agent_magic.record.terms import Terms
@@ -54,6 +55,7 @@ class AgentResult:
         name: The agent.
         layer: Its depth, from 0.
         model: The model asked.
+        returns: The type of its answer; `None` for text.
         status: See `agent_magic.record.answer.Status`.
         ready_s: When its parents were done; `None` where they never were.
         finished_s: When it reached its last status; `None` before.
@@ -69,6 +71,7 @@ class AgentResult:
     name: str
     layer: int
     model: str
+    returns: Returns | None = None
     status: Status = field(default="pending", init=False)
     ready_s: float | None = field(default=None, init=False)
     finished_s: float | None = field(default=None, init=False)
@@ -98,7 +101,10 @@ class AgentResult:
     def _earlier_turns(self) -> str:
         """The text of the turns from which the last request went on."""
         before, texts = self.attempts[-1].request.messages, list[str]()
-        for one in reversed(self.attempts[:-1] if before else []):
+        typed = self.attempts[-1].request.schema  # such an answer stands in one turn
+        for one in reversed(self.attempts[:-1] if before and not typed else []):
+            if one.kind == "InvalidAnswer":  # what came before was to be answered again, whole
+                break
             if before and one.answer is not None and one.answer.stop_reason == PAUSED:
                 texts.insert(0, one.answer.text)
                 before = one.request.messages
@@ -110,6 +116,20 @@ class AgentResult:
         if not self.attempts:
             return ""
         return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
+
+    @property
+    def value(self) -> Any:
+        """The answer as the type that its agent returns, or as text.
+
+        Of a record without the class, what its schema says: numbers, texts, lists, and objects with its fields.
+
+        Raises:
+            NoValue: The agent did not succeed.
+            InvalidAnswer: The class has changed since then, or the text was left out of a recording.
+        """
+        if self.status != "succeeded":
+            raise NoValue(self.name, (self.error or f"it is {self.status}").rstrip("."))
+        return self.text if self.returns is None else self.returns.value(self.text)
 
     @property
     def stop_reason(self) -> str | None:
@@ -250,7 +270,7 @@ class RunRecord:
         self.redacted = False
         self.events: list[Event] = []
         self.results = [
-            AgentResult(agent.name, layer, model)
+            AgentResult(agent.name, layer, model, agent.returns)
             for agent, layer, model in zip(plan.agents, plan.dag.layer, models, strict=True)
         ]
         self.ended_s: float | None = None

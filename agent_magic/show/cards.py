@@ -45,6 +45,8 @@ def declaration_card(
         for word in (
             agent.model,
             agent.role and f"role {agent.role}",
+            agent.returns and f"returns {single_line(str(agent.returns))}",
+            agent.check and f"checked by {single_line(agent.check.name)}",
             agent.context and f"context {single_line(agent.context)}",
             agent.each and f"one for each of {single_line(agent.each)}{'' if items is None else f' ({items:,})'}",
         )

@@ -75,7 +75,8 @@ def _text(request: Request, overrides: Overrides, rng: Random) -> str:
         return overrides.text
     if overrides.stop_reason == "refusal" or overrides.tool_use:
         return ""
-    subject = subject_of(without_directives(request.prompt), request.system)
+    said = f"{request.earlier}\n\n{request.prompt}" if request.earlier and request.schema else request.prompt
+    subject = subject_of(without_directives(said), request.system)
     schema = schema_of(subject, request.system) if request.schema is None else request.schema
     if overrides.echo:
         text = request.prompt

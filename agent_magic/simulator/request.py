@@ -17,9 +17,12 @@ from agent_magic.simulator import tokens
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.json_types import Json, as_flag, as_int, as_list, as_object, as_text
 from agent_magic.simulator.models import MODELS, Model
+from agent_magic.simulator.schemas import check_schema
 
 REQUEST_OVERHEAD = 3
 MESSAGE_OVERHEAD = 4
+FORMAT_OVERHEAD = 40
+"""Of the instruction that comes with a schema. The API's own length is not documented."""
 MEDIA_TOKENS = 1500
 """The tokens of a picture or document of unknown size."""
 TTL_S = {"5m": 300, "1h": 3600}
@@ -61,6 +64,7 @@ class Request:
         stop_sequences: The stop sequences.
         system: The text of the system prompt.
         prompt: The text of the last user message with more than tool results.
+        earlier: The text of the user messages before that.
         schema: The JSON schema of the response, or `None`.
         may_call: Whether tools are offered and no tool result follows the prompt.
     """
@@ -72,6 +76,7 @@ class Request:
     stop_sequences: tuple[str, ...] = ()
     system: str = ""
     prompt: str = ""
+    earlier: str = ""
     schema: Json | None = None
     may_call: bool = False
 
@@ -129,6 +134,7 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
         stop_sequences=_stop_sequences(body),
         system=text_of(body.get("system")),
         prompt="" if asking is None else text_of(messages[asking]["content"]),
+        earlier="\n\n".join(text_of(one["content"]) for one in messages[:asking] if one["role"] == "user"),
         schema=_schema(body),
         may_call=bool(tools) and choice != "none" and asking == len(messages) - 1,
     )
@@ -284,6 +290,8 @@ def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int
     for key in SAMPLING:
         if body.get(key) is not None and not model.sampling:
             raise invalid(f"{key}: this parameter is not supported by {model.id}; leave it out")
+    if messages[-1]["role"] == "assistant" and _schema(body) is not None:
+        raise invalid("output_config.format: cannot be combined with an assistant prefill")
     if messages[-1]["role"] == "assistant" and not model.prefill and not _is_paused(messages[-1]):
         raise invalid(f"messages: {model.id} takes no assistant prefill; the last message must be a user message")
     if body.get("thread") is not None:
@@ -312,6 +320,7 @@ def _schema(body: Json) -> Json | None:
     schema = as_object(wanted.get("schema"))
     if wanted.get("type") != "json_schema" or schema is None:
         raise invalid("output_config.format: Input should be {'type': 'json_schema', 'schema': {...}}")
+    check_schema(schema)
     return schema
 
 
@@ -321,6 +330,10 @@ def _schema(body: Json) -> Json | None:
 def _segments(body: Json, tools: Iterable[Json], messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
     """Split a body into its segments, the top-level `cache_control` applied to the last one."""
     found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools]
+    if wanted := as_object((as_object(body.get("output_config")) or {}).get("format")):
+        # The API turns it into an instruction of its own. Another format empties the cache, so it stands in front.
+        text = _canonical(wanted)
+        found.append(Segment("format", text, FORMAT_OVERHEAD + tokens.count(text)))
     if isinstance(system := body.get("system") or (), str):
         found.append(Segment("system", system, tokens.count(system)))
     else:

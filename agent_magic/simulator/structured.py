@@ -11,21 +11,24 @@ from typing import TypeAlias
 from agent_magic.simulator.choices import SENTIMENTS, options_of
 from agent_magic.simulator.json_types import Json, as_int, as_list, as_number, as_object
 from agent_magic.simulator.topic import Subject
+from agent_magic.simulator.writer import SENTENCES, Pen, capital
 
 MAX_DEPTH = 12
+NONE = 0.15
+"""How often a value is left out that may be."""
 MOST_VALUES = 2_000
 """Documents are cut at so many values. A schema that asks for millions would delay all other requests."""
 FORMATS = {
-    "date": "2026-11-22",
-    "date-time": "2026-11-22T12:00:00Z",
-    "time": "12:00:00Z",
-    "duration": "P1D",
-    "email": "someone@example.com",
-    "hostname": "example.com",
-    "uri": "https://example.com/",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "uuid": "00000000-0000-4000-8000-000000000000",
+    "date": "2026-11-{day:02}",
+    "date-time": "2026-11-{day:02}T{hour:02}:00:00Z",
+    "time": "{hour:02}:00:00Z",
+    "duration": "P{day}D",
+    "email": "{name}@example.com",
+    "hostname": "{name}.example.com",
+    "uri": "https://example.com/{name}",
+    "ipv4": "192.0.2.{day}",
+    "ipv6": "2001:db8::{day}",
+    "uuid": "00000000-0000-4000-8000-0000000000{day:02}",
 }
 # The SDK moves the bounds that the API does not accept into the description, as in `{minimum: 1, maximum: 5}`.
 _TOLD_BOUND = re.compile(r"\b(minimum|maximum)\W{1,3}(-?\d+(?:\.\d+)?)")
@@ -51,10 +54,31 @@ _KINDS = {
         "minimum": 1,
         "maximum": 90,
     },
+    r"^value$": {"type": "integer", "minimum": 1, "maximum": 40},  # of an answer that is no object
     r"^(?:sentiment|tone|mood)$": {"enum": [*SENTIMENTS]},
     r"(?<![sui])s$|list$": {"type": "array", "items": {"type": "string"}},
 }
-"""The schema of a value, by its key."""
+"""The schema of a value whose key says what it is."""
+NAMES = ("ada", "ben", "chen", "dora", "emil", "fatima")
+_TEXTS = {
+    r"quote|excerpt|evidence|passage|snippet": "quote",
+    r"summary|reason|why|explan|comment|note|description|rationale|advice|reply|answer|text": "sentence",
+    r"^(?:name|author|person|customer|user|owner|assignee)$": "name",
+    r"title|headline": "title",
+}
+"""What a text is, by words of its field's name. Others are a phrase of the prompt."""
+_LIKED = (
+    r"good|great|lov\w+|happy|perfect\w*|excellent|recommend\w*|thank\w*|solid|easy|quick\w*|fast|best|"
+    r"delight\w*|sturdy"
+)
+_DISLIKED = (
+    r"bad|broke\w*|leak\w*|awful|terribl\w*|late|refund\w*|return\w*|wobbl\w*|stiff|slow\w*|poor\w*|never|worst|"
+    r"disappoint\w*|scratch\w*|nois\w+|missing|damaged?|cheap\w*|stopped"
+)
+_TONES = {"liked": r"^(?:positive|good|happy|satisfied)$", "disliked": r"^(?:negative|bad|unhappy|angry|dissatisfied)$"}
+_BETWEEN = r"^(?:mixed|neutral|ok|average|other|unclear)$"
+SLIPS = 0.08
+"""How often a choice that the prompt suggests is another one, as a model's is."""
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -98,16 +122,17 @@ class _Filler:
     def __init__(self, schema: Json, subject: Subject, rng: Random) -> None:
         self._root = schema
         self._rng = rng
+        self._subject, self._pen = subject, Pen(subject, rng)
         self._phrases = cycle(rng.sample(phrases := (*subject.terms[:8], subject.topic), len(phrases)))
         self._left = MOST_VALUES
 
-    def value(self, schema: Json, depth: int) -> JsonValue:
+    def value(self, schema: Json, depth: int, name: str = "") -> JsonValue:
         self._left -= 1
         schema = self._resolved(schema)
         if "const" in schema:
             return schema["const"]
         if choices := as_list(schema.get("enum")):
-            return self._rng.choice(choices)
+            return self._chosen(choices)
         kind = schema.get("type")
         if kinds := as_list(kind):
             kind = kinds[0]
@@ -116,11 +141,29 @@ class _Filler:
             return None
         if kind == "object":
             properties = as_object(schema.get("properties")) or {}
-            return {key: self.value(as_object(inner) or {}, depth + 1) for key, inner in properties.items()}
+            return {key: self.value(as_object(inner) or {}, depth + 1, key) for key, inner in properties.items()}
         if kind == "array":
             inner = as_object(schema.get("items")) or {}
-            return [self.value(inner, depth + 1) for _ in range(self._size(schema))]
-        return self._scalar(schema, kind)
+            return [self.value(inner, depth + 1, name.removesuffix("s")) for _ in range(self._size(schema))]
+        return self._scalar(schema, kind, name.lower())
+
+    def _chosen(self, choices: list[JsonValue]) -> JsonValue:
+        """Choose what the prompt suggests: the option it mentions most, or the tone of its words."""
+        text, words = self._subject.instruction, [str(one).lower() for one in choices]
+        said = [len(re.findall(rf"\b{re.escape(word.replace('_', ' '))}", text, re.IGNORECASE)) for word in words]
+        found = [place for place, count in enumerate(said) if count == max(said)]
+        tones = {
+            tone: next((at for at, one in enumerate(words) if re.match(rule, one)), None)
+            for tone, rule in _TONES.items()
+        }
+        if None not in tones.values():
+            liked, disliked = (len(re.findall(rf"\b(?:{rule})\b", text, re.IGNORECASE)) for rule in (_LIKED, _DISLIKED))
+            between = [at for at, one in enumerate(words) if re.match(_BETWEEN, one)]
+            tone = tones["liked" if liked > disliked else "disliked"]
+            found = between if (liked > 0) == (disliked > 0) and between else [tone or 0]
+        if len(found) < len(choices) and self._rng.random() < SLIPS:
+            found = [place for place in range(len(choices)) if place not in found]
+        return choices[self._rng.choice(found)]
 
     def _resolved(self, schema: Json) -> Json:
         """Resolve references, and the first of alternatives."""
@@ -129,7 +172,10 @@ class _Filler:
             if isinstance(schema.get("$ref"), str):
                 schema = self._referenced(schema["$ref"])
             elif alternatives:
-                schema = as_object(alternatives[0]) or {}
+                known = [as_object(each) or {} for each in alternatives]
+                some = [each for each in known if each.get("type") != "null"] or known
+                none = len(some) < len(known) and self._rng.random() < NONE
+                schema = {"type": "null"} if none else self._rng.choice(some)
             else:
                 break
         return schema
@@ -145,15 +191,31 @@ class _Filler:
         size = max(as_int(schema.get("minItems")) or 0, self._rng.randint(2, 4))
         return min(size, self._left + 1, size if most is None else most)
 
-    def _scalar(self, schema: Json, kind: str) -> JsonValue:
+    def _scalar(self, schema: Json, kind: str, name: str) -> JsonValue:
         if kind == "boolean":
             return self._rng.random() < 0.5
         if kind in ("integer", "number"):
-            low = _bound(schema, "minimum", 1.0)
-            number = self._rng.uniform(low, max(low, _bound(schema, "maximum", low + 4)))
+            like: Json = next((each for words, each in _KINDS.items() if re.search(words, name)), Json())
+            low = _bound(schema, "minimum", as_number(like.get("minimum")) or (0.0 if "maximum" in like else 1.0))
+            high = _bound(schema, "maximum", max(low, as_number(like.get("maximum")) or low + 4))
+            number = self._rng.uniform(low, max(low, high))
             return round(number) if kind == "integer" else round(number, 2)
-        phrase = next(self._phrases)
-        return FORMATS.get(str(schema.get("format")), phrase[:1].upper() + phrase[1:])
+        if isinstance(form := FORMATS.get(str(schema.get("format"))), str):
+            return form.format(
+                day=self._rng.randint(1, 28), hour=self._rng.randint(8, 18), name=self._rng.choice(NAMES)
+            )
+        return self._text(next((what for words, what in _TEXTS.items() if re.search(words, name)), ""))
+
+    def _text(self, what: str) -> str:
+        """Write a text that fits the name of its field."""
+        if what == "quote":
+            said = [one.strip() for one in re.split(r"(?<=[.!?])\s+|\n", self._subject.instruction) if one.strip()]
+            return said[-1] if said else self._subject.topic
+        if what == "sentence":
+            return self._pen.draw(SENTENCES)
+        if what == "name":
+            return self._rng.choice(NAMES).title()
+        return capital(self._subject.topic if what == "title" else next(self._phrases))
 
 
 def _bound(schema: Json, name: str, otherwise: float) -> float:

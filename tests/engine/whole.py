@@ -45,7 +45,7 @@ class Script:
 
     def __init__(self, scene: Scene) -> None:
         groups = [one.group for one in scene.asked]
-        self._asked = scene.asked
+        self._asked, self.checked = scene.asked, ()
         self.models = [one.model for one in scene.asked]
         self.limit_classes = list(map(limit_class, self.models))
         self.prefixes = Prefixes(groups) if any(groups) else None
@@ -74,7 +74,10 @@ class Script:
     def used(self, step, usage):
         """Do nothing."""
 
-    def continue_turn(self, step, answer):
+    def fault(self, step, answer):
+        """Return nothing: nothing has to fit."""
+
+    def continue_turn(self, step, answer, reply=""):
         """Do nothing."""
 
     def answered(self, step, text):

@@ -8,7 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, Rejected
-from agent_magic.measure.frames import OF_EACH
+from agent_magic.measure.each import OF_EACH
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
 from agent_magic.notebook.files.scripts import to_script
 from agent_magic.notebook.magics import AgentMagics

@@ -42,7 +42,9 @@ def test_a_meter_shows_the_fullest_limit_and_tells_of_all() -> None:
     strip = strip_of(health)
     assert strip is not None
     assert ["requests", "50 %", 50, "ok"] == strip["meters"][0][:4]
-    assert "rate limit used, requests: haiku 20 % of 1,000 a minute; opus 50 % of 1,000 a minute" == strip["meters"][0][4]
+    assert (
+        "rate limit used, requests: haiku 20 % of 1,000 a minute; opus 50 % of 1,000 a minute" == strip["meters"][0][4]
+    )
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def shared_prefixes(
         policy: How to run.
         work_s: Per agent, expected seconds of work; `None` is unknown.
     """
-    contexts = [agent.context for agent in plan.agents]
+    contexts = [agent.prefix for agent in plan.agents]
     if policy.cache == "off" or not any(contexts):
         return None
     tokens = {

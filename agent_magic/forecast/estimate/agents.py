@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare.schema import schema_of, typical_chars
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -165,7 +166,7 @@ def _guess(
     request: Request, parents: Sequence[tuple[Guess, float]], counted: int | None, seen: _Seen, speeds: Speeds
 ) -> Guess:
     cap = request.max_tokens
-    texts = (request.prompt, request.system or "", request.context or "")
+    texts = request.texts()
     own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 if counted is None else counted
     likely = round(sum(one.output.likely * by for one, by in parents))
     most = round(sum(one.cap * by for one, by in parents))
@@ -209,6 +210,13 @@ def _length(
     if lengths := [float(row.output_tokens) for row in tried if row.output_tokens is not None]:
         words = f"length: as those of the pilot by {request.model} ({len(lengths)}), taken as a quarter to four times"
         return Span.around(Span.of(lengths).likely, UNSEEN), "pilot", words
+    if request.schema:
+        tokens = typical_chars(schema_of(request.schema)) // CHARS_PER_TOKEN + 1
+        return (
+            Span.around(tokens, UNSEEN),
+            "assumed",
+            f"length: by its type, about {tokens} tokens, a quarter to four times",
+        )
     words = f"length: nobody has seen an answer, assumed {ASSUMED_OUTPUT_TOKENS} tokens, a quarter to four times"
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
 

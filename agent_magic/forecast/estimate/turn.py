@@ -98,7 +98,7 @@ def turn(
     """
     classes = [facts_of(terms, request.model).limit_class for request in requests]
     works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
-    contexts = [None if guess.held else agent.context for agent, guess in zip(plan.agents, guesses, strict=True)]
+    contexts = [None if guess.held else agent.prefix for agent, guess in zip(plan.agents, guesses, strict=True)]
     groups, lives = groups_of(works, contexts, policy, plan.dag, work_s, terms)
     limits = terms.before | _plenty(works, terms)
     pacer, price = _pacer(terms) if limits else None, _Pricing(prices)

@@ -178,6 +178,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
             "prompt": agent.prompt,
             **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
             **({"each": agent.each} if agent.each else {}),
+            **({"returns": json.loads(agent.schema)} if agent.returns else {}),
             "after": list(agent.after),
         }
         for agent in agents.values()

@@ -94,7 +94,7 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     """
     response = events.response
     headers = note_response(stream, response)
-    message = _Message(request.model, word(headers.get("request-id")))
+    message = _Message(request.model, word(headers.get("request-id")), keeps=bool(request.schema))
     named = headers.get("content-type", "")
     kind = named.partition(";")[0].strip().lower()
     try:
@@ -160,8 +160,8 @@ def _read_whole(response: Response, kind: str, body: str, message: _Message, str
 class _Message:
     """What a response says, besides the text that is in the stream."""
 
-    def __init__(self, model: str, request_id: str | None) -> None:
-        self.model, self.request_id = model, request_id
+    def __init__(self, model: str, request_id: str | None, *, keeps: bool = False) -> None:
+        self.model, self.request_id, self._keeps = model, request_id, keeps
         self.begun = False
         self.stop_reason: str | None = None
         self.refusal: str | None = None
@@ -223,8 +223,18 @@ class _Message:
             source="simulated" if stream.simulated else "live",
             request_id=self.request_id,
             refusal=self.refusal,
-            content=self._content(stream) if self.stop_reason in TURNS else None,
+            content=self._content(stream) if self._goes_back else None,
         )
+
+    @property
+    def _goes_back(self) -> bool:
+        """Whether the conversation may go on from its blocks. Those of a typed answer that are text alone are its text.
+
+        Source: the vendor's page on thinking: blocks of it go back whole, or the next request is refused.
+        """
+        if self.stop_reason in TURNS:
+            return True
+        return self._keeps and any(block.fields.get("type") != "text" for block in self._blocks.values())
 
     def _content(self, stream: Stream) -> str | None:
         """Write the content blocks as JSON, to send them back as they came; `None` where there are none.

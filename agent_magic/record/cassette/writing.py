@@ -27,7 +27,7 @@ STAMPED = ("agent-magic", "anthropic", "genai-prices")
 """The packages whose versions a cassette names."""
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
-TEXTS = ("prompt", "system", "context", "tools", "text", "content", "partial", "error", "why")
+TEXTS = ("prompt", "system", "context", "tools", "schema", "text", "content", "partial", "error", "why")
 """The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
 
 

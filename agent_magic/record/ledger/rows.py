@@ -28,7 +28,7 @@ APPLICATION_ID = 0x414D4C31
 MARK = "am:answer"
 """Begins every row of `answers`."""
 SUM_BYTES = 16
-TEXTS = ("prompt", "system", "context")
+TEXTS = ("prompt", "system", "context", "schema")
 
 ANSWERS = """CREATE TABLE answers (
     id INTEGER PRIMARY KEY, mark TEXT NOT NULL, sum BLOB NOT NULL, key TEXT NOT NULL, ordinal INTEGER NOT NULL,
@@ -179,10 +179,14 @@ def chunk_of(events: Iterable[Event], texts: Texts, kept: Mapping[tuple[int, int
 def _event_data(event: Event, texts: Texts, kept: Mapping[tuple[int, int], int]) -> dict[str, Any]:
     if isinstance(event, AttemptStarted):
         request = event.request
-        found = {field: getattr(request, field) for field in TEXTS}
-        bare = request._replace(prompt="", system=None, context=None)
+        found = {field: getattr(request, field) for field in TEXTS if request.schema or field != "schema"}
+        bare = request._replace(prompt="", system=None, context=None, schema="")
         data = event_to_json(event._replace(request=bare))
-        data["texts"] = {field: texts.name(text).hex() for field, text in found.items() if text is not None}
+        data["texts"] = {
+            field: texts.name(text).hex()
+            for field, text in found.items()
+            if text is not None and (text or field != "schema")
+        }
         texts.forget(request.prompt)
         return data
     if isinstance(event, AttemptEnded) and event.answer is not None:

@@ -1,0 +1,324 @@
+"""What an agent returns: a type, its schema, and a check of one's own.
+
+```
+%%agent label --each reviews --returns Label --check quotes_are_short
+%%agent mood --returns Literal["good","bad"]
+```
+
+What stands behind `--returns` is read as a name of the notebook, or as a type made of names: `list[Label]`,
+`Label | None`, `Literal[...]`. It is looked up, never evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import json
+import re
+import sys
+import typing
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from types import MappingProxyType, ModuleType, UnionType
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.schema import Schema, brief, narrow, schema_of, unwrapped
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.values import placeholder, plain, read
+from agent_magic.errors import DeclarationError, InvalidAnswer, did_you_mean, shown_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent_magic.declare.values import Fields
+
+KNOWN: dict[str, Any] = {
+    **{name: getattr(builtins, name) for name in ("bool", "float", "int", "list", "str")},
+    **{name: getattr(typing, name) for name in ("List", "Literal", "Optional", "Union")},
+    "date": date,
+    "datetime": datetime,
+}
+"""The names a type may be made of that need no import in the notebook."""
+MADE_OF = frozenset({"List", "Literal", "Optional", "Union", "list"})
+"""What brackets may follow."""
+TYPES = "a pydantic model, dataclass, TypedDict, Enum, Literal, int, float, bool, str, list[...] or X | None"
+_MODULES = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_<])")
+_MOST_WRONG = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """The type of an agent's answers.
+
+    Two are equal if the same is sent for them.
+
+    Attributes:
+        schema: The schema that is sent, as JSON text.
+        written: The type as a `%%agent` line has it, to be looked up again; empty where it was given as a value.
+        adapter: What makes a value of the type; `None` where only its schema is known, as in a record.
+    """
+
+    schema: str
+    written: str = field(default="", compare=False)
+    adapter: Any = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:
+        """Return what a type asks of answers.
+
+        Args:
+            kind: The type, or a JSON schema.
+            agent: Whose it is.
+            written: How it was written in a cell.
+
+        Raises:
+            DeclarationError: It is none, or no schema of the API can hold it.
+        """
+        if isinstance(kind, Returns):
+            return kind
+        try:
+            if isinstance(kind, dict):
+                schema, adapter = narrow(cast("Schema", kind), "The schema"), None
+            else:
+                adapter = _adapter(kind)
+                schema = narrow(_written_by(adapter, kind), _name_of(kind))
+        except DeclarationError as error:
+            raise DeclarationError(f"Agent {agent!r} cannot return this: {error}", agent=agent) from None
+        return cls(json.dumps(schema, ensure_ascii=False, separators=(",", ":")), written, adapter)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the class out: another process may not have it, and the schema is enough to read answers."""
+        return Returns, (self.schema, self.written)
+
+    def __deepcopy__(self, _: object) -> Returns:
+        return self
+
+    def __str__(self) -> str:
+        return brief(schema_of(self.schema))
+
+    def placeholder(self, text: str) -> Fields | Any:
+        """Return a value with this text in it, for prompts that are written before the answer is there."""
+        return placeholder(unwrapped(schema_of(self.schema)), text)
+
+    def value(self, text: str) -> Any:
+        """Return the value that an answer holds: of the class, or by the schema where that is all there is.
+
+        Raises:
+            InvalidAnswer: It does not fit.
+        """
+        found = read(self.schema, text)
+        if self.adapter is None:
+            return found
+        data = json.dumps(plain(found))
+        return run_user_code(lambda: self.adapter.validate_json(data), _invalid)  # validators are the user's code
+
+
+def _adapter(kind: Any) -> Any:
+    """Return what reads values of a type.
+
+    Raises:
+        DeclarationError: It is none.
+    """
+    import pydantic
+
+    plain_class = isinstance(kind, type)
+    if kind is None or not (plain_class or typing.get_origin(kind) is not None or hasattr(kind, "__value__")):
+        raise DeclarationError(f"{shown_value(kind)} is no type.", hint=f"Give {TYPES}.")
+
+    def failed(error: BaseException) -> DeclarationError:
+        if isinstance(error, pydantic.errors.PydanticUserError):
+            return DeclarationError(f"{_name_of(kind)} is no type of answers.", hint=f"Give {TYPES}.")
+        return DeclarationError(f"{_name_of(kind)} raised {reason_of(error)}.")
+
+    return run_user_code(lambda: pydantic.TypeAdapter(_modern(kind)), failed)
+
+
+def _modern(kind: Any) -> Any:
+    """Return a type with the `TypedDict` of `typing_extensions` in it: pydantic takes no other before Python 3.12."""
+    from typing_extensions import TypedDict
+
+    if typing.is_typeddict(kind) and sys.version_info < (3, 12):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        optional = kind.__optional_keys__
+        fields = {
+            name: typing.NotRequired[_modern(one)] if name in optional else _modern(one) for name, one in hints.items()
+        }
+        made: Any = cast("Any", TypedDict)(kind.__name__, fields)
+        made.__doc__ = kind.__doc__
+        return made
+    inner = tuple(map(_modern, typing.get_args(kind)))
+    if inner == typing.get_args(kind) or typing.get_origin(kind) is typing.Literal:
+        return kind
+    origin = typing.get_origin(kind)
+    return (typing.Union if origin is UnionType else origin)[inner]  # pyright: ignore[reportOptionalSubscript]
+
+
+def _written_by(adapter: Any, kind: object) -> Schema:
+    import pydantic
+
+    def failed(error: BaseException) -> DeclarationError:
+        if isinstance(error, pydantic.errors.PydanticUserError):
+            return DeclarationError(f"{_name_of(kind)} has no schema.", hint=f"Give {TYPES}.")
+        return DeclarationError(f"{_name_of(kind)} raised {reason_of(error)}.")
+
+    schema: Schema = run_user_code(adapter.json_schema, failed)
+    root: Any = schema.get("$ref")
+    if isinstance(root, str):  # the title of a class that is defined below
+        schema.setdefault("title", root.rpartition("/")[2])
+    return schema
+
+
+def _name_of(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else _MODULES.sub("", str(kind))
+
+
+def _invalid(error: BaseException) -> InvalidAnswer:
+    """Say what a class did not like."""
+    wrong: Any = getattr(error, "errors", None)
+    if type(error).__name__ != "ValidationError" or not callable(wrong):
+        return InvalidAnswer(f"its class raised {reason_of(error)}", mendable=False)
+    found = cast("list[dict[str, Any]]", wrong(include_url=False, include_context=False, include_input=False))
+    said = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_WRONG]]
+    more = [f"and {len(found) - _MOST_WRONG} more"] if len(found) > _MOST_WRONG else []
+    return InvalidAnswer("; ".join([*said, *more]))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A function that says what is wrong with an answer: it returns `None`, or a text.
+
+    Attributes:
+        name: What errors call it.
+        call: The function. It takes the value.
+        written: Its name in a `%%agent` line, to be looked up again; empty where it was given as a value.
+    """
+
+    name: str
+    call: Callable[[Any], object]
+    written: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, given: object, *, agent: str, written: str = "") -> Check:
+        """Return the check that a function makes.
+
+        Raises:
+            DeclarationError: It is no function, or one that has to be awaited.
+        """
+        if isinstance(given, Check):
+            return given
+        if not callable(given) or isinstance(given, type) or inspect.iscoroutinefunction(given):
+            message = f"check of agent {agent!r} must be a function that is not async, got {shown_value(given)}."
+            hint = "It takes the value and returns None, or what is wrong with it."
+            raise DeclarationError(message, agent=agent, hint=hint)
+        return cls(str(getattr(given, "__name__", "check")), given, written)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the function out: it may not be importable elsewhere, and a record needs none."""
+        return Check, (self.name, _accept, self.written)
+
+    def __deepcopy__(self, _: object) -> Check:
+        return self
+
+    def run(self, value: object) -> None:
+        """Check a value.
+
+        Raises:
+            InvalidAnswer: It is not right. Where the function itself failed, asking again cannot help.
+        """
+        found = run_user_code(lambda: self.call(value), self._failed)
+        if isinstance(found, str) and found.strip():
+            raise InvalidAnswer(found.strip())
+        if found is not None and not isinstance(found, str):
+            what = f"{self.name} returned {shown_value(found)}; it must return None, or what is wrong as text"
+            raise InvalidAnswer(what, mendable=False)
+
+    def _failed(self, error: BaseException) -> InvalidAnswer:
+        if isinstance(error, ValueError | AssertionError) and str(error):  # as validators of pydantic say it
+            return InvalidAnswer(str(error))
+        return InvalidAnswer(f"{self.name} raised {reason_of(error)}", mendable=False)
+
+
+def _accept(_: object) -> None:
+    return None
+
+
+# looking up what a cell names
+
+
+def look_up(
+    agent: str, returns: str | None, check: str | None, namespace: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the `returns` and `check` of an agent that a `%%agent` line names.
+
+    Args:
+        agent: Whose they are.
+        returns: The type as written; `None` is text.
+        check: The name of a function; `None` checks nothing.
+        namespace: The notebook's variables.
+
+    Raises:
+        DeclarationError: One cannot be read, is not defined, or is not what it should be.
+    """
+    found: dict[str, Any] = {}
+    if returns is not None:
+        try:
+            tree = ast.parse(returns.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise _unreadable(returns, agent) from None
+        found["returns"] = Returns.of(_type_of(tree, namespace, returns, agent), agent=agent, written=returns)
+    if check is not None:
+        found["check"] = Check.of(_named(check.strip(), namespace, agent, "--check"), agent=agent, written=check)
+    return found
+
+
+def _named(name: str, namespace: Mapping[str, Any], agent: str, option: str) -> Any:
+    if name in namespace:
+        return namespace[name]
+    if name in KNOWN and option == "--returns":
+        return KNOWN[name]
+    known = [one for one in (*namespace, *(KNOWN if option == "--returns" else ())) if not one.startswith("_")]
+    hint = did_you_mean(name, known).strip() or "Define it in a cell above, and run that first."
+    raise DeclarationError(f"{option} of agent {agent!r}: {name!r} is not defined.", agent=agent, hint=hint)
+
+
+def _type_of(node: ast.expr, namespace: Mapping[str, Any], written: str, agent: str) -> Any:
+    """Return the type that an expression names."""
+
+    def inner(one: ast.expr) -> Any:
+        return _type_of(one, namespace, written, agent)
+
+    match node:
+        case ast.Name(name):
+            return _named(name, namespace, agent, "--returns")
+        case ast.Constant(None):
+            return None
+        case ast.Attribute(owner, name):
+            home = inner(owner)
+            if isinstance(home, ModuleType | type) and name in vars(home):
+                return vars(home)[name]
+        case ast.BinOp(left, ast.BitOr(), right):
+            return typing.Union[inner(left), inner(right)]  # noqa: UP007 - made of values
+        case ast.Subscript(ast.Name(made_of), inside) if made_of in MADE_OF and made_of not in namespace:
+            parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+            if made_of == "Literal":
+                return typing.Literal[tuple(_constant(one, written, agent) for one in parts)]
+            return KNOWN[made_of][tuple(map(inner, parts)) if len(parts) > 1 else inner(parts[0])]
+        case ast.Subscript(ast.Name(made_of), _) if made_of in MADE_OF and namespace[made_of] is KNOWN[made_of]:
+            return _type_of(node, {k: v for k, v in namespace.items() if k != made_of}, written, agent)
+        case _:
+            pass
+    raise _unreadable(written, agent)
+
+
+def _constant(node: ast.expr, written: str, agent: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise _unreadable(written, agent) from None
+
+
+def _unreadable(written: str, agent: str) -> DeclarationError:
+    message = f"--returns of agent {agent!r} is no type that can be read: {shown_value(written)}."
+    hint = "Give the type a name in a cell, such as Answer = list[Label], and write --returns Answer."
+    return DeclarationError(message, agent=agent, hint=hint)

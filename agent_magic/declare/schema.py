@@ -1,0 +1,296 @@
+"""The schema of a typed answer: what the API's grammars can hold, and what a schema says.
+
+A type becomes a JSON schema once, when it is declared (`narrow`). From then on the schema is the type: it is sent, kept
+with the request in ledger and cassette, and answers are read by it, so a record needs no class to be read.
+
+References are written out in place: a schema is a tree, and whoever reads one needs no table of definitions. An answer
+that is no object, such as `int` or `list[Label]`, is sent as the one field of an object titled `value`, since the API
+documents objects only.
+
+Source: the vendor's page on structured outputs: what a schema may hold, and how many optional and union properties.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Schema = dict[str, Any]
+VALUE = "value"
+"""Titles the object that an answer is wrapped in, and names its only field."""
+MOST_OPTIONAL = 24
+MOST_UNIONS = 16
+FORMATS = frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split())
+BYTES = frozenset({"binary", "base64url"})
+BOUNDS = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+)
+"""What no grammar holds. It is told in the description, and checked when the answer is here."""
+SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_HARD_PATTERN = re.compile(r"\(\?|\\[bB1-9]")
+"""Lookaround, word boundaries and back references: a grammar has none."""
+_MOST_WORDS = 4
+TYPICAL_CHARS = {"boolean": 5, "integer": 2, "number": 4, "null": 4}
+TYPICAL_TEXT, TYPICAL_ITEMS = 60, 3
+"""The characters of a text and the items of a list nobody has seen yet: assumptions."""
+
+
+def narrow(schema: Schema, name: str) -> Schema:
+    """Return a schema as the API can hold it.
+
+    Args:
+        schema: A JSON schema, such as pydantic writes of a type.
+        name: What errors call the type.
+
+    Raises:
+        DeclarationError: It cannot be held; the message names the field and says what to write instead.
+    """
+    narrowing = _Narrowing(cast("dict[str, Schema]", schema.get("$defs") or {}))
+    try:
+        found = narrowing.one(schema, name, ())
+    except RecursionError:
+        raise DeclarationError(f"{name} is nested too deeply for a schema.") from None
+    if found.get("type") == "object":
+        found = {"title": str(schema.get("title") or name), **found}
+    else:
+        found = {"title": VALUE, **_object({VALUE: found}, [VALUE])}
+    for most, names, what, instead in (
+        (MOST_OPTIONAL, narrowing.optional, "optional fields", "Take the default from some"),
+        (MOST_UNIONS, narrowing.unions, "fields of several types (X | Y)", "Give some of them one type"),
+    ):
+        if len(names) > most:
+            over = ", ".join(names[most : most + 3])
+            message = f"{name} has {len(names)} {what}, and a schema of the API holds {most}."
+            raise DeclarationError(message, hint=f"{instead}, such as {over}; or split it into two agents.")
+    return found
+
+
+class _Narrowing:
+    """Walks one schema.
+
+    Attributes:
+        optional: The fields that may be left out.
+        unions: The places that hold one of several types.
+    """
+
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        self._definitions = definitions
+        self.optional: list[str] = []
+        self.unions: list[str] = []
+
+    def one(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        """Return the schema of one place."""
+        while isinstance(reference := schema.get("$ref"), str):
+            key = reference.rpartition("/")[2]
+            if key in inside or key not in self._definitions:
+                again = f"contains {key} again, without an end"
+                raise _refused(where, again, "Name the inner ones by a text, such as an id, in a list[str]")
+            rest = {name: value for name, value in schema.items() if name != "$ref"}
+            schema, inside = {**self._definitions[key], **rest}, (*inside, key)
+        for part in schema.get("allOf") or ():
+            schema = {**self.one(part, where, inside), **{k: v for k, v in schema.items() if k != "allOf"}}
+        found = self._bare(schema, where, inside)
+        if "default" in schema:
+            found["default"] = schema["default"]
+        told = {name: schema[name] for name in BOUNDS if name in schema and name not in found}
+        told |= {name: schema[name] for name in ("format", "pattern") if name in schema and name not in found}
+        said = [str(schema["description"])] if schema.get("description") else []
+        said += ["{" + ", ".join(f"{name}: {_plain(value)}" for name, value in told.items()) + "}"] if told else []
+        return {**found, "description": " ".join(said)} if said else found
+
+    def _bare(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        if "const" in schema or "enum" in schema:
+            words = [schema["const"]] if "const" in schema else list(schema["enum"])
+            if not words or not all(isinstance(one, str | int | float | None) for one in words):
+                raise _refused(where, "has choices that are no text and no number", "Give them such values")
+            return {"type": schema["type"], "enum": words} if schema.get("type") in SCALARS else {"enum": words}
+        alternatives = schema.get("anyOf") or schema.get("oneOf")
+        if alternatives:
+            self.unions.append(where)
+            return {"anyOf": [self.one(each, where, inside) for each in alternatives]}
+        kind = schema.get("type")
+        if kind == "object":
+            return self._object(schema, where, inside)
+        if kind == "array":
+            return self._array(schema, where, inside)
+        if kind not in SCALARS:
+            raise _refused(where, "may be anything (Any, object)", "Name its type, such as str, or str | int")
+        return _scalar(schema, kind, where)
+
+    def _object(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        fields = cast("dict[str, Schema]", schema.get("properties") or {})
+        if "properties" not in schema and schema.get("additionalProperties", True) is not False:
+            raise _refused(
+                where,
+                "is a dict, whose keys no schema knows",
+                "Write a class with a field per key, or a list of a class with key and value",
+            )
+        if not fields:
+            raise _refused(where, "is a class without fields", "Give it at least one, with its type")
+        required = [name for name in fields if name in (schema.get("required") or ())]
+        self.optional += [f"{where}.{name}" for name in fields if name not in required]
+        found = {name: self.one(each, f"{where}.{name}", inside) for name, each in fields.items()}
+        titled: Schema = {"title": str(schema["title"])} if schema.get("title") else {}
+        return titled | _object(found, required)
+
+    def _array(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
+        if "prefixItems" in schema or isinstance(schema.get("items"), bool):
+            raise _refused(where, "is a tuple", "Write list[...], or a class with a field for each")
+        items: Any = schema.get("items")
+        if not items:
+            raise _refused(where, "is a list of anything", "Name the type of its items, such as list[str]")
+        found: Schema = {"type": "array", "items": self.one(items, f"{where}[]", inside)}
+        return found | ({"minItems": schema["minItems"]} if schema.get("minItems") in (0, 1) else {})
+
+
+def _scalar(schema: Schema, kind: str, where: str) -> Schema:
+    found: Schema = {"type": kind}
+    if schema.get("format") in BYTES:
+        raise _refused(where, "is bytes", "Write str: a model answers in text")
+    if schema.get("format") in FORMATS:
+        found["format"] = schema["format"]
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and not _HARD_PATTERN.search(pattern):
+        found["pattern"] = pattern
+    return found
+
+
+def _object(fields: Schema, required: Sequence[str]) -> Schema:
+    return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _refused(where: str, what: str, instead: str) -> DeclarationError:
+    return DeclarationError(f"{where} {what}, and no schema of the API can hold that.", hint=f"{instead}.")
+
+
+# what a schema says
+
+
+@functools.lru_cache(maxsize=256)
+def schema_of(text: str) -> Schema:
+    """Return the schema that a request carries as text; never change it. One that is damaged says nothing."""
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("Schema", found) if isinstance(found, dict) else {}
+
+
+def unwrapped(schema: Schema) -> Schema:
+    """Return the schema of the answer itself, without the object it may be wrapped in."""
+    return fields_of(schema).get(VALUE, schema) if schema.get("title") == VALUE else schema
+
+
+def fields_of(schema: Schema) -> dict[str, Schema]:
+    """Return the schemas of an object's fields; none for anything else."""
+    found: Any = schema.get("properties")
+    fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return {name: cast("Schema", each) for name, each in fields.items() if isinstance(each, dict)}
+
+
+def alternatives_of(schema: Schema) -> list[Schema]:
+    """Return the schemas that a place may have: several of a union, else the one."""
+    given: Any = schema.get("anyOf")
+    if not isinstance(given, list):
+        return [schema]
+    return [cast("Schema", each) for each in cast("list[Any]", given) if isinstance(each, dict)]
+
+
+def choices_of(schema: Schema) -> list[Any] | None:
+    """Return the values to choose from; `None` where there is no choice."""
+    given: Any = schema.get("enum")
+    return cast("list[Any]", given) if isinstance(given, list) else None
+
+
+def items_of(schema: Schema) -> Schema:
+    """Return the schema of a list's items; an empty one where it is no list."""
+    given: Any = schema.get("items")
+    return cast("Schema", given) if isinstance(given, dict) else {}
+
+
+def brief(schema: Schema) -> str:
+    """Write a type in a few words, such as `Label(sentiment, topic)` or `positive | negative | mixed`."""
+    schema = unwrapped(schema)
+    if choices := choices_of(schema):
+        return " | ".join(_some([str(one) for one in choices]))
+    if fields := fields_of(schema):
+        return f"{schema.get('title', '')}({', '.join(_some(list(fields)))})"
+    if "anyOf" in schema:
+        return " | ".join(brief(one) for one in alternatives_of(schema))
+    if schema.get("type") == "array":
+        return f"list[{brief(items_of(schema))}]"
+    kind = schema.get("format") or schema.get("type")
+    return _PYTHON.get(str(kind), str(kind))
+
+
+_PYTHON = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+
+
+def _some(words: list[str]) -> list[str]:
+    return words if len(words) <= _MOST_WORDS + 1 else [*words[:_MOST_WORDS], "…"]
+
+
+def lacking(schema: Schema, path: Sequence[str | int]) -> tuple[str, str, list[str]] | None:
+    """Find the first step of a path that leads nowhere.
+
+    Args:
+        schema: The schema of an answer.
+        path: Names of fields, and numbers for items of lists.
+
+    Returns:
+        What has no such field, the field, and those there are. `None` where the path leads somewhere, or nobody knows:
+        a text has methods.
+    """
+    places, gone = [unwrapped(schema)], ""
+    for step in path:
+        places = [each for place in places for each in alternatives_of(place)]
+        if isinstance(step, int):
+            places, gone = [items_of(each) for each in places if items_of(each)], f"{gone}[{step}]"
+            continue
+        objects = [fields for each in places if (fields := fields_of(each))]
+        if not objects or len(objects) < sum(each.get("type") != "null" for each in places):
+            return None
+        places = [fields[step] for fields in objects if step in fields]
+        if not places:
+            return gone, step, list(dict.fromkeys(name for fields in objects for name in fields))
+        gone = f"{gone}.{step}"
+    return None
+
+
+def typical_chars(schema: Schema) -> int:
+    """Return about how many characters an answer of this schema has that nobody has seen."""
+    if choices := choices_of(schema):
+        return round(sum(len(str(one)) for one in choices) / len(choices)) + 2
+    if "anyOf" in schema:
+        return max(map(typical_chars, alternatives_of(schema)), default=0)
+    if fields := fields_of(schema):
+        return sum(len(name) + 6 + typical_chars(each) for name, each in fields.items())
+    if schema.get("type") == "array":
+        return TYPICAL_ITEMS * (2 + typical_chars(items_of(schema)))
+    return 24 if "format" in schema else TYPICAL_CHARS.get(str(schema.get("type")), TYPICAL_TEXT)
+
+
+def leaves(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the columns of an answer, each with its schema: an object's fields, or the one value."""
+    schema = unwrapped(schema)
+    yield from fields_of(schema).items() or ((VALUE, schema),)

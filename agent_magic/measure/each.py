@@ -1,0 +1,152 @@
+"""The answers of a group as a frame: a row per item, beside whose rows it can be joined.
+
+A typed answer has a column per field, with the dtype of its schema; a text is the column `answer`. Columns are what the
+model wrote, read by the schema in the record, so a replay without the class has the same frame. A row never gets lost:
+where an agent did not succeed, its columns are `NA` and `error` says why.
+
+| schema | dtype |
+|---|---|
+| integer, number, boolean | `Int64`, `Float64`, `boolean` |
+| text | `string` |
+| choice (Enum, Literal) | `category`, in declared order |
+| date, date-time | `datetime64[us, UTC]` |
+| list, object, several types | `object` |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
+from agent_magic.declare.values import Fields, plain, read
+from agent_magic.errors import InvalidAnswer, PlanError, UnknownGroup
+from agent_magic.measure.frames import agents_frame, frame_of
+from agent_magic.measure.metrics import total_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from agent_magic.declare.schema import Schema
+    from agent_magic.record.results import AgentResult, RunRecord
+
+OF_EACH = ("agent", "status", "source", "stop_reason", "total_s", "input_tokens", "output_tokens", "cost_usd", "error")
+"""The columns of `run.agents` that `run.each` repeats."""
+OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
+"""What `run.each` says of an item beside the answers of several agents: of the first that did not succeed, if any."""
+ANSWER: Final = "answer"
+DTYPES: Final = {"integer": "Int64", "number": "Float64", "boolean": "boolean", "string": "string"}
+DATES: Final = frozenset({"date", "date-time"})
+MOST_INT: Final = 1 << 63
+
+
+def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
+    """Return a row per item, in the items' order, so that `reviews.join(frame)` puts answers beside them.
+
+    Args:
+        record: The run.
+        groups: Names of agents that were declared for each item of one value.
+
+    Returns:
+        The index, `key`, is that of the frame or Series the items are from, with its levels where it has several, the
+        keys of the dict, or else their numbers. Columns: those of the answers, then `OF_EACH` of one agent, or
+        `OF_SEVERAL`. A name that two of them have is written `agent_name` in the columns of answers.
+
+    Raises:
+        UnknownGroup: The plan has no group of this name.
+        PlanError: There is no name, or they are declared for different values.
+    """
+    import pandas as pd
+
+    plan = record.plan
+    for group in groups:
+        if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnknownGroup(group, known=plan.groups)
+    members = {group: plan.groups[group] for group in groups}
+    items = sorted({item for numbers in members.values() for item in numbers})
+    firsts = [plan.agents[next(iter(numbers.values()))].part for numbers in members.values()]
+    parts: list[Any] = [next(plan.agents[of[item]].part for of in members.values() if item in of) for item in items]
+    over = list(dict.fromkeys(part.over for part in firsts if part is not None))
+    if len(over) != 1:
+        said = f"are declared for each of {' and of '.join(over)}" if over else "are missing"
+        raise PlanError(f"run.each() takes agents of one value side by side; these {said}. Ask for one at a time.")
+    answers = {
+        group: _columns(group, [record.results[of[item]] if item in of else None for item in items])
+        for group, of in members.items()
+    }
+    beside = _one(record, list(members[groups[0]].values())) if len(groups) == 1 else _several(record, members, items)
+    names = [name for columns in answers.values() for name in columns] + list(beside.columns)
+    found: dict[str, Any] = {
+        f"{group}_{name}" if names.count(name) > 1 else name: column
+        for group, columns in answers.items()
+        for name, column in columns.items()
+    }
+    frame = pd.concat([pd.DataFrame(found, index=beside.index), beside], axis=1)
+    frame.attrs.update(beside.attrs)
+    keys, levels = [part.key for part in parts], parts[0].levels
+    one = pd.Index(keys, name="key", tupleize_cols=False)
+    frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
+    return frame
+
+
+def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
+    frame = agents_frame(record).iloc[numbers].loc[:, [*OF_EACH]]
+    return frame.set_axis(range(len(frame)), axis=0)
+
+
+def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items: Sequence[int]) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for item in items:
+        results = {group: record.results[of[item]] for group, of in members.items() if item in of}
+        status = next((one.status for one in results.values() if one.status != "succeeded"), "succeeded")
+        failed = [f"{group}: {one.error}" for group, one in results.items() if one.error]
+        cost = total_cost(list(results.values()))
+        rows.append({"status": status, "cost_usd": cost, "error": "; ".join(failed) or None})
+    return frame_of(rows, OF_SEVERAL, record)
+
+
+def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
+    """Return the answers of one group as columns; an answer that is no object has its name."""
+    returns = next((one.returns for one in results if one is not None), None)
+    if returns is None:
+        texts = [None if one is None or one.status != "succeeded" else one.text for one in results]
+        return {ANSWER: _series(texts, {"type": "string"})}
+    schema = schema_of(returns.schema)
+    values = [_value(returns.schema, one) for one in results]
+    wrapped = unwrapped(schema) is not schema
+    return {
+        group if wrapped else name: _series([None if one is None else _cell(one[0], name) for one in values], of)
+        for name, of in leaves(schema)
+    }
+
+
+def _value(schema: str, result: AgentResult | None) -> tuple[Any] | None:
+    """Return the value of an answer in a tuple, since it may be `None`; `None` where there is none."""
+    if result is None or result.status != "succeeded":
+        return None
+    try:
+        return (read(schema, result.text),)
+    except InvalidAnswer:  # the text was left out of a recording
+        return None
+
+
+def _cell(value: Any, name: str) -> Any:
+    return plain(vars(value).get(name) if isinstance(value, Fields) else value)
+
+
+def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
+    """Return cells with the dtype of their schema, whatever they are."""
+    import pandas as pd
+
+    kinds = [one for one in alternatives_of(schema) if one.get("type") != "null"]
+    kind = kinds[0] if len(kinds) == 1 else {}
+    choices = choices_of(kind)
+    if choices is not None:
+        return pd.Series(pd.Categorical(cells, categories=[one for one in choices if one is not None]))
+    if kind.get("format") in DATES:
+        return pd.Series(pd.to_datetime(pd.Series(cells, dtype="object"), utc=True, format="ISO8601")).dt.as_unit("us")
+    dtype = DTYPES.get(str(kind.get("type")), "object")
+    if dtype == "Int64" and any(one is not None and not -MOST_INT <= one < MOST_INT for one in cells):
+        dtype = "object"
+    return pd.Series(cells, dtype=dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] - a dtype by name

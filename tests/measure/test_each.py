@@ -1,0 +1,224 @@
+"""Answers as typed columns beside the rows they are for: dtypes of the schema, several agents, no row lost."""
+
+from __future__ import annotations
+
+import enum
+import json
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+
+import pandas as pd
+import pytest
+from pydantic import BaseModel
+
+from agent_magic.api import Agent, Plan, Run
+from agent_magic.errors import PlanError, UnknownGroup
+from agent_magic.measure.each import OF_EACH
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.request import Request
+
+
+class Tone(enum.Enum):
+    GOOD = "good"
+    BAD = "bad"
+    UNUSED = "unused"
+
+
+class Inner(BaseModel):
+    text: str
+
+
+class Label(BaseModel):
+    tone: Tone
+    stars: int | None
+    sure: float
+    seen: bool | None = None
+    note: str | None = None
+    day: date | None = None
+    at: datetime | None = None
+    tags: list[str] = []
+    quote: Inner | None = None
+    either: int | str = 1
+    rank: Literal[3, 1, 2] = 1
+
+
+class Known:
+    """A provider that answers by the prompt."""
+
+    endpoint = "known"
+    credentials = None
+    is_limited = False
+    price_list = None
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self._answers = answers
+
+    async def send(self, request: Request, stream: Any) -> Answer:
+        """Answer what is known, else nothing that fits."""
+        stream.replied(200)
+        text = self._answers.get(request.prompt, "?")
+        return Answer(text, "end_turn", usage=Usage(1, output_tokens=1), model=request.model)
+
+
+def known(answers: dict[str, str]) -> Any:
+    """A whole provider."""
+    from agent_magic.providers.base import Provider
+
+    return type("Whole", (Known, Provider), {})(answers)
+
+
+async def run(agents: list[Agent], answers: dict[str, Any], rows: Any) -> Run:
+    """Run agents over rows."""
+    texts = {prompt: one if isinstance(one, str) else json.dumps(one) for prompt, one in answers.items()}
+    return await Plan(agents, {"rows": rows}).run(client=known(texts))
+
+
+def runs(agents: list[Agent], answers: dict[str, Any], rows: Any) -> Run:
+    """The same, from a test."""
+    import asyncio
+
+    return asyncio.run(run(agents, answers, rows))
+
+
+FULL = {
+    "tone": "GOOD",
+    "stars": 4,
+    "sure": 1,
+    "seen": True,
+    "note": "n",
+    "day": "2026-11-22",
+    "at": "2026-11-22T10:00:00+02:00",
+    "tags": ["a"],
+    "quote": {"text": "q"},
+    "either": "x",
+    "rank": 2,
+}
+EMPTY = {"tone": "bad", "stars": None, "sure": 0.5}
+DTYPES = {
+    "tone": "category",
+    "stars": "Int64",
+    "sure": "Float64",
+    "seen": "boolean",
+    "note": "string",
+    "day": "datetime64[us, UTC]",
+    "at": "datetime64[us, UTC]",
+    "tags": "object",
+    "quote": "object",
+    "either": "object",
+    "rank": "category",
+}
+LABEL = Agent("label", "{{ item }}", each="rows", returns=Label)
+
+
+@pytest.mark.parametrize("rows", [["full", "empty"], ["empty"], ["full"], ["wrong"]], ids="+".join)
+def test_dtypes_are_those_of_the_schema(rows):
+    """Whatever the values are, also where there is none."""
+    frame = runs([LABEL], {"full": FULL, "empty": EMPTY}, rows).each("label")
+    assert DTYPES == {name: str(frame[name].dtype) for name in DTYPES}
+    assert [*DTYPES, *OF_EACH] == list(frame.columns)
+    assert ["good", "bad", "unused"] == list(frame["tone"].cat.categories)
+    assert [3, 1, 2] == list(frame["rank"].cat.categories)
+
+
+def test_cells_are_what_the_model_wrote():
+    """Read by the schema: dates in UTC, lists and objects as plain data, defaults filled in, what is missing `NA`."""
+    frame = runs([LABEL], {"full": FULL, "empty": EMPTY}, ["full", "empty"]).each("label")
+    full, empty = frame.loc[0], frame.loc[1]
+    assert ("good", 4, 1.0, True, "n") == tuple(full[["tone", "stars", "sure", "seen", "note"]])
+    assert datetime(2026, 11, 22, tzinfo=UTC) == full["day"]
+    assert datetime(2026, 11, 22, 8, tzinfo=UTC) == full["at"]
+    assert (["a"], {"text": "q"}, "x", 2) == tuple(full[["tags", "quote", "either", "rank"]])
+    assert [True] * 6 == list(empty[["stars", "seen", "note", "day", "at", "quote"]].isna())
+    assert ([], 1, 1) == tuple(empty[["tags", "either", "rank"]])
+
+
+def test_a_row_is_never_lost():
+    """What does not fit is `NA`, and `error` says why; the index is that of the rows."""
+    rows = pd.DataFrame({"a": ["full", "wrong", "empty"]}, index=pd.Index(list("xyz"), name="id"))
+    agent = Agent("label", "{{ item.a }}", each="rows", returns=Label)
+    frame = runs([agent], {"full": FULL, "empty": EMPTY}, rows).each("label")
+    joined = rows.join(frame)
+    assert list("xyz") == list(joined.index)
+    assert [False, True, False] == list(joined["tone"].isna())
+    assert joined["error"]["y"].startswith("InvalidAnswer: it is not JSON")
+    assert ["succeeded", "failed", "succeeded"] == list(joined["status"])
+
+
+def test_an_answer_that_is_no_object_has_its_agents_name():
+    """Beside the rows, `mood` says more than `value`; text is `answer`, as it was."""
+    agents = [
+        Agent("mood", "{{ item }}", each="rows", returns=Tone),
+        Agent("text", "t {{ item }}", each="rows"),
+        Agent("tags", "g {{ item }}", each="rows", returns=list[str]),
+    ]
+    answers = {"a": {"value": "Bad"}, "t a": "words", "g a": {"value": ["x"]}}
+    done = runs(agents, answers, ["a"])
+    assert ["mood", *OF_EACH] == list(done.each("mood").columns)
+    assert ["answer", *OF_EACH] == list(done.each("text").columns)
+    frame = done.each("mood", "text", "tags")
+    assert ["mood", "answer", "tags", "status", "cost_usd", "error"] == list(frame.columns)
+    assert ("bad", "words", ["x"]) == tuple(frame.loc[0][["mood", "answer", "tags"]])
+
+
+def test_several_agents_side_by_side():
+    """Names that meet have the agent's before them; the first failure of a row is its status, all are its error."""
+
+    class One(BaseModel):
+        topic: str
+        status: str
+
+    class Two(BaseModel):
+        topic: str
+        own: int
+
+    agents = [
+        Agent("one", "1 {{ item }}", each="rows", returns=One),
+        Agent("two", "2 {{ item }}", each="rows", returns=Two),
+    ]
+    answers = {
+        "1 a": {"topic": "x", "status": "s"},
+        "2 a": {"topic": "y", "own": 1},
+        "1 b": {"topic": "z", "status": "t"},
+    }
+    done = runs(agents, answers, {"k": "a", "l": "b", "m": "c"})
+    frame = done.each("one", "two")
+    assert ["one_topic", "one_status", "two_topic", "own", "status", "cost_usd", "error"] == list(frame.columns)
+    assert ["k", "l", "m"] == list(frame.index)
+    assert ["succeeded", "failed", "failed"] == list(frame["status"])
+    assert ["x", "z"] == list(frame["one_topic"].dropna())
+    assert frame["error"]["l"].startswith("two: InvalidAnswer")
+    assert frame["error"]["m"].count("InvalidAnswer") == 2
+    assert "one_status" in done.each("one").columns
+
+
+def test_agents_of_different_values_are_not_put_side_by_side():
+    """There is no row that they share; one that does not exist is named."""
+    agents = [Agent("a", "{{ item }}", each="rows"), Agent("b", "{{ item }}", each="more")]
+    import asyncio
+
+    done = asyncio.run(Plan(agents, {"rows": ["x"], "more": ["y"]}).run(client=known({})))
+    with pytest.raises(PlanError, match="declared for each of rows and of more"):
+        done.each("a", "b")
+    with pytest.raises(PlanError, match="Ask for one at a time"):
+        done.each()
+    with pytest.raises(UnknownGroup, match=r"Did you mean 'a'|has no agent"):
+        done.each("a", "c")
+
+
+def test_a_part_of_a_group_keeps_its_rows():
+    """A selected plan has some of one group and all of another: rows of both, `NA` where one has none."""
+    agents = [Agent("a", "{{ item }}", each="rows", returns=Tone), Agent("b", "b {{ item }}", each="rows", returns=int)]
+    import asyncio
+
+    plan = Plan(agents, {"rows": ["x", "y"]}).select(["a", "b_1"])
+    texts = dict.fromkeys("xy", '{"value": "good"}') | {"b y": '{"value": 3}'}
+    frame = asyncio.run(plan.run(client=known(texts))).each("a", "b")
+    assert [0, 1] == list(frame.index)
+    assert [pd.NA, 3] == list(frame["b"])
+    assert ["succeeded"] * 2 == list(frame["status"])
+
+
+def test_integers_beyond_pandas_are_kept():
+    """As objects, not as an error."""
+    done = runs([Agent("n", "{{ item }}", each="rows", returns=int)], {"a": {"value": 1 << 70}}, ["a"])
+    assert 1 << 70 == done.each("n")["n"][0]

@@ -1,0 +1,142 @@
+"""`--returns` and `--check` in cells: looked up when declared and once more when the plan is frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from pydantic import BaseModel
+
+from agent_magic.api import Plan
+from agent_magic.errors import AgentMagicError, DeclarationError
+from agent_magic.notebook.declaring import help_of
+from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
+from agent_magic.notebook.files.scripts import from_script, to_script
+from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.planning import _prompts_text
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import read_cassette
+from tests.measure.test_each import known
+
+
+class Label(BaseModel):
+    mood: Literal["good", "bad"]
+
+
+class Wider(BaseModel):
+    mood: Literal["good", "bad", "new"]
+
+
+@pytest.fixture
+def magics():
+    """A notebook with a class."""
+    shell = InteractiveShell()
+    made = AgentMagics(shell)
+    shell.user_ns.update({"Label": Label, "rows": ["a", "b"], "short": lambda _: None})
+    yield made
+    made.session.close()
+
+
+def plan_of(magics):
+    """Freeze what is declared."""
+    return magics.session.plan(magics.shell.user_ns, defaults={})
+
+
+def test_a_cell_names_its_type(magics, capsys):
+    """The card says briefly what it returns, and who checks it; so do the prompts of the plan, and the help."""
+    magics.agent("label --each rows --returns Label --check short", "Label {{ item }}\n")
+    shown = capsys.readouterr().out
+    assert "returns Label(mood) · checked by short" in shown.replace("<lambda>", "short")
+    plan = plan_of(magics)
+    assert "--- label_0, returns Label(mood)\n" in _prompts_text(plan)
+    assert Label(mood="bad") == plan.agents[1].returns.value('{"mood": "bad"}')
+    assert "--returns TYPE" in help_of("agent")
+
+
+@pytest.mark.parametrize(
+    ("written", "brief"),
+    [
+        ('Literal["a","b"]', "a | b"),
+        ('\'Literal["a", "b c"]\'', "a | b c"),
+        ("list[Label]", "list[Label(mood)]"),
+        ('"Label | None"', "Label(mood) | None"),
+        ("int", "int"),
+    ],
+)
+def test_types_on_a_line(magics, written, brief):
+    """With or without quotes around them."""
+    magics.agent(f"a --returns {written}", "x\n")
+    assert brief == str(plan_of(magics).agents[0].returns)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a --returns Lable", "'Lable' is not defined. Did you mean 'Label'"),
+        ("a --check shrt", "--check of agent 'a': 'shrt' is not defined. Did you mean 'short'"),
+        ("a --check Label", "check of agent 'a' must be a function"),
+        ("a --returns print()", "no type that can be read"),
+        ("a --returns short", "is no type"),
+    ],
+)
+def test_a_mistake_is_said_when_declared(magics, line, message):
+    """In one line, and nothing is declared."""
+    with pytest.raises(UsageError) as caught:
+        magics.agent(line, "x\n")
+    assert message in str(caught.value)
+    assert not len(magics.session.registry("agents"))
+
+
+def test_a_class_that_was_run_again_counts(magics):
+    """For the next plan, without running the cell of the agent; a frozen plan keeps its own."""
+    magics.agent("a --returns Label", "x\n")
+    frozen = plan_of(magics)
+    magics.shell.user_ns["Label"] = Wider
+    assert "new" in plan_of(magics).agents[0].schema
+    assert "new" not in frozen.agents[0].schema
+    del magics.shell.user_ns["Label"]
+    with pytest.raises(DeclarationError, match="'Label' is not defined"):
+        plan_of(magics)
+
+
+def test_a_recording_answers_without_the_class(magics, tmp_path: Path):
+    """Neither class nor function is there: the schema in the file reads the values."""
+    magics.agent("label --each rows --returns Label --check short", "Label {{ item }}\n")
+    answers = {"Label a": '{"mood": "good"}', "Label b": '{"mood": "BAD"}'}
+    done = asyncio.run(plan_of(magics).run(client=known(answers)))
+    done.save(tmp_path / "r.jsonl")
+    for name in ("Label", "short"):
+        del magics.shell.user_ns[name]
+    with pytest.raises(UsageError, match="not defined"):
+        magics.agent("label --each rows --returns Label --check short", "Label {{ item }}\n")
+    magics.session.insert(Deck(read_cassette(tmp_path / "r.jsonl")))
+    magics.agent("label --each rows --returns Label --check short", "Label {{ item }}\n")
+    again = plan_of(magics).replay(tmp_path / "r.jsonl")
+    assert ["good", "bad"] == list(again.each("label")["mood"])
+    assert "bad" == again["label_1"].value.mood
+    with pytest.raises(UsageError, match="not defined"):
+        magics.agent("other --returns Label", "x\n")
+
+
+def notebook(*cells: str) -> list[tuple[str, str]]:
+    """Code cells as a file has them."""
+    return [("code", cell) for cell in cells]
+
+
+def test_files_keep_the_schema():
+    """A notebook that is read without being run knows types made of words; a script and a notebook have the schema."""
+    found = find_agents(notebook('%%agent a --returns Literal["x","y"]\nPick.\n', "%%agent b\n{{ a }}\n"))
+    data, _ = plan_data(found, "agents")
+    plan = Plan.from_dict(data)
+    assert "x | y" == str(plan.agents[0].returns)
+    script, _ = from_script(to_script(data, title="t", unknown={}))
+    assert plan.agents[0].schema == Plan.from_dict(script).agents[0].schema
+    cells = json.dumps(to_notebook(plan))
+    assert "Plan.from_json" in cells
+    with pytest.raises(AgentMagicError, match="Cell 1: --returns of agent 'a': 'Label' is not defined"):
+        find_agents(notebook("%%agent a --returns Label\nx\n"))
