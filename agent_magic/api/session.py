@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
+from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
@@ -184,7 +185,7 @@ def checked_limits(limits: object, provider: Provider) -> dict[str, Limits]:
     """
     given = cast("dict[str, object]", limits) if isinstance(limits, dict) else {"": limits} if limits else {}
     if not all(isinstance(one, Limits) for one in given.values()):
-        hint = "Give a dict such as {'claude-haiku-5-5': Limits(requests=50)}."
+        hint = f"Give a dict such as {{{DEFAULT_MODEL!r}: Limits(requests=50)}}."
         raise DeclarationError(
             f"limits must map models to Limits, got {shown_value(cast('object', limits))}.", hint=hint
         )

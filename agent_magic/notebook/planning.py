@@ -147,7 +147,7 @@ def _outlay(
     else:
         asked = unbought(plan, where, shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
     prices = shared.price_book(lambda _: None)  # the line says how many have none
-    terms = terms_ahead(shared.client, shared.pacer)
+    terms = terms_ahead(plan, shared.client, shared.pacer)
     found = estimate(plan, *foresee(plan, shared.client), policy, history=shared.history, prices=prices, ceilings=terms)
     return outlay(found.expected[agent] for agent in asked)
 

@@ -188,6 +188,31 @@ def test_data_is_never_code(module: Module) -> None:
     assert [] == imported + called
 
 
+VENDOR = re.compile(
+    r"claude-[a-z]+-\d|ratelimit-|message_(start|delta|stop)|content_block_|overloaded_error|rate_limit_error|ephemeral"
+)
+"""A family of models, a header, an event or a kind of error of one vendor."""
+DEFAULT_MODEL_HOME = "agent_magic.declare.agent"
+
+
+@every_module
+def test_only_its_provider_knows_a_vendor(module: Module) -> None:
+    """Outside `providers/anthropic/` nothing names its models, headers, events or errors, but the default model.
+
+    Docstrings may, and examples of commands: nothing is decided by those. The mock server is a vendor's server.
+    """
+    if module.room == APART or module.name.startswith("agent_magic.providers.anthropic"):
+        return
+    told = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    wrong = [
+        f"{node.lineno}: {node.value!r}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told
+        if VENDOR.search(node.value) and "%agents" not in node.value and "%%agent" not in node.value
+    ]
+    assert len(wrong) <= (module.name == DEFAULT_MODEL_HOME), wrong
+
+
 # The brackets keep this file from finding itself.
 UNWANTED = {
     "a path of somebody's machine": r"(?<![\w.~-])/(?:[w]ork|[r]oot|[t]mp/v|[h]ome/(?!jovyan\b)\w+)/",
