@@ -140,7 +140,7 @@ def test_a_session_can_change_what_it_shares():
     assert (1, 1) == (len(first.asked), len(second.asked))
 
 
-@pytest.mark.parametrize("wrong", ["runs.sqlite3", 5, object()], ids=repr)
+@pytest.mark.parametrize("wrong", ["runs.sqlite3", 5, object()], ids=lambda one: type(one).__name__)
 def test_a_ledger_of_another_kind_is_refused(wrong):
     """A path is not a ledger; the message says what is."""
     with pytest.raises(AgentMagicError, match="Give Ledger"):
