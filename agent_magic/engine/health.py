@@ -59,7 +59,7 @@ class LimitUse(NamedTuple):
         used_per_min: By us, over the last minute.
         used_share: Of what could pass meanwhile, by the limit and what was saved up, 0 to 1 and more; `None` while the
             limit is unknown.
-        learned: Whether the limit comes from the provider's replies, not from the user.
+        source: Who says so: `announced` by the provider, `given` by the user, or `inferred from 3 refusals`.
     """
 
     kind: Dimension
@@ -67,7 +67,7 @@ class LimitUse(NamedTuple):
     limit_per_min: float | None
     used_per_min: float
     used_share: float | None
-    learned: bool
+    source: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,7 +101,9 @@ class Health:
         used = [one for one in self.limits if one.limit_per_min is not None]
         parts = [self.level + (f": {self.reason}" if self.reason else "")]
         names = _names_of(used)
-        parts += [f"{names[one]} {_percent(one.used_share)} of {one.limit_per_min:,.0f}/min" for one in used]
+        for one in used:
+            inferred = f" ({one.source})" if one.source.startswith("inferred") else ""
+            parts.append(f"{names[one]} {_percent(one.used_share)} of {one.limit_per_min:,.0f}/min{inferred}")
         if not used:
             parts.append("limits unknown")
         if self.latency_s is not None:
@@ -112,19 +114,12 @@ class Health:
         return " · ".join(parts)
 
 
-def limits_in_use(pools: Mapping[str, PoolHealth], given: Mapping[str, Sequence[float | None]]) -> list[LimitUse]:
-    """List the limits of the model classes in use.
-
-    Args:
-        pools: What the pacer says of each class.
-        given: What the user says of them: requests, input and output per minute.
-    """
+def limits_in_use(pools: Mapping[str, PoolHealth]) -> list[LimitUse]:
+    """List the limits of the model classes in use, by what the pacer says of each class."""
     found: list[LimitUse] = []
     for name, pool in pools.items():
-        told = given.get(name, (None, None, None))
-        for kind, gauge, said in zip(DIMENSIONS, (pool.requests, pool.input, pool.output), told, strict=True):
-            learned = gauge.limit is not None and gauge.limit != said
-            found.append(LimitUse(kind, name, gauge.limit, gauge.used, gauge.share, learned))
+        for kind, gauge in zip(DIMENSIONS, pool.gauges, strict=True):
+            found.append(LimitUse(kind, name, gauge.limit, gauge.used, gauge.share, gauge.source))
     return found
 
 

@@ -36,7 +36,7 @@ def press(verb, agent):
     if verb == "stop":
         stop.set()
 HEALTH = Health("bad", "input at 86 % of the limit", refusals=2, retries=5, latency_s=0.8, latency_trend_s=0.2,
-    limits=tuple(LimitUse(kind, "haiku", most, used * most, used, True)
+    limits=tuple(LimitUse(kind, "haiku", most, used * most, used, "announced")
                  for kind, most, used in (("requests", 4000.0, 0.41), ("input", 1e6, 0.86), ("output", 2e5, 0.23))))
 async def play(record, events, until_s=5.1, tails=None, arriving=None):
     view = make_live_view(record, press, arriving, verbs=VERBS)

@@ -73,7 +73,7 @@ for n, text in enumerate(PAYLOADS):
             text if broken_ else None, text, Usage(4, output_tokens=4), Price(0.1, text), "simulated", 200))
         events.append(AgentEnded(0.3, n, "failed" if broken_ else "succeeded", text if broken_ else None))
 tails = dict(enumerate(PAYLOADS))
-HEALTH = Health("bad", "; ".join(PAYLOADS), limits=(LimitUse("requests", TITLE, 4000.0, 1640.0, 0.41, True),),
+HEALTH = Health("bad", "; ".join(PAYLOADS), limits=(LimitUse("requests", TITLE, 4000.0, 1640.0, 0.41, "announced"),),
     refusals=2, retries=5, latency_s=0.8, latency_trend_s=0.2, breakers=tuple(PAYLOADS))"""
 PLAY = "await play(record, sorted(events, key=lambda one: one.at_s), 2.0, tails, lambda agent: PAYLOADS[agent])"
 SHOWN = "display(Run(record)); display(plan); Run(record).record.results[1]"

@@ -113,7 +113,7 @@ def test_what_passes_between_two_refusals_is_the_limit():
         pacer.refused(ticket, 1.0, None, 0.1)
     health = pacer.health(0.1)["claude-opus-4"]
     assert (8, 1) == (health.refusals, health.episodes)
-    assert "inferred" == health.requests.source
+    assert "inferred from 8 refusals" == health.requests.source
     now = 0.1
     for _ in range(20):  # in four seconds
         now += 0.2
@@ -130,7 +130,7 @@ def test_what_passes_between_two_refusals_is_the_limit():
 
 def test_a_limit_beside_those_that_are_announced_is_inferred():
     """A refusal that no announced limit explains is one of another limit; one that they explain is theirs."""
-    for left, source in ((40_000, "inferred"), (100, None)):
+    for left, source in ((40_000, "inferred from 1 refusal"), (100, "")):
         pacer = Pacer()
         assert isinstance(pacer.ask(MODEL, 1_000, 100, 0.0), Ticket)
         ticket = pacer.ask(MODEL, 1_000, 100, PATIENCE_S)
@@ -147,7 +147,7 @@ def test_an_announced_limit_takes_the_place_of_what_was_inferred():
     assert isinstance(first, Ticket)
     assert isinstance(second, Ticket)
     pacer.refused(second, 1.0, None, 1.1)
-    assert "inferred" == pacer.health(1.1)["claude-opus-4"].requests.source
+    assert "inferred from 1 refusal" == pacer.health(1.1)["claude-opus-4"].requests.source
     pacer.heard(first, told(), 1.2)
     gauge = pacer.health(1.2)["claude-opus-4"].requests
     assert ("announced", 3_000) == (gauge.source, gauge.limit)
@@ -455,7 +455,7 @@ def test_the_first_reply_is_believed_over_what_is_remembered():
 
 def test_a_memory_that_is_too_high_is_corrected_by_the_first_refusal():
     """The server announces less than was remembered, or nothing at all: then less is inferred."""
-    for readings, source in (((Reading(600, 0), None, None), "announced"), (NO_READINGS, "inferred")):
+    for readings, source in (((Reading(600, 0), None, None), "announced"), (NO_READINGS, "inferred from 1 refusal")):
         after = Pacer(seed=1)
         after.remember(used_for_a_minute().memory(60.0), 0.0, 3_600.0)
         all_that_go(after, 0.0)
@@ -501,14 +501,14 @@ def test_a_refusal_before_anything_has_passed_infers_no_limit():
     assert isinstance(ticket, Ticket)
     pacer.refused(ticket, 1.0, None, 0.1)
     gauge = pacer.health(0.1)["claude-opus-4"].requests
-    assert (None, None) == (gauge.source, gauge.limit)
+    assert ("", None) == (gauge.source, gauge.limit)
 
 
 def test_a_memory_that_is_too_low_is_corrected_by_the_first_header():
     """What was inferred gives way to what is announced."""
     after = Pacer(seed=1)
     after.remember(inferred().memory(0.1), 0.0, 3_600.0)
-    assert "inferred" == after.health(0.0)["claude-opus-4"].requests.source
+    assert "inferred in an earlier session" == after.health(0.0)["claude-opus-4"].requests.source
     second = after.ask(MODEL, 100, 100, 0.0)
     assert isinstance(second, Ticket)
     after.heard(second, told(), 0.2)
@@ -516,10 +516,15 @@ def test_a_memory_that_is_too_low_is_corrected_by_the_first_header():
     assert ("announced", 3_000) == (gauge.source, gauge.limit)
 
 
-@pytest.mark.parametrize("memory", [None, [], {"m": None}, {"m": {"ceilings": 3}}, {"m": {"learned": {}}}])
+@pytest.mark.parametrize(
+    "memory", [None, [], {"m": None}, {"m": {"ceilings": 3}}, {"m": {"learned": {}}}, {"m": "no limit"}]
+)
 def test_a_memory_that_makes_no_sense_is_none(memory):
     """It comes from a file."""
     pacer = Pacer()
+    if memory == {"m": "no limit"}:
+        memory = {"m": used_for_a_minute().memory(60.0)[MODEL]}
+        memory["m"]["ceilings"]["requests"]["per_minute"] = -1.0
     pacer.remember(memory, 0.0, 1.0)
     assert {} == pacer.ceilings()
 

@@ -215,11 +215,11 @@ def test_health_of_a_quiet_run_and_of_a_busy_one():
     health = driver.health()
     assert health is driver.health()
     requests = health.limits[0]
-    assert ("requests", MODEL, 15, False) == (
+    assert ("requests", MODEL, 15, "given") == (
         requests.kind,
         requests.model_class,
         requests.limit_per_min,
-        requests.learned,
+        requests.source,
     )
     assert (1, 1, 0.5) == (health.refusals, health.retries, health.latency_s)
     assert "bad" == health.level

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.pacing.limits import Limits
+from agent_magic.engine.pacing.pacer import Ticket
 from agent_magic.notebook.magics import AgentMagics
 
 
@@ -23,3 +27,18 @@ def test_limits_are_shown_and_set(capsys: pytest.CaptureFixture[str]):
     assert Limits(50, 30_000) == magics.session.shared.pacer.given["claude-opus-4"]
     magics.agents("limits claude-opus-4-8 --rpm 80")
     assert Limits(80, 30_000) == magics.session.shared.pacer.given["claude-opus-4"], "what is not said stays"
+
+
+def test_an_inferred_limit_says_from_what(capsys: pytest.CaptureFixture[str]):
+    """Where the server announces nothing, it says how many refusals showed the limit."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    magics = AgentMagics(InteractiveShell.instance())
+    pacer = magics.session.shared.pacer
+    now = time.monotonic()
+    tickets = [pacer.ask("claude-haiku-5-5", 100, 100, now + wait_s) for wait_s in (0.0, PATIENCE_S, PATIENCE_S)]
+    for ticket in tickets[1:]:
+        assert isinstance(ticket, Ticket)
+        pacer.refused(ticket, 1.0, None, now + 1.0)
+    magics.agents("limits")
+    assert "/min (inferred from 2 refusals; " in capsys.readouterr().out

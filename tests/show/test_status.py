@@ -11,7 +11,7 @@ from agent_magic.show.live.status import strip_of
 def limit(kind: str, share: float | None, model: str = "haiku") -> LimitUse:
     """A limit of a thousand a minute, of which a share is used."""
     known = None if share is None else 1000.0
-    return LimitUse(kind, model, known, 1000.0 * (share or 0.0), share, learned=True)  # pyright: ignore[reportArgumentType]
+    return LimitUse(kind, model, known, 1000.0 * (share or 0.0), share, "announced")  # pyright: ignore[reportArgumentType]
 
 
 def meters(health: Health) -> dict[str, list[object]]:

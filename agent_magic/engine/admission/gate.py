@@ -250,8 +250,7 @@ class Gate:
         """List the limits of the model classes in use, and what is used of them."""
         if self._pacer is None:
             return []
-        given = {name: (one.requests, one.input_tokens, one.output_tokens) for name, one in self._pacer.given.items()}
-        return limits_in_use(self._pacer.health(self._began_s + now), given)
+        return limits_in_use(self._pacer.health(self._began_s + now))
 
     def began(self, agent: int) -> None:
         """Record that the agent's answer has begun."""

@@ -187,12 +187,13 @@ class ClassPacer:
     def health(self, name: str, now: float) -> PoolHealth:
         """Say how much of the limits was used of late."""
         used, passed_s = self._meter.lately(now)
-        gauges = [gauge(bucket, each, passed_s) for bucket, each in zip(self._buckets, used, strict=True)]
+        pairs, refusals = zip(self._buckets, used, strict=True), self._meter.refusals
+        gauges = [gauge(bucket, each, passed_s, refusals) for bucket, each in pairs]
         return PoolHealth(
             name,
             *gauges,
             under_way=self._open,
-            refusals=self._meter.refusals,
+            refusals=refusals,
             episodes=self._episodes,
             shut_s=max(0.0, self._gate_s - now),
         )

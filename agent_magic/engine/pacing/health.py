@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agent_magic.engine.pacing.bucket import Bucket, LimitSource
+    from agent_magic.engine.pacing.bucket import Bucket
 
 BIN_S: Final = 5.0
 BINS: Final = 12
@@ -23,28 +23,32 @@ class Gauge:
         others: Per minute, by others with the same key, as far as it shows.
         share: What was used of what could pass in that time; `None` while the limit is unknown. That is its part of the
             limit, and what was saved up before: a burst that fits is no excess.
-        source: `announced` by the server, `given` by the user, or `inferred` from refusals that neither explains;
-            `None` while the limit is unknown.
+        source: `announced` by the server, `given` by the user, or `inferred from 3 refusals` that neither explains; an
+            empty string while the limit is unknown.
     """
 
     limit: float | None
     used: float
     others: float
     share: float | None
-    source: LimitSource | None = None
+    source: str = ""
 
 
-def gauge(bucket: Bucket, used: float, passed_s: float) -> Gauge:
+def gauge(bucket: Bucket, used: float, passed_s: float, refusals: int) -> Gauge:
     """Say how much of a limit is used.
 
     Args:
         bucket: What is known of the limit.
         used: What was used.
         passed_s: In how many seconds.
+        refusals: How many requests were refused, since the session began.
     """
     could = min(bucket.limit, bucket.capacity + bucket.rate * passed_s)
     share = used / could if could else None
-    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.external_rate * 60, share, bucket.source)
+    source = bucket.source or ""
+    if source == "inferred":
+        source += f" from {refusals:,} refusal{'s' * (refusals > 1)}" if refusals else " in an earlier session"
+    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.external_rate * 60, share, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class PoolHealth:
     refusals: int = field(kw_only=True)
     episodes: int = field(kw_only=True)
     shut_s: float = field(default=0.0, kw_only=True)
+
+    @property
+    def gauges(self) -> tuple[Gauge, Gauge, Gauge]:
+        """The limits of requests, input and output."""
+        return self.requests, self.input, self.output
 
 
 class Meter:

@@ -10,7 +10,7 @@ from agent_magic.engine.pacing.bucket import LimitSource
 from agent_magic.engine.pacing.class_pacer import ClassPacer, Ticket
 from agent_magic.engine.pacing.limits import NO_READINGS, Limits
 from agent_magic.record.codec import from_json, to_json
-from agent_magic.record.terms import Ceiling, Learned
+from agent_magic.record.terms import Ceiling, Learned, Terms, checked_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,6 +161,7 @@ class Pacer:
         for name, data in cast("dict[str, object]", memory).items() if isinstance(memory, dict) else ():
             try:
                 kept = from_json(_Kept, data)
+                checked_terms(Terms({}, True, {name: kept.ceilings}, {}, learned={name: kept.learned}))  # noqa: FBT003
             except ValueError:
                 continue
             found = self._class(name)

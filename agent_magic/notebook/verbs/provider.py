@@ -71,21 +71,17 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
 
 def _limit_lines(pacer: Pacer) -> list[str]:
     """Return a line per model class: each limit, where it is from, how much of it is used now."""
-    pools = pacer.health(time.monotonic())
-    lines: list[str] = []
+    pools, lines = pacer.health(time.monotonic()), list[str]()
     for name in dict.fromkeys((*pacer.given, *pools)):
-        told = pacer.given.get(name, Limits())
-        said = (told.requests, told.input_tokens, told.output_tokens)
-        pool = pools.get(name)
-        gauges = (None, None, None) if pool is None else (pool.requests, pool.input, pool.output)
-        parts: list[str] = []
-        for kind, limit, gauge in zip(DIMENSIONS, said, gauges, strict=True):
-            known = gauge.limit if gauge is not None and gauge.limit is not None else limit
-            if known is None:
-                parts.append(f"{kind} unknown")
-            else:
-                used = "" if gauge is None else f"; {gauge.used:,.0f}/min now"
-                parts.append(f"{kind} {known:,.0f}/min ({'given' if known == limit else 'learned'}{used})")
+        if name in pools:
+            each = [(one.limit, f"{one.source}; {one.used:,.0f}/min now") for one in pools[name].gauges]
+        else:
+            told = pacer.given[name]
+            each = [(limit, "given") for limit in (told.requests, told.input_tokens, told.output_tokens)]
+        parts = [
+            f"{kind} unknown" if limit is None else f"{kind} {limit:,.0f}/min ({words})"
+            for kind, (limit, words) in zip(DIMENSIONS, each, strict=True)
+        ]
         lines.append(f"{name}: {' · '.join(parts)}")
     return lines or ["No rate limits are known yet. The first responses tell them, or you do with --rpm."]
 
