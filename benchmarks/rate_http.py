@@ -18,6 +18,7 @@ from typing import Any
 
 import anthropic
 
+from agent_magic.api import Agent, Plan, Policy, Session
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.errors import CallError, RateLimited
@@ -31,6 +32,7 @@ from benchmarks.measuring import print_heading, print_table
 MODEL = "claude-sonnet-5-5"
 ATTEMPTS = 3
 REFUSED = 429
+AT_ONCE = 100
 CHARS_PER_TOKEN = 4
 PROSE = "Think of the system and say what it needs. "
 
@@ -195,6 +197,22 @@ async def over_http() -> None:
             part = "all at once" if share is None else f"{share:.3f}"
             rows.append((limit, name, part, f"{refused:.2f}", failed, f"{wall_s:.1f}", f"{cpu_ms:.1f}"))
     print_table(("limit", "client", "share", "refused %", "failed", "wall s", "CPU ms/request"), rows)
+
+
+async def at_once() -> None:
+    """Print how long agents of one second take where nothing limits them and nobody says so."""
+    print_heading("Nothing announced", f"{AT_ONCE} agents of one second, concurrency {AT_ONCE}; one session.")
+    rows: list[tuple[object, ...]] = []
+    for first_s in (0.3, 0.95):
+        answer = f"[[tokens:20]] [[ttft:{first_s}]] [[pace:{20 / (1 - first_s):.1f}]]"
+        plan = Plan([Agent(f"a{number}", f"{number} {answer}") for number in range(AT_ONCE)])
+        with start(unlimited=True) as server:
+            session, took_s = Session(client=Claude(base_url=server.url, api_key="x")), list[float]()
+            for _ in range(3):
+                run = await plan.run(Policy(AT_ONCE), session=session)
+                took_s.append(run.totals.wall_s or math.nan)
+        rows.append((f"begin after {first_s} s", *(f"{one:.2f}" for one in took_s)))
+    print_table(("answers", "first run, s", "second", "third"), rows)
 
 
 def journal(url: str) -> list[dict[str, Any]]:

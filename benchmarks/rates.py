@@ -8,7 +8,7 @@ let in, per time, of the announced rate. What the bucket held at the beginning c
 *Refused* is the part of all requests sent that was answered 429. An agent fails when it was refused three times.
 
 Run it with `python -m benchmarks.rates`; `python -m benchmarks.rates http` does the same over real HTTP with the real
-SDK against the stand-in API, in three minutes.
+SDK against the mock server, in three minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from statistics import median
 
 from agent_magic.engine.pacing.pacer import Pacer
 from benchmarks.measuring import print_heading, print_table
-from benchmarks.rate_http import over_http
+from benchmarks.rate_http import at_once, over_http
 from benchmarks.rate_oracle import Oracle
 from benchmarks.rate_world import Job, Kind, Naive, Paced, Receiver, Result, Secret, Server, World, draw
 
@@ -242,6 +242,7 @@ def colleagues() -> None:
 if __name__ == "__main__":
     if "http" in sys.argv[1:]:
         asyncio.run(over_http())
+        asyncio.run(at_once())
     else:
         capacities()
         conditions()
