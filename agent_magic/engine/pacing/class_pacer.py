@@ -44,18 +44,15 @@ ROUNDED: Final = 500.0
 """Token counts in headers are rounded to thousands."""
 FITS: Final = 1.5
 """A limit explains a refusal if less is left of it than so many times the guess of what the request needs."""
-KINDS: Final = 1000
 
 
 class Ticket:
     """Leave to send one request now. Give it back by `finished` or `refused`, whatever becomes of it."""
 
-    __slots__ = ("asked", "heard", "input", "kind", "marks", "open", "output", "pool", "sent_s", "variance")
+    __slots__ = ("asked", "heard", "input", "marks", "open", "output", "pool", "sent_s", "variance")
 
-    def __init__(
-        self, pool: ClassPacer, asked: tuple[int, int], kind: str, *, taken: float, made: float, now: float
-    ) -> None:
-        self.pool, self.asked, self.kind, self.input, self.output, self.sent_s = pool, asked, kind, taken, made, now
+    def __init__(self, pool: ClassPacer, asked: tuple[int, int], *, taken: float, made: float, now: float) -> None:
+        self.pool, self.asked, self.input, self.output, self.sent_s = pool, asked, taken, made, now
         self.open, self.heard = True, False
         self.marks = pool.requests.take(1.0, now), pool.input.take(taken, now), pool.output.sent(made, now)
         self.variance = pool.input.guess(taken)
@@ -77,14 +74,13 @@ class ClassPacer:
         self._buckets = self.requests, self.input, self.output.bucket
         self._window = Window()
         self._inputs, self._outputs = Ratio(ROUNDED), Ratio(300.0)
-        self._kinds: dict[str, Ratio] = {}
         self._turns: dict[int, Hold] = {}
         self._meter = Meter()
         self._open = self._episodes = self._fruitless = 0
         self._next_s, self._gate_s, self._cut_s = 0.0, -1.0, -1.0
         self._heed()
 
-    def ask(self, input_tokens: int, output_tokens: int, now: float, kind: str, queue: int) -> Ticket | Hold:
+    def ask(self, input_tokens: int, output_tokens: int, now: float, queue: int) -> Ticket | Hold:
         """Let a request go, or say what it waits for."""
         if now < self._gate_s:
             return Hold("backoff", self._gate_s)
@@ -94,14 +90,14 @@ class ClassPacer:
         if not self.requests.rate and (hold := self._window.hold(self._open, now)):
             return self._hold(queue, hold)
         taken = input_tokens * self._inputs.value
-        made = output_tokens * (self._kinds.get(kind) or self._outputs).value
+        made = output_tokens * self._outputs.value
         if made > FIRST_OUTPUT and not self.output.answers:
             made = FIRST_OUTPUT
         wait_s, why = self._wait_s(taken, now)
         if wait_s > INSTANT_S:
             return self._hold(queue, Hold(why or self._tightest(taken, made), now + wait_s))
         turns.pop(queue, None)
-        ticket = Ticket(self, (input_tokens, output_tokens), kind, taken=taken, made=made, now=now)
+        ticket = Ticket(self, (input_tokens, output_tokens), taken=taken, made=made, now=now)
         self._open += 1
         self._meter.add(now, 1.0, taken, 0.0)
         if self._window.sent(now) and self.requests.source == "inferred":
@@ -141,7 +137,7 @@ class ClassPacer:
             self._inputs.add(ticket.asked[0], input_tokens)
             self._meter.add(now, 0.0, input_tokens - ticket.input, 0.0)
         if output_tokens is not None:
-            self._learn_output(ticket, output_tokens)
+            self._outputs.add(ticket.asked[1], output_tokens)
             self._meter.add(now, 0.0, 0.0, output_tokens)
             self._window.answered()
             if not ticket.heard:
@@ -285,15 +281,6 @@ class ClassPacer:
         made_s = min(self.output.bucket.step_s(made), OUTPUT_STEP_S)  # it takes nothing at once
         step_s = min(max(self.requests.step_s(1.0), self.input.step_s(taken), made_s), LONGEST_STEP_S)
         self._next_s = max(now - LATE_S, self._next_s) + step_s
-
-    def _learn_output(self, ticket: Ticket, used: int) -> None:
-        self._outputs.add(ticket.asked[1], used)
-        if ticket.kind:
-            ratio = self._kinds.get(ticket.kind)
-            if ratio is None and len(self._kinds) < KINDS:
-                ratio = self._kinds[ticket.kind] = Ratio(max(1.0, ticket.asked[1]), self._outputs.value)
-            if ratio is not None:
-                ratio.add(ticket.asked[1], used)
 
     def _replied(self) -> None:
         """Record that a reply begins that is no refusal."""

@@ -50,7 +50,7 @@ class Pacer:
         self._classes: dict[str, ClassPacer] = {}
 
     def ask(
-        self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, kind: str = "", queue: int = 0
+        self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, queue: int = 0
     ) -> Ticket | Hold:
         """Ask to send the request that is the first of its queue for this model class.
 
@@ -63,11 +63,10 @@ class Pacer:
             output_tokens: The output that is expected, not `max_tokens`. Expectations that are off by a factor are
                 learned from answers, so any guess will do.
             now: The time.
-            kind: Which requests have outputs alike, such as those of one agent's template.
             queue: Who asks: a number per run.
         """
         found = self._classes.get(limit_class) or self._class(limit_class)
-        return found.ask(input_tokens, output_tokens, now, kind, queue)
+        return found.ask(input_tokens, output_tokens, now, queue)
 
     def forgo(self, limit_class: str, queue: int) -> None:
         """Record that a queue that was held will not ask again soon: something else holds it, or it is over.
