@@ -140,6 +140,20 @@ def test_a_limit_beside_those_that_are_announced_is_inferred():
         assert (source, "announced") == (health.requests.source, health.input.source)
 
 
+def test_a_refusal_may_tell_a_limit_before_any_header_does():
+    """Its sentence names one without saying what is left: that limit explains the refusal, and none is inferred."""
+    pacer = Pacer()
+    assert isinstance(pacer.ask(MODEL, 5_000, 100, 0.0), Ticket)
+    ticket = pacer.ask(MODEL, 5_000, 100, PATIENCE_S)
+    assert isinstance(ticket, Ticket)
+    pacer.refused(ticket, 1.0, "input", 0.6, (None, Reading(30_000), None))
+    health = pacer.health(0.6)[MODEL]
+    assert ("", "announced", 30_000) == (health.requests.source, health.input.source, health.input.limit)
+    held = pacer.ask(MODEL, 5_000, 100, 2.0)
+    assert isinstance(held, Hold)
+    assert "input" == held.reason
+
+
 def test_an_announced_limit_takes_the_place_of_what_was_inferred():
     """The first burst may be refused before any header has come."""
     pacer = Pacer()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.engine.pacing.limits import Reading
-from agent_magic.providers.anthropic.limits import HEADER_OF, PREFIX, read_headers
+from agent_magic.engine.pacing.limits import NO_READINGS, Reading
+from agent_magic.providers.anthropic.limits import HEADER_OF, PREFIX, named_limit, read_headers, with_sentence
 
 
 def test_documented_headers_are_read():
@@ -56,3 +56,26 @@ def test_no_header_is_an_error(headers):
     for reading in read_headers(headers):
         assert reading is None or reading.limit > 0
         assert reading is None or reading.remaining is None or 0 <= reading.remaining <= reading.limit
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name", "place", "per_minute"),
+    [
+        ("would exceed your organization's rate limit of 30,000 input tokens per minute", "input", 1, 30_000),
+        ("exceed the rate limit for your organization of 50 requests per minute", "requests", 0, 50),
+        ("your rate limit of 8,000 output tokens per minute", "output", 2, 8_000),
+        ("Number of requests has exceeded your rate limit", "requests", None, None),
+        ("Too many. Come back later.", None, None, None),
+    ],
+)
+def test_the_sentence_of_a_429_names_the_limit(sentence, name, place, per_minute):
+    """It may be the first that is heard of a limit, where no header tells it."""
+    assert name == named_limit(sentence)
+    expected = tuple(Reading(per_minute) if each == place else None for each in range(3))
+    assert expected == with_sentence(NO_READINGS, sentence)
+
+
+def test_headers_are_believed_over_the_sentence():
+    """They say what is left too."""
+    told = (None, Reading(40_000.0, 1_000.0), None)
+    assert told == with_sentence(told, "rate limit of 30,000 input tokens per minute")
