@@ -85,7 +85,7 @@ def test_a_run_of_another_kernel_goes_on(env):
         ok(kernel.do("old = %agents open"))
         ok(kernel.do("run = %agents retry"))  # the mock server is another one, and refuses once as well
         said = ok(kernel.do("run = %agents retry"))
-        assert "2 of 4 answers came from the ledger or the run before" in said
+        assert "2 of 4 answers reused" in said
         assert "{'succeeded'}" in ok(kernel.do("print(set(run.agents['status']))"))
         assert texts == ok(kernel.do("print(list(run.texts[:2]))"))
         ok(kernel.do("run = %agents retry three"))

@@ -62,9 +62,10 @@ class Server:
 
 @pytest.fixture(scope="module")
 def started():
-    """A kernel with the extension, connected to a stand-in API."""
+    """A kernel with the extension, connected to the mock server; it has run once: no Stop waits for an import."""
+    setup = ("%load_ext agent_magic\nimport asyncio", "%agents connect simulator --latency none")
     with Kernel() as kernel:
-        for code in ("%load_ext agent_magic\nimport asyncio", "%agents connect simulator --latency none"):
+        for code in (*setup, "%%agent first\nHello.", "%agents run"):
             assert "ok" == kernel.do(code).status
         yield kernel, Server(kernel)
 

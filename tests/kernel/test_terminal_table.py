@@ -93,10 +93,16 @@ def test_the_table_stays_when_it_is_over(terminal):
     assert not [line for line in lines if "━" in line]
 
 
-def test_a_script_logs_two_lines():
+def test_a_script_logs_two_lines(tmp_path):
     """In a log, or piped, a run is one line when it begins and one when it has ended; no control sequences."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=120, env=_env(), cwd="/tmp"
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=_env(),
+        cwd=tmp_path,
     )
     shown = done.stdout.partition("--\n")[2]
     assert "\x1b" not in shown
