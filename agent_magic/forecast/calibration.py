@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from agent_magic.engine.pacing.limits import Limits
+from agent_magic.engine.pacing.limits import FIELDS, Limits
 from agent_magic.engine.policy import policy_from
 from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.measure.compare import check_runs
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.record.results import RunRecord
-    from agent_magic.record.terms import Ceilings
+    from agent_magic.record.terms import Ceiling, Ceilings
 
 COLUMNS: Final[Mapping[str, str]] = {
     "plan": "string",
@@ -157,13 +157,10 @@ def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
 def _limits_of(ceilings: Ceilings) -> dict[str, Limits]:
     """Return limits per minute that a run has found."""
 
-    def rate(pool: str, name: str) -> float | None:
-        return round(ceilings[pool][name].per_minute) or None if name in ceilings[pool] else None
+    def rates(known: dict[str, Ceiling]) -> dict[str, Any]:
+        return {each: round(known[name].per_minute) or None for name, each in FIELDS.items() if name in known}
 
-    return {
-        pool: Limits(rate(pool, "requests"), rate(pool, "input"), output_tokens=rate(pool, "output"))
-        for pool in ceilings
-    }
+    return {pool: Limits(**rates(known)) for pool, known in ceilings.items()}
 
 
 def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
@@ -237,14 +234,10 @@ def _keeps(after: Ceilings, asked: Mapping[str, Limits]) -> bool:
     if not asked:
         return not after
     for pool, found in _limits_of(after).items():
-        wanted, rates = _rates(asked.get(pool) or asked.get("*") or Limits()), dict(_rates(found))
-        if any(value is not None and rates[name] != round(value) for name, value in wanted):
+        wanted, rates = (asked.get(pool) or asked.get("*") or Limits()).rates, found.rates
+        if any(value is not None and rates[name] != round(value) for name, value in wanted.items()):
             return False
     return bool(after)
-
-
-def _rates(limits: Limits) -> list[tuple[str, float | None]]:
-    return [("requests", limits.requests), ("input", limits.input_tokens), ("output", limits.output_tokens)]
 
 
 def _limits_text(limits: Mapping[str, Limits] | None) -> str:
@@ -253,7 +246,7 @@ def _limits_text(limits: Mapping[str, Limits] | None) -> str:
     parts = [
         f"{'' if pool == '*' else f'{pool}: '}{value:g} {name}"
         for pool, each in limits.items()
-        for name, value in _rates(each)
+        for name, value in each.rates.items()
         if value is not None
     ]
     return ", ".join(parts) or "off"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.engine.policy import Policy, policy_from
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.record.results import Attempt, RunRecord
 
-LIMIT_REASONS: Final = frozenset({"requests", "input", "output"})
 OTHERS: Final = "*"
 
 
@@ -45,7 +45,7 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
     schedule = "layers" if "barrier" in held else "ready"
     policy = Policy(concurrency, schedule, max_attempts=max(most, usual.max_attempts), seed=0)
     words = [f"its policy was not recorded: concurrency {concurrency}, schedule {schedule} follow from its times"]
-    if held & LIMIT_REASONS:
+    if held.intersection(DIMENSIONS):
         words.append("it waited for rate limits that were not recorded: none are modelled")
     return policy, tuple(words)
 
@@ -94,8 +94,8 @@ def _unknown(learned: Ceilings, pools: Iterable[str]) -> tuple[str, ...]:
 
 
 def _ceilings(limits: Limits) -> dict[str, Ceiling]:
-    rows = (("requests", limits.requests), ("input", limits.input_tokens), ("output", limits.output_tokens))
-    return {name: Ceiling(each, max(1.0, each / 60 * limits.burst_s)) for name, each in rows if each is not None}
+    rates = limits.rates.items()
+    return {name: Ceiling(each, max(1.0, each / 60 * limits.burst_s)) for name, each in rates if each is not None}
 
 
 def known_to(pacer: Pacer, record: RunRecord) -> None:

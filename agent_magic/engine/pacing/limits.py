@@ -11,7 +11,9 @@ from agent_magic.errors import DeclarationError
 Dimension = Literal["requests", "input", "output"]
 """What is limited per minute: requests, uncached input tokens, output tokens."""
 
-DIMENSIONS: Final[tuple[Dimension, ...]] = ("requests", "input", "output")
+FIELDS: Final[dict[Dimension, str]] = {"requests": "requests", "input": "input_tokens", "output": "output_tokens"}
+"""The fields of `Limits`, by what they limit."""
+DIMENSIONS: Final = tuple(FIELDS)
 MOST: Final = 1e12
 """A limit above this is a mistake of whoever wrote it."""
 
@@ -36,10 +38,15 @@ class Limits:
     burst_s: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        for option in ("requests", "input_tokens", "output_tokens", "burst_s"):
+        for option in (*FIELDS.values(), "burst_s"):
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < MOST):
                 raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
+
+    @property
+    def rates(self) -> dict[Dimension, float | None]:
+        """What may pass per minute, by what is limited; `None` is not known."""
+        return {name: getattr(self, each) for name, each in FIELDS.items()}
 
 
 class Reading(NamedTuple):

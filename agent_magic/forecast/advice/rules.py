@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.dollars import cheaper_model, cost_against_time, shared_context
 from agent_magic.forecast.advice.finding import (
     CONCURRENT,
@@ -31,7 +32,6 @@ SMALL_S = 5.0
 """Tasks below this are called too small to run at once by the source; the rule measures the overhead instead."""
 FEW, HALF = 3, 0.5
 NO_MORE = ": the dependencies allow no more"
-LIMITS = ("requests", "input", "output")
 
 
 def wall_time(outlook: Outlook) -> Finding | None:
@@ -163,9 +163,9 @@ def half_saved(outlook: Outlook) -> Finding | None:
 
 def limits(outlook: Outlook) -> Finding | None:
     """Rate limits that held agents or refused requests: what the run would take without them."""
-    waited = dict.fromkeys(LIMITS, 0.0) | waited_s(outlook.record.results)
+    waited = dict.fromkeys(DIMENSIONS, 0.0) | waited_s(outlook.record.results)
     refused = sum(one.status_code == 429 for one in outlook.record.attempts)
-    worst = max(LIMITS, key=lambda name: waited[name])
+    worst = max(DIMENSIONS, key=lambda name: waited[name])
     if not refused and not waited[worst]:
         return None
     free_of = outlook.ask(limits={})
