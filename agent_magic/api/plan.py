@@ -353,7 +353,9 @@ class Plan(DeclaredPlan):
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Drive a run to its end and log what its numbers do not say."""
     await driver.drive()
-    if not alone:
+    if alone:
+        session.keep_limits()
+    else:
         session.settle(driver.record)
     notes = capped_note(driver.record, driver.policy), filled_note(driver.record)
     for note in (*notes, *ledger_notes(session.ledger), *session.client.take_notes()):
@@ -420,6 +422,7 @@ def _driver(
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)
+    session.recall_limits()
     driver = Driver(
         plan,
         policy,

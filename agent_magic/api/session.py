@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import RunRecord
 
+ACCEPTED = 200
+"""What an earlier session was answered, so its key is known to be accepted."""
 Tell: TypeAlias = Callable[[str], None]
 
 
@@ -76,6 +79,7 @@ class Session:
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
         self._tell, self._open = tell, AsyncExitStack()
+        self._account: str | None = None
 
     def __repr__(self) -> str:
         return f"Session({self.client!r})"
@@ -105,7 +109,7 @@ class Session:
         Args:
             client: Who answers, as in `Plan.run`.
         """
-        self.client, self.pacer = as_provider(client), Pacer()
+        self.client, self.pacer, self._account = as_provider(client), Pacer(), None
 
     def set_limits(self, model: str, limits: Limits) -> None:
         """Set the rate limits of a model and its class. What was learned of other limits is learned anew.
@@ -114,7 +118,8 @@ class Session:
             model: The model, or its class.
             limits: What you know of them.
         """
-        self.pacer = Pacer({**self.pacer.given, self.client.limit_class(model): limits})
+        given = {**self.pacer.given, self.client.limit_class(model): limits}
+        self.pacer, self._account = Pacer(given), None
 
     def set_price(self, model: str, price: TokenPrice) -> None:
         """Set your own price of a model, for the runs that begin from now on.
@@ -128,6 +133,32 @@ class Session:
     def settle(self, record: RunRecord) -> None:
         """Learn from a run that is over, or was cut."""
         self.history.learn(record)
+        self.keep_limits()
+
+    def recall_limits(self) -> None:
+        """Go on from the rate limits that earlier sessions have learned with this key, once for each key.
+
+        So the first run of a returning user has no trial request and is not refused. The ledger keeps a hash of the
+        account and what its limits are, never a key. The next response corrects what has changed since.
+        """
+        client = self.client
+        account, ledger = client.account, self.ledger
+        if account == self._account or account is None:
+            return
+        if self._account is not None:  # another key has other limits
+            self.pacer = Pacer(self.pacer.given)
+        self._account = account
+        kept = {} if ledger is None else ledger.remembered_limits(account, client.endpoint)
+        for name, one in kept.items():
+            self.pacer.remember({name: one.limits}, time.monotonic(), one.age_s)
+        if kept and client.credentials is not None:
+            client.credentials.replied(ACCEPTED)
+
+    def keep_limits(self) -> None:
+        """Store the rate limits that were learned, for later sessions."""
+        ledger = self.ledger
+        if ledger is not None and self._account is not None and (memory := self.pacer.memory(time.monotonic())):
+            ledger.remember_limits(self._account, self.client.endpoint, memory)
 
     async def __aenter__(self) -> Self:
         """Open connections, for all runs until the end."""

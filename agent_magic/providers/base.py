@@ -144,6 +144,8 @@ class Provider(Protocol):
         is_limited: Whether there are rate limits to keep. Answers that are made in this process have none.
         price_list: Whose list prices count, by the name that `genai-prices` has for the seller. `None` is the maker of
             a model, by its name.
+        account: Stands for whoever the rate limits belong to, so that a later session can go on from what this one has
+            learned of them. It must not be a key: hash that. `None`, the default: nothing is remembered.
         models: Names of models to offer where one is to be chosen. Others work as well.
     """
 
@@ -151,6 +153,7 @@ class Provider(Protocol):
     credentials: Key | None = None
     is_limited: bool = True
     price_list: str | None = None
+    account: str | None = None
     models: Sequence[str] = ()
 
     async def send(self, request: Request, stream: Stream) -> Answer:

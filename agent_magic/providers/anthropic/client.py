@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import importlib
 import inspect
 import os
@@ -159,6 +160,19 @@ class Claude(Provider):
         if self._client is not None:
             return str(self._client.base_url)
         return self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_URL
+
+    @property
+    def account(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """The key and the address as a hash. `None` where the SDK finds the key by itself when a run begins."""
+        if self._client is not None:
+            given: Any = self._client  # those of the clouds have other credentials: their address names the account
+            key = getattr(given, "api_key", None) or getattr(given, "auth_token", None) or ""
+        else:
+            found = (os.environ.get(name) for name in ENVIRONMENT_KEYS)
+            key = self._api_key.reveal() or next(filter(None, found), "")
+        if not key and self._client is None and self._base_url is None:
+            return None
+        return hashlib.sha256(f"{self._address}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

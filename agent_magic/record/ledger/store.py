@@ -45,6 +45,8 @@ MOST_HISTORY = 2000
 PATIENCE_S = 5.0
 """How long what a user asks of a ledger waits for another process."""
 STEP_S = 0.02
+LIMITS_AGE_S = 30 * 86_400.0
+"""Rate limits that were learned longer ago are forgotten: by then an account may be on another tier."""
 
 
 class Store:
@@ -311,25 +313,28 @@ class SqliteLedger:
             limits: Plain data by model class. Each replaces what was stored of its class.
         """
         now = time.time()
-        rows = [(self._client(key, endpoint), name, now, json.dumps(data)) for name, data in limits.items()]
 
         def store() -> None:
+            client = self._client(key, endpoint)
+            rows = [(client, name, now, json.dumps(data)) for name, data in limits.items()]
             with self._store.file.writing() as db:
+                db.execute("DELETE FROM limits WHERE at < ?", (now - LIMITS_AGE_S,))
                 db.executemany("INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?)", rows)
 
         with suppress(*FAILURES):  # they can be learned again
             self._store.attempt(store)
 
     def remembered_limits(self, key: str, endpoint: str) -> dict[str, Remembered]:
-        """Return the rate limits that were stored for a key at an endpoint, by model class.
+        """Return the rate limits that were stored for a key at an endpoint, by model class. Old ones are left out.
 
         Args:
             key: The API key, or whatever stands for the account.
             endpoint: Where requests go.
         """
-        now, sql = time.time(), "SELECT model_class, data, at FROM limits WHERE client = ?"
+        now, sql = time.time(), "SELECT model_class, data, at FROM limits WHERE client = ? AND at >= ?"
         try:
-            rows = self._store.attempt(lambda: self._store.file.read(sql, self._client(key, endpoint)))
+            since = now - LIMITS_AGE_S
+            rows = self._store.attempt(lambda: self._store.file.read(sql, self._client(key, endpoint), since))
             return {name: Remembered(json.loads(data), max(0.0, now - at)) for name, data, at in rows}
         except (*FAILURES, ValueError):
             return {}
