@@ -49,14 +49,14 @@ agent's answer. `run.contexts` shows what it cost and saved. Examples:
 
 _TOOLS = "An agent answers with text: run the tool in a cell, and use its result in the prompt: {{ result }}."
 _FILES = "A prompt is text: read the file in a cell, and use what it says in the prompt: {{ text }}."
-_TYPES = "An answer is text: ask for JSON in the prompt, and read it with json.loads(run['NAME'].text)."
+_TYPES = "--returns TYPE makes answers typed: a class of the notebook, Literal['a', 'b'], int, ..."
 _BRANCH = "Put the condition into the prompt: {% if name %} ... {% endif %}; or run some agents: %agents run NAME."
 _LOOP = "Declare each round: a draft, a critic that reads {{ draft }}, a second draft that reads both."
 _SAMPLING = "It is not sent. --effort sets how much work a model puts in; the prompt says how to write."
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("--tool", "--tools", "--mcp", "--max-turns"), _TOOLS),
     **dict.fromkeys(("--image", "--images", "--file", "--files", "--pdf", "--document"), _FILES),
-    **dict.fromkeys(("--schema", "--json", "--returns", "--type", "--format", "--output"), _TYPES),
+    **dict.fromkeys(("--schema", "--json", "--type", "--format", "--output"), _TYPES),
     **dict.fromkeys(("--if", "--when", "--unless"), _BRANCH),
     **dict.fromkeys(("--until", "--while", "--rounds", "--loop"), _LOOP),
     **dict.fromkeys(("--temperature", "--top-p", "--top-k", "--seed"), _SAMPLING),

@@ -45,8 +45,8 @@ def test_quotes_around_a_value_are_no_part_of_it() -> None:
     [
         ("a --tools run_sql", "--tools is not available.*{{ result }}"),
         ("a --image x.png", "--image is not available.*read the file"),
-        ("a --json", "--json is not available.*json.loads"),
-        ("a --schema=Label", "--schema is not available.*json.loads"),
+        ("a --json", "--json is not available.*--returns TYPE"),
+        ("a --schema=Label", "--schema is not available.*--returns TYPE"),
         ("a --if critic.ok", "--if is not available.*{% if name %}"),
         ("a --until critic.ok --rounds 3", "--until is not available.*second draft"),
         ("a --modle x", "unknown option.*Did you mean '--model'"),
