@@ -144,7 +144,7 @@ class AgentMagics(Magics, Settings):
             notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
         card = declaration_card(
             agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
-            [f"{parent} ({'{{ }}' if kind == 'prompt' else '--after'})" for parent, kind in registry.parents(agent)],
+            [parent if kind == "prompt" else f"{parent} (--after)" for parent, kind in registry.parents(agent)],
             registry.undefined(agent, names),
             notes,
             items=count_items(names.get(agent.each)),

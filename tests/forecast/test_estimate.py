@@ -67,7 +67,7 @@ def test_none_give_the_stated_prior_and_the_dated_pace():
     assert ("estimated", "assumed", "assumed") == (one.basis, one.output_basis, one.seconds_basis)
     assert "assumed" == estimate.basis
     assert "November 2025" in one.stands_on
-    assert "no rate limits are known" in repr(estimate)
+    assert "rate limits unknown, ignored" in repr(estimate)
 
 
 def test_the_model_paces_an_agent_that_has_no_past():

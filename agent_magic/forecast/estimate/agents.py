@@ -217,7 +217,8 @@ def _length(
             "assumed",
             f"length: by its type, about {tokens} tokens, a quarter to four times",
         )
-    words = f"length: nobody has seen an answer, assumed {ASSUMED_OUTPUT_TOKENS} tokens, a quarter to four times"
+    low, high = (round(ASSUMED_OUTPUT_TOKENS * factor) for factor in UNSEEN)
+    words = f"length: assumed {ASSUMED_OUTPUT_TOKENS} tokens ({low:,}–{high:,}), no earlier answers"
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
 
 

@@ -178,7 +178,7 @@ def notes_of(policy: Policy, guesses: Sequence[Guess], turns: Sequence[Turn], *,
     """Say what else has to be known of an estimate: its turns are those at the low, the likely and the high end."""
     notes: list[str] = []
     if not limited:
-        notes.append("no rate limits are known: none are counted")
+        notes.append("rate limits unknown, ignored")
     if any(turn.totals.rate_limited for turn in turns):
         notes.append(f"{turns[1].totals.rate_limited} requests are likely to be refused for their rate")
     late = sum(one.seconds.high > late_s for one, late_s in zip(guesses, turns[2].timeouts_s, strict=True))
