@@ -1,4 +1,4 @@
-"""Notebooks that the browser tests open: real runs against the stand-in API, and runs played from made-up events."""
+"""Notebooks that the browser tests open: real runs against the mock server, and runs played from simulated events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs made up for pictures: the business plan of nine agents, at any moment, and plans of any size."""
+"""Simulated runs for pictures: the business plan of nine agents, at any moment, and plans of any size."""
 
 from __future__ import annotations
 
