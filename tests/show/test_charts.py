@@ -17,7 +17,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import chain_of, spans_of
 from agent_magic.show.charts.chart import MIME
-from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks, value_at
+from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks
 from agent_magic.show.charts.marks import numbers
 from agent_magic.show.charts.timeline import STACK, binned, look_of
 from agent_magic.show.charts.tradeoff import pareto, scenarios_of, tradeoff
@@ -50,6 +50,11 @@ def frame(rows: list[dict[str, Any]] | None = None) -> Any:
     )
     made.attrs.update(source="forecast", simulated=True, plan="x")
     return made
+
+
+def value_at(curve: Curve, at_s: float) -> float:
+    """Return the value of a curve at a time."""
+    return next((value for start, value in reversed(curve.steps) if start <= at_s), 0.0)
 
 
 def all_charts(run: Run) -> dict[str, Any]:

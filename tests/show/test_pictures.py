@@ -16,7 +16,7 @@ from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
 from agent_magic.record.results import RunRecord
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.graph import cards_layout, picture, static_bundle
-from agent_magic.show.graph.scene import Scene, scene_of
+from agent_magic.show.graph.scene import Scene, node_view, scene_of
 from agent_magic.show.graph.svg import draw
 from agent_magic.show.states import STATES
 from agent_magic.show.theme import INKS, Theme, attributes_for_classes
@@ -136,7 +136,9 @@ def test_texts_of_models_and_errors_are_text(tail: str, error: str, name: str) -
         record.add(AttemptStarted(0, agent, 1, 0, "", REQUEST))
     record.add(broken(1, 1, error=error))
     record.add(AgentEnded(1, 1, "failed", error))
-    root = parsed(draw(scene_of(plan, record, now_s=2, tails={0: tail}), plan, cards_layout(plan)))
+    scene = scene_of(plan, record, now_s=2)
+    arriving = (node_view(record, 0, 2, tail=tail), *scene.nodes[1:])
+    root = parsed(draw(replace(scene, nodes=arriving), plan, cards_layout(plan)))
     assert 2 == len(list(root.iter(f"{NS}title")))
     static_bundle(plan, record)["text/plain"].encode()
 

@@ -86,7 +86,7 @@ def _sums(panel: Panel, rows: Rows) -> Iterator[str]:
     """Add up the bars of each row, by word."""
     if panel.title:
         yield panel.title
-    wide = min(32, max(map(len, rows.names), default=0))
+    wide = min(48, max(map(len, rows.names), default=0))
     for row, name in enumerate(rows.names):
         sums: dict[str, float] = {}
         for bar in panel.marks:

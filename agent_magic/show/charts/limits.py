@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -133,12 +132,6 @@ def curves_of(record: RunRecord, limits: Mapping[str, float | None]) -> list[Cur
         OUTPUT: _running_sum(_per_minute(_output_tokens(sent))),
     }
     return [Curve(name, tuple(steps), limits.get(name)) for name, steps in sums.items()]
-
-
-def value_at(curve: Curve, at_s: float) -> float:
-    """Return the value of a curve at a time."""
-    place = bisect_right(curve.steps, at_s, key=lambda step: step[0])
-    return curve.steps[place - 1][1] if place else 0.0
 
 
 def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, float, float]]:

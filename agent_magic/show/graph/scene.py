@@ -119,8 +119,6 @@ def scene_of(
     *,
     now_s: float | None = None,
     estimates: Estimates | None = None,
-    tails: Mapping[int, str] | None = None,
-    path: Sequence[int] | None = None,
     sheet: Sheet | None = None,
 ) -> Scene:
     """Build the scene of a plan or of a run.
@@ -130,16 +128,13 @@ def scene_of(
         record: Its run; `None` before one.
         now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
         estimates: What each agent is expected to use.
-        tails: The arriving text of running agents.
-        path: The critical path; `None` works it out.
         sheet: The groups, if they exist already.
     """
-    estimates, tails = estimates or {}, tails or {}
+    estimates = estimates or {}
     title = single_line(plan.name)
     if record is None:
         nodes = tuple(planned_view(plan, agent, estimates) for agent in range(len(plan)))
-        way = expected_path(plan, estimates) if path is None else path
-        return Scene(title, planned_header(plan, estimates), nodes=nodes, path=tuple(way))
+        return Scene(title, planned_header(plan, estimates), nodes=nodes, path=expected_path(plan, estimates))
     moment = moment_of(record, now_s)
     header = header_of(record, moment, numbers=summarize(record, moment))
     over = record.ended_s is not None
@@ -149,14 +144,12 @@ def scene_of(
         tallies = [counted("".join(nodes[agent].state for agent in group.agents)) for group in sheet.groups]
         timeline = grouped_timeline(sheet, record.events, tallies, until_s=moment, over=over)
         return Scene(title, header, nodes=nodes, timeline=timeline, sheet=sheet)
-    nodes = tuple(
-        node_view(record, agent, moment, tail=tails.get(agent, ""), estimates=estimates) for agent in range(len(plan))
-    )
+    nodes = tuple(node_view(record, agent, moment, estimates=estimates) for agent in range(len(plan)))
     return Scene(
         title,
         header,
         nodes=nodes,
-        path=tuple(worked_path(record, moment) if path is None else path),
+        path=worked_path(record, moment),
         flows=tuple(map(flow_of, record.results)),
         timeline=timeline_of(plan, record.results, until_s=moment, over=over),
     )
