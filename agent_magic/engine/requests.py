@@ -81,7 +81,7 @@ def ask(
         ttl or "5m",
         (),
         "",
-        agent.schema,
+        "" if agent.returns is None else agent.returns.schema,
     )
     return made(Request, asked)
 
@@ -245,7 +245,7 @@ class PlanRequests:
 
     def answered(self, step: int, text: str) -> None:
         """Record what an agent answered, which its children use."""
-        self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text)
+        self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if step in self.checked else text
 
     def calls(self, step: int, answer: Answer) -> Sequence[object]:
         """Return nothing: no agent has tools."""
