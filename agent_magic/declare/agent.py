@@ -67,7 +67,7 @@ class Agent:
     effort: str | None = field(default=None, kw_only=True)
     each: str | None = field(default=None, kw_only=True)
     returns: Any = field(default=None, kw_only=True)
-    check: Any = field(default=None, kw_only=True, repr=False)
+    check: Any = field(default=None, kw_only=True, repr=False, hash=False)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 

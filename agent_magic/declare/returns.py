@@ -47,7 +47,7 @@ _MODULES = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_<])")
 _MOST_WRONG = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Returns:
     """The type of an agent's answers.
 
@@ -61,7 +61,7 @@ class Returns:
 
     schema: str
     written: str = field(default="", compare=False)
-    adapter: Any = field(default=None, compare=False, repr=False)
+    adapter: Any = field(default=None, compare=False)
 
     @classmethod
     def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:
@@ -93,6 +93,9 @@ class Returns:
 
     def __deepcopy__(self, _: object) -> Returns:
         return self
+
+    def __repr__(self) -> str:
+        return f"Returns({self})"
 
     def __str__(self) -> str:
         return brief(schema_of(self.schema))

@@ -29,8 +29,10 @@ ENDED (skipped)
 ```
 
 A step is a model request today. A *turn* is one response of its conversation: a response that was paused, or that asks
-for a tool, is no answer but leads to another request, which uses up no attempt (`turns.py`). Between turns a step may
-have something done that is no request (`Call`): it then holds no slot and no room, and goes on when that has ended.
+for a tool, is no answer but leads to another request, which uses up no attempt (`turns.py`). So does an answer that
+does not fit its type or its check, once: its attempt has failed, and the next one says in the same conversation why.
+Between turns a step may have something done that is no request (`Call`): it then holds no slot and no room, and goes on
+when that has ended.
 
 ## Who decides what
 

@@ -15,6 +15,7 @@ where an agent did not succeed, its columns are `NA` and `error` says why.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
@@ -145,8 +146,20 @@ def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
     if choices is not None:
         return pd.Series(pd.Categorical(cells, categories=[one for one in choices if one is not None]))
     if kind.get("format") in DATES:
-        return pd.Series(pd.to_datetime(pd.Series(cells, dtype="object"), utc=True, format="ISO8601")).dt.as_unit("us")
+        return _moments(cells)
     dtype = DTYPES.get(str(kind.get("type")), "object")
     if dtype == "Int64" and any(one is not None and not -MOST_INT <= one < MOST_INT for one in cells):
         dtype = "object"
     return pd.Series(cells, dtype=dtype)  # pyright: ignore[reportArgumentType, reportCallIssue] - a dtype by name
+
+
+def _moments(cells: list[Any]) -> pd.Series[Any]:
+    """Return dates and times in UTC, as which those without a zone are taken; as texts where there are no such days."""
+    import pandas as pd
+
+    try:
+        found = [None if one is None else datetime.fromisoformat(one) for one in cells]
+        utc = [one and (one.astimezone(UTC) if one.tzinfo else one.replace(tzinfo=UTC)) for one in found]
+        return pd.Series(utc, dtype="datetime64[us, UTC]")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    except (OverflowError, ValueError):  # the year 1 has no hour before it, and older pandas few years at all
+        return pd.Series(cells, dtype="object")

@@ -218,6 +218,28 @@ def test_a_part_of_a_group_keeps_its_rows():
     assert ["succeeded"] * 2 == list(frame["status"])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-22", datetime(2026, 11, 22, tzinfo=UTC)),
+        ("9999-12-31", datetime(9999, 12, 31, tzinfo=UTC)),
+        ("0001-01-01", datetime(1, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_dates_of_all_times(text, expected):
+    """As the schema takes them, whatever pandas would guess."""
+    done = runs([Agent("d", "{{ item }}", each="rows", returns=date)], {"a": {"value": text}}, ["a", "b"])
+    column = done.each("d")["d"]
+    assert (expected, True) == (column[0], column.isna()[1])
+
+
+def test_a_moment_before_all_times_stays_a_text():
+    """In UTC it would be in the year 0."""
+    rows = {"a": {"value": "0001-01-01T00:00:00+05:00"}}
+    done = runs([Agent("d", "{{ item }}", each="rows", returns=datetime)], rows, ["a"])
+    assert len(done.each("d")) == 1
+
+
 def test_integers_beyond_pandas_are_kept():
     """As objects, not as an error."""
     done = runs([Agent("n", "{{ item }}", each="rows", returns=int)], {"a": {"value": 1 << 70}}, ["a"])
