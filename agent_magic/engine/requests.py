@@ -10,7 +10,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
-from agent_magic.errors import Capped, DeclarationError, InvalidAnswer, Refused
+from agent_magic.errors import AgentMagicError, Capped, DeclarationError, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, Usage
 from agent_magic.record.made import made
 from agent_magic.record.request import Request, continued, said
@@ -239,6 +239,8 @@ class PlanRequests:
                 agent.check.run(value)
         except InvalidAnswer as error:
             return error
+        except AgentMagicError as error:  # a check may use this package too
+            return InvalidAnswer(f"its check raised {type(error).__name__}: {error}", mendable=False)
         except CancelledError:  # the user stopped the check, which may never end by itself
             return InvalidAnswer("its check was stopped", mendable=False)
         return None

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
-from agent_magic.errors import NoValue, ReplayMiss
+from agent_magic.errors import NoValue, PlanError, ReplayMiss
 from agent_magic.simulator import Simulator, start
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, reply, serving
 
@@ -206,6 +206,18 @@ def test_a_check_that_breaks_asks_nobody():
     done, sent = asked(label(check=broken), message(GOOD))
     assert 1 == len(sent)
     assert "broken raised AttributeError" in str(done["label"].error)
+
+
+def test_a_check_may_use_this_package():
+    """An error of ours in it is a failed answer, not the end of the run."""
+
+    def check(_: Any) -> None:
+        raise PlanError("from inside")
+
+    done, sent = asked([label(check=check), Agent("b", "x")], message(GOOD), message("t"))
+    assert ["failed", "succeeded"] == list(done.agents["status"])
+    assert "its check raised PlanError: from inside" in str(done["label"].error)
+    assert 2 == len(sent)
 
 
 def test_a_turn_is_reserved_like_any_other():
