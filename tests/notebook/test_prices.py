@@ -32,7 +32,7 @@ def test_prices_of_what_is_declared_are_shown(magics, capsys):
     assert "(genai-prices " in sonnet
     assert haiku.startswith("claude-haiku-5-5: ")
     assert longer.startswith("  prompts over 100,000 tokens: input $0.5, ")
-    assert mine.startswith("mine: no price is known. Give it one: %agents prices mine --input USD --output USD")
+    assert mine.startswith("mine: no known price. Give it one: %agents prices mine --input USD --output USD")
 
 
 def test_a_price_is_given(magics, capsys):
