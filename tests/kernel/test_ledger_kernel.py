@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+import agent_magic as am
 from tests.kernels import Kernel
 
 pytestmark = pytest.mark.kernel
@@ -92,6 +93,23 @@ def test_a_run_of_another_kernel_goes_on(env):
         find = "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')"
         ok(kernel.do(f"{find}\nagain = await old.plan.run(session=magics.session.shared)"))
         assert "4 {'succeeded'}" in ok(kernel.do("print(len(again.agents), set(again.agents['status']))"))
+
+
+def test_a_fresh_kernel_knows_the_limits_of_its_key(env):
+    """The first run of a second kernel has no trial request: the ledger remembers what the first one learned."""
+    waits = "print(sorted({one.held_by for one in run.record.attempts} & {'key', 'limits'}))"
+    found: list[str] = []
+    with am.Simulator(latency="none", rpm=6000) as server:
+        for _ in range(2):
+            with Kernel(**env) as kernel:
+                ok(kernel.do(f"%load_ext agent_magic\n%agents connect {server.url}"))
+                ok(kernel.do("items = list(range(8))"))
+                ok(kernel.do("%%agent each --each items\n[[ttft:0.3]] item {{ item }}"))
+                ok(kernel.do("run = %agents run --fresh"))
+                found.append(ok(kernel.do(waits)).strip())
+                assert "requests 6,000/min (announced" in ok(kernel.do("%agents limits"))
+    assert found[0] != "[]"
+    assert "[]" == found[1]
 
 
 def test_a_killed_kernel_is_told_of(env):
