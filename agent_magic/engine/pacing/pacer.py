@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -46,8 +47,13 @@ class Pacer:
 
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
         self._limits = dict(limits or {})
-        self._random = Random(seed)
+        self._seed = seed
         self._classes: dict[str, ClassPacer] = {}
+
+    @cached_property
+    def _random(self) -> Random:
+        """What jitter is drawn from; made when a class is first asked for, since seeding takes longer than a start."""
+        return Random(self._seed)
 
     def ask(
         self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, queue: int = 0
