@@ -25,9 +25,11 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
   expected refill, up to half of the limit. The other half is not given up, or two pacers would starve each other.
 * *How long answers are* (`ratio`, `output`). Expectations are corrected by what answers used. By Little's law as much
   output may be under way as flows in while it is.
-* *A limit that nobody announces* (`window`). Requests under way double every fifth of a second until something is
-  refused: refusals come at once, so silence is good news. Between two refusals passes what flows in, and that is the
-  inferred limit. From then on it is a bucket like any other, and is probed slowly.
+* *A limit that nobody announces* (`window`). First one request goes ahead, as through a half-open circuit breaker,
+  until a reply begins or half a second has passed. Then slow start, by time and not by round trips: requests under way
+  double every fifth of a second until something is refused. Refusals come at once, so silence is good news. What passes
+  between two refusals is what flows in, and that is the inferred limit. From then on it is a bucket like any other, and
+  is probed: the longer it holds requests, the more is tried.
 
 Four laws hold over all of it (`class_pacer`):
 
@@ -50,7 +52,7 @@ reading is believed over both.
   at once. 0.72 of an unannounced output limit, and 17 to 25 % refused where one limit of three was announced.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, and says it in requests per
   minute.
-* *Watching how much of each answer has arrived*: 0.91 in place of 0.86 of an output limit where answers take ten
+* *Watching how much of each answer has arrived*: 0.91 in place of 0.87 of an output limit where answers take ten
   seconds and the bucket holds one, nothing elsewhere. Forecasts could not repeat it: they see pieces at other instants.
 * *Modelling what answers produce meanwhile*: worse than counting them when they end.
 * *Bounds of the capacity from `reset`*: two dates in whole seconds. Full buckets are seen sooner.
