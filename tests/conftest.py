@@ -43,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where CI is set, what drives real things runs once more when it fails. Pure rooms and notebooks do not."""
+    if odd := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"Names that differ in each process cannot be shared by workers: {odd}. Give ids=.")
     here = Path(__file__).resolve().parent
     for item in items if os.environ.get("CI") else ():
         if item.path.is_relative_to(here) and DRIVING & {*item.path.relative_to(here).parts}:
