@@ -25,7 +25,8 @@ from tests.lab import Lab, lab, write_notebook  # noqa: E402 - the tests stand b
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SETUP = "%load_ext agent_magic\n%agents connect simulator --seed 11"
+# Slowed, because a busy page takes seconds to load the view.
+SETUP = "%load_ext agent_magic\n%agents connect simulator --seed 11 --latency x2"
 DECLARE = """ip = get_ipython()
 def declare(name, prompt):
     ip.run_cell_magic("agent", name, prompt)
