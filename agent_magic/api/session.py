@@ -173,7 +173,7 @@ class Session:
 
 def check_loop() -> None:
     """Raise unless asyncio runs here. Below trio, in a kernel with `%autoawait trio`, a loop of asyncio runs too."""
-    if not _is_running(asyncio.get_running_loop) or _is_running(_trio_task):
+    if not _is_running(asyncio.get_running_loop) or ("trio" in sys.modules and _is_running(_trio_task)):
         raise AgentMagicError(
             "A plan runs on asyncio, and this is not an asyncio loop. Under trio run it in a thread: "
             "await trio.to_thread.run_sync(lambda: asyncio.run(plan.run()))."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.contexts import Shared
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.prices import Prices, TokenPrice
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.results import AgentResult, RunRecord
 
 
 NO_PRICE = "has no known price"
@@ -27,6 +27,8 @@ NO_PRICE = "has no known price"
 def capped_note(record: RunRecord, policy: Policy) -> str:
     """Name the answers that were cut, refused or empty, and were passed on; empty where the policy wants no note."""
     results = record.results
+    if all(map(_ended_plainly, results)):
+        return ""
     notes: list[tuple[Sequence[str], str]] = []
     if policy.on_max_tokens == "warn":
         paused = [one.name for one in results if one.status == "capped"]
@@ -39,6 +41,12 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
     empty = () if record.redacted else record.empty
     notes.append((empty, "Empty answer: {}. Passed on as it is; reword the prompt, or ask again with --fresh."))
     return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
+
+
+def _ended_plainly(result: AgentResult) -> bool:
+    """Tell whether an agent ended as most do: with a text that is whole."""
+    end = result.attempts[-1].ended if result.attempts else None
+    return bool(end and end.answer and end.answer.text and end.answer.stop_reason == "end_turn")
 
 
 def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
@@ -92,6 +100,8 @@ def served_note(record: RunRecord) -> str:
 
 def filled_note(record: RunRecord) -> str:
     """Say what the live part of a partly replayed run cost; empty where all or nothing was replayed."""
+    if not record.replayed:
+        return ""
     sources = {one.source for result in record.results for one in result.attempts}
     if "replay" not in sources or len(sources) == 1:
         return ""
