@@ -100,10 +100,18 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Add `%%agent`, `%%context` and `%agents` to IPython. Called by `%load_ext agent_magic`."""
+    """Add `%%agent`, `%%context` and `%agents` to IPython. Called by `%load_ext agent_magic`.
+
+    Args:
+        shell: The shell of IPython.
+    """
     importlib.import_module("agent_magic.notebook.extension").load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take them away again. Called by `%unload_ext agent_magic`."""
+    """Take them away again. Called by `%unload_ext agent_magic`.
+
+    Args:
+        shell: The shell of IPython.
+    """
     importlib.import_module("agent_magic.notebook.extension").unload(shell)

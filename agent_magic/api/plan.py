@@ -322,7 +322,11 @@ class Plan(DeclaredPlan):
         return plan_to_dict(self)
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """Write the plan as JSON."""
+        """Write the plan as JSON.
+
+        Args:
+            indent: Spaces for each level; `None` writes one line.
+        """
         return json.dumps(plan_to_dict(self), indent=indent, ensure_ascii=False)
 
     def to_graphviz(self) -> Digraph:
@@ -335,12 +339,20 @@ class Plan(DeclaredPlan):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """Read a plan from plain data. Raises `PlanError` with the place of what is wrong."""
+        """Read a plan from plain data. Raises `PlanError` with the place of what is wrong.
+
+        Args:
+            data: What `to_dict` returned, or a plan as coordinators write it.
+        """
         return plan_from_dict(data, cls)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Read a plan from JSON. Raises `PlanError` with the place of what is wrong."""
+        """Read a plan from JSON. Raises `PlanError` with the place of what is wrong.
+
+        Args:
+            text: The same as JSON.
+        """
         return plan_from_json(text, cls)
 
     def __repr__(self) -> str:

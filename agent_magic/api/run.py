@@ -135,7 +135,11 @@ class Run:
         return texts_series(self.record)
 
     def each(self, *names: str) -> pd.DataFrame:
-        """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`."""
+        """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`.
+
+        Args:
+            *names: Agents declared with `--each` over the same items; several stand side by side.
+        """
         return each_frame(self.record, *names)
 
     @property
@@ -148,12 +152,20 @@ class Run:
         return find_path(self.record, self.totals.wall_s)
 
     def against(self, other: Run) -> Run:
-        """Compare it with a run of `plan.baseline()`, or a sequential run of the same plan; see `measure.compare`."""
+        """Compare it with a run of `plan.baseline()`, or a sequential run of the same plan; see `measure.compare`.
+
+        Args:
+            other: A run of the same job by one agent (`plan.baseline()`), or of the same plan one agent at a time.
+        """
         measure_against(self.record, record_of(other, "against"))
         return self
 
     def advise(self, by: str = "seconds") -> Advice:
-        """Return what would have made it faster or cheaper, most `seconds` or `dollars` first; see `measure.advice`."""
+        """Return what would have made it faster or cheaper, most `seconds` or `dollars` first; see `measure.advice`.
+
+        Args:
+            by: What counts: `seconds` or `dollars`.
+        """
         return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd, by=by)
 
     @property
@@ -162,15 +174,27 @@ class Run:
         return Outlook(self.forecaster()).barrier_cost_s()
 
     def utilization(self, slots: int | None = None) -> pd.DataFrame:
-        """One row per model and one for all: how busy it was; see `agent_magic.measure.spread`."""
+        """One row per model and one for all: how busy it was; see `agent_magic.measure.spread`.
+
+        Args:
+            slots: The concurrency of the run, for `slot_utilization`.
+        """
         return utilization_frame(self.record, slots)
 
     def percentiles(self, *others: Run) -> pd.DataFrame:
-        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`."""
+        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`.
+
+        Args:
+            *others: More runs of the same plan.
+        """
         return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
-        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them."""
+        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them.
+
+        Args:
+            **targets: Targets by name, such as `p95_s=5`; the others have defaults, and `None` leaves one out.
+        """
         return slo_frame(self.record, targets)
 
     def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
@@ -278,11 +302,19 @@ class Run:
         return all(result.status == "succeeded" for result in self.record.results)
 
     def timeline(self, *, theme: Theme = "auto") -> Chart:
-        """Draw when each agent waited and worked: a bar per attempt, the critical path marked."""
+        """Draw when each agent waited and worked: a bar per attempt, the critical path marked.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
         return run_timeline(self.record, theme=theme)
 
     def waterfall(self, *, theme: Theme = "auto") -> Chart:
-        """Draw where the seconds and the dollars went, in steps that add up to the whole."""
+        """Draw where the seconds and the dollars went, in steps that add up to the whole.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
         return run_waterfall(self.record, theme=theme)
 
     def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
@@ -290,13 +322,24 @@ class Run:
 
         Limits can be given of `requests`, `input tokens`, `output tokens` and `requests under way`.
 
+        Args:
+            limits: Lines to draw: per minute `requests`, `input tokens`, `output tokens`, or `requests under way`
+                at once.
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+
         Raises:
             DeclarationError: There is no such limit, or it is not a number.
         """
         return run_limits(self.record, limits, theme=theme)
 
     def tradeoff(self, frame: pd.DataFrame, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
-        """Draw what `run.whatif(...)` returned as cost against time: the Pareto front, the run, a `chosen` row."""
+        """Draw what `run.whatif(...)` returned as cost against time: the Pareto front, the run, a `chosen` row.
+
+        Args:
+            frame: What `run.whatif(...)` returned.
+            chosen: The label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` marks none.
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
         return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
@@ -304,7 +347,11 @@ class Run:
         explore(Explorer(self.forecaster()))
 
     def markdown(self, name: str) -> Markdown:
-        """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web."""
+        """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web.
+
+        Args:
+            name: The agent.
+        """
         return Markdown(self[name].text)
 
     def raise_for_failures(self) -> None:
@@ -320,6 +367,11 @@ class Run:
 
         `texts=False` leaves out what people and models wrote, but for the names of agents; `redact` returns what is
         written in place of a text. Such a file replays by the agents' names.
+
+        Args:
+            path: The file to write.
+            redact: Returns what is written in place of a text.
+            texts: Whether to write what people and models wrote. Without, the file replays by the names of agents.
         """
         return write_cassette(self.record, Path(path), redact=redact if texts else only_hash)
 
@@ -327,7 +379,11 @@ class Run:
         return f"Run({self.plan.name!r}: {one_line(self.totals)}{forecast_words(self.record)})"
 
     def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
-        """Return its picture and its text, as notebooks show them."""
+        """Return its picture and its text, as notebooks show them.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
         return static_bundle(self.plan, self.record, theme=theme)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:

@@ -131,7 +131,11 @@ class Session:
         self.prices = {**self.prices, model: price}
 
     def settle(self, record: RunRecord) -> None:
-        """Learn from a run that is over, or was cut."""
+        """Learn from a run that is over, or was cut.
+
+        Args:
+            record: The run.
+        """
         self.history.learn(record)
         self.keep_limits()
 

@@ -31,6 +31,9 @@ class Controls:
     def stop(self, names: str | Iterable[str] | None = None) -> None:
         """Stop these agents, or this one, or the run.
 
+        Args:
+            names: The agents, or one; `None` stops the run.
+
         Raises:
             UnknownAgent: One of them is not in the plan; nothing was stopped.
         """
@@ -39,6 +42,9 @@ class Controls:
     def retry(self, names: str | Iterable[str] | None = None) -> None:
         """Run these agents again that did not succeed, or all of them, with what was skipped because of them.
 
+        Args:
+            names: The agents, or one; `None` is all that did not succeed.
+
         Raises:
             UnknownAgent: One of them is not in the plan.
         """
@@ -46,6 +52,9 @@ class Controls:
 
     def skip(self, names: str | Iterable[str]) -> None:
         """Leave these agents out, and what waits for them.
+
+        Args:
+            names: The agents, or one.
 
         Raises:
             UnknownAgent: One of them is not in the plan.

@@ -72,7 +72,11 @@ class TokenPrice:
         return self.input, self.output, read, write, write_1h
 
     def cost_usd(self, usage: Usage) -> float:
-        """Return the dollars of these tokens."""
+        """Return the dollars of these tokens.
+
+        Args:
+            usage: The tokens; what is unknown counts as none.
+        """
         plain = (usage.input_tokens or 0) * self.input + (usage.output_tokens or 0) * self.output
         long = usage.cache_write_1h_tokens
         if not (usage.cache_read_tokens or usage.cache_write_tokens or long):

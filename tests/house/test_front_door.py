@@ -42,6 +42,31 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         agent_magic.no_such_name  # noqa: B018 the look-up is the test
 
 
+def public_functions() -> dict[str, object]:
+    """Return every function that a user calls, and every method of every public class but errors."""
+    found: dict[str, object] = {}
+    for name in agent_magic.__all__:
+        value = getattr(agent_magic, name)
+        if inspect.isfunction(value):
+            found[name] = value
+        elif inspect.isclass(value) and not issubclass(value, BaseException):
+            methods = inspect.getmembers(value, lambda one: inspect.isfunction(one) or inspect.ismethod(one))
+            found |= {f"{name}.{method}": one for method, one in methods if not method.startswith("_")}
+    return found
+
+
+def test_every_public_argument_is_told() -> None:
+    """What a user may give is in the docstring, by its name."""
+    untold = [
+        f"{name}({argument})"
+        for name, function in public_functions().items()
+        for argument in inspect.signature(function).parameters  # pyright: ignore[reportArgumentType]
+        if argument not in {"self", "cls"}
+        and not re.search(rf"Args:.*\n\s+\**{argument}: ", inspect.getdoc(function) or "", re.DOTALL)
+    ]
+    assert [] == untold
+
+
 def test_the_version_is_a_version() -> None:
     """`__version__` is written once, in the front door, and the package's metadata takes it from there."""
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc|\.dev)\d+)?", agent_magic.__version__)

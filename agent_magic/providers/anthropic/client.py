@@ -140,11 +140,19 @@ class Claude(Provider):
         self._noted: set[str] = set()
 
     def limit_class(self, model: str) -> str:
-        """Name the models that share rate limits with this one."""
+        """Name the models that share rate limits with this one.
+
+        Args:
+            model: Its name.
+        """
         return models.limit_class(model)
 
     def min_cacheable_tokens(self, model: str) -> int:
-        """Return the shortest prefix that the prompt cache keeps."""
+        """Return the shortest prefix that the prompt cache keeps.
+
+        Args:
+            model: Its name.
+        """
         return models.min_cacheable_tokens(model)
 
     def __repr__(self) -> str:
@@ -207,6 +215,10 @@ class Claude(Provider):
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request and read its answer as a stream.
 
+        Args:
+            request: What to ask.
+            stream: Is told what arrives.
+
         Raises:
             CallError: The attempt failed. Its `partial` holds the text that had arrived.
         """
@@ -224,6 +236,9 @@ class Claude(Provider):
 
     async def count_tokens(self, request: Request) -> int | None:
         """Count the input tokens of a request by the count endpoint, which is free and has a limit of its own.
+
+        Args:
+            request: What would be asked.
 
         Returns:
             The count; `None` where the server has no such endpoint.
