@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from agent_magic.declare.values import Fields
 
 KNOWN: dict[str, Any] = {
-    **{name: getattr(builtins, name) for name in ("bool", "float", "int", "list", "str")},
-    **{name: getattr(typing, name) for name in ("List", "Literal", "Optional", "Union")},
+    **{name: getattr(builtins, name) for name in ("bool", "dict", "float", "int", "list", "set", "str", "tuple")},
+    **{name: getattr(typing, name) for name in ("Any", "Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union")},
     "date": date,
     "datetime": datetime,
 }
-"""The names a type may be made of that need no import in the notebook."""
-MADE_OF = frozenset({"List", "Literal", "Optional", "Union", "list"})
+"""The names a type may be made of that need no import in the notebook, and those whose refusal says what to write."""
+MADE_OF = frozenset({"Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union", "dict", "list", "set", "tuple"})
 """What brackets may follow."""
 TYPES = "a pydantic model, dataclass, TypedDict, Enum, Literal, int, float, bool, str, list[...] or X | None"
 _MODULES = re.compile(r"\b(?:[A-Za-z_]\w*\.|<locals>\.)+(?=[A-Za-z_<])")
