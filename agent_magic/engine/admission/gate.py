@@ -65,6 +65,8 @@ class Gate:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
         self._classes = limit_classes
         self._prefixes = prefixes
+        groups = [None if prefixes is None else prefixes.name(agent) for agent in range(len(limit_classes))]
+        self._lines = [a if group is None else f"{a} {group}" for a, group in zip(limit_classes, groups, strict=True)]
         self._followers: set[int] = set()
         self._queues: dict[str, int] = {}
         self._turns: dict[str, str] = {}  # lines that the pacer holds, each with its class
@@ -96,15 +98,14 @@ class Gate:
 
     def line(self, agent: int) -> str:
         """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
-        group = self._prefixes.name(agent) if self._prefixes is not None else None
-        return self._classes[agent] if group is None else f"{self._classes[agent]} {group}"
+        return self._lines[agent]
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
         """Take room for the agent, or say what it waits for."""
         need = self._need(agent)
         if need.free:
             return None
-        line = self.line(agent)
+        line = self._lines[agent]
         counting = False
         if self._count is not None and need.least is not None and self._may_fit(need.worst, need.least):
             counting = self._count(agent)
@@ -120,7 +121,9 @@ class Gate:
             ticket = self._pacer.ask(self._classes[agent], tokens, need.output_tokens, self._began_s + now, queue=queue)
             if isinstance(ticket, Hold):
                 self._turns[line] = self._classes[agent]
-                return self._impatient(agent, ticket, now) or Hold(ticket.reason, ticket.until_s - self._began_s)
+                if (stop := self._impatient(agent, ticket, now)) is not None:
+                    return stop
+                return Hold(ticket.reason, ticket.until_s - self._began_s) if self._began_s else ticket
             self._turns.pop(line, None)
             self._tickets[agent] = ticket
         self._took(agent, need, now)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from agent_magic.engine.admission.budget import Worst
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 FOREVER: Final = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """Not now.
 
     Attributes:
@@ -25,8 +23,7 @@ class Hold:
     until_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Never:
+class Never(NamedTuple):
     """There will be no room for the agent in this run.
 
     Attributes:
@@ -38,8 +35,7 @@ class Never:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """What a request will use.
 
     Attributes:
