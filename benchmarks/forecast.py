@@ -1,6 +1,6 @@
 """Forecasts: how fast they are, and how far off, against what really happens over HTTP with the real SDK.
 
-`python -m benchmarks.forecast` prints both. The stand-in API answers; its durations are drawn per request as always, so
+`python -m benchmarks.forecast` prints both. The mock server answers; its durations are drawn per request as always, so
 a run that is repeated takes the same time again, and what differs is what the forecast has to know.
 """
 
@@ -51,7 +51,7 @@ class Case:
         kind: What changes.
         policy: How the plan is really run.
         asked: The same as arguments of `whatif`.
-        simulator: Options of the stand-in API for the real run, where they differ.
+        simulator: Options of the mock server for the real run, where they differ.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Study:
     Attributes:
         plan: The plan.
         policy: How it is recorded.
-        simulator: Options of the stand-in API for all of its runs.
+        simulator: Options of the mock server for all of its runs.
         cases: The changes.
     """
 
@@ -205,7 +205,7 @@ class Found:
 
 
 async def run_really(plan: Plan, policy: Policy, simulator: Mapping[str, Any]) -> Run:
-    """Run a plan over HTTP against a stand-in API of its own."""
+    """Run a plan over HTTP against a mock server of its own."""
     server = start(**simulator)
     try:
         return await plan.run(policy, client=Claude(base_url=server.url, api_key="simulator"))

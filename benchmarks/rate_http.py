@@ -1,4 +1,4 @@
-"""The pacer over real HTTP with the real SDK, against the stand-in API: beside what people write without one.
+"""The pacer over real HTTP with the real SDK, against the mock server: beside what people write without one.
 
 All clients send the same requests to a server of their own, one client after the other, about 25 seconds each. The
 figures are the server's: its journal says what came when and how it was answered.

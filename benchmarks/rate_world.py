@@ -1,6 +1,6 @@
 """A rate-limited server and its clients on a virtual clock, for the benchmark and the tests of the pacer.
 
-The server is the stand-in's own: token buckets of a capacity the client is not told, integer `retry-after`, the
+The server is that of the mock server: token buckets of a capacity the client is not told, integer `retry-after`, the
 documented headers. A refused request takes nothing. Output is counted when the answer is done, or as it is produced.
 """
 

@@ -24,7 +24,7 @@ def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: His
     2. One that names its `max_tokens`: so much of them as such answers use, at the model's median pace.
     3. Any other: the median answer of its model, or of all models where it has none.
 
-    Made-up answers and real ones are never mixed: the kind of the latest answer counts.
+    Simulated answers and real ones are never mixed: the kind of the latest answer counts.
 
     Args:
         agents: The agents of a plan.

@@ -118,7 +118,7 @@ def policy_from(kept: Mapping[str, Any]) -> Policy:
     """Return the policy with these fields. Fields of a later version are left out.
 
     Raises:
-        DeclarationError: A value cannot work.
+        DeclarationError: A value is not what it must be.
     """
     known = {one.name for one in fields(Policy)}
     return Policy(**{name: value for name, value in kept.items() if name in known})

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.validation import is_number
+from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.pacing.limits import Limits
-from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
+from agent_magic.errors import AgentMagicError
 from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ def _read(limits: object) -> Limits:
         return limits or Limits()
     if is_number(limits):
         return Limits(cast("float", limits))
-    hint = "Give requests per minute, or Limits(requests, input_tokens, output_tokens=...)."
-    raise DeclarationError(f"limits={limits!r} cannot work.", hint=hint)
+    raise must_be("limits", "requests per minute or Limits(requests, input_tokens, output_tokens=...)", limits)
 
 
 def _check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
@@ -137,7 +136,7 @@ def _check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | No
     said = {name: value for name, value in (optional or {}).items() if value is not None}
     for name, value in {**given, **said}.items():
         if not (is_number(value) and 0 <= value < MOST):
-            raise AgentMagicError(f"{name}={shown_value(value)} cannot work. Give a number from 0.")
+            raise must_be(name, "a number >= 0", value, error=AgentMagicError)
 
 
 def _limit_row(name: str, per_minute: float, used: float, wanted: float | None) -> dict[str, object]:
@@ -198,7 +197,9 @@ def monthly(
     needed = {"tokens_per_run": tokens_per_run, "budget_tokens": budget_tokens, "used_tokens": used_tokens}
     _check_numbers({**needed, "days_gone": days_gone}, optional={"usd_per_run": usd_per_run})
     if not tokens_per_run:
-        raise AgentMagicError("tokens_per_run=0 cannot work. Give the tokens of a run, such as run.totals.tokens.")
+        raise AgentMagicError(
+            "tokens_per_run must be above 0, got 0. Give the tokens of a run, such as run.totals.tokens."
+        )
     runs, left = math.floor(budget_tokens / tokens_per_run), max(0.0, budget_tokens - used_tokens)
     pace = used_tokens / days_gone if days_gone else 0.0
     return Monthly(
@@ -248,8 +249,8 @@ def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
     _check_numbers({"work_s": work_s, "path_s": path_s, "concurrency": concurrency})
     if not (0 < path_s <= work_s and concurrency >= 1):
         raise AgentMagicError(
-            f"work_s={work_s!r}, path_s={path_s!r}, concurrency={concurrency!r} cannot work. "
-            "Give 0 < path_s <= work_s, and one slot at least."
+            f"It must be 0 < path_s <= work_s and concurrency >= 1, got path_s={path_s!r}, work_s={work_s!r}, "
+            f"concurrency={concurrency!r}."
         )
     best, worst = work_s / max(path_s, work_s / concurrency), work_s / (path_s + (work_s - path_s) / concurrency)
     return Bounds(best, worst, work_s=work_s, path_s=path_s)

@@ -29,7 +29,7 @@ FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable
 REFUSAL_S: Final = 0.05
 """How long a 429 takes to come where the run has seen none."""
 LOCAL_REFUSAL_S: Final = 0.01
-"""The same from the stand-in API on the same machine, over HTTP and with the SDK."""
+"""The same from the mock server on the same machine, over HTTP and with the SDK."""
 
 
 class Tried(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.errors import DeclarationError
+from agent_magic.declare.validation import must_be
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.history import answers_of
 
@@ -24,7 +24,7 @@ class Pilot(NamedTuple):
         agents: Who has an answer from it.
         failed: Who was run and has none.
         cost_usd: Dollars it cost; `None` where a price is unknown.
-        simulated: Whether the stand-in API answered.
+        simulated: Whether its answers are simulated.
     """
 
     agents: tuple[str, ...]
@@ -61,10 +61,10 @@ def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
         Their names, at most `count`; fewer where the plan has no more.
 
     Raises:
-        DeclarationError: The number cannot work.
+        DeclarationError: The number is not an integer from 1.
     """
     if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DeclarationError(f"A pilot of {count!r} agents cannot work.", hint="Give a whole number from 1.")
+        raise must_be("The number of agents in a pilot", "an integer >= 1", count)
     kinds = [agent.part.group if agent.part is not None else f" {agent.model}" for agent in plan.agents]
     left = [agent for agent in range(len(plan)) if not held[agent]]
     size = Counter(kinds[agent] for agent in left)

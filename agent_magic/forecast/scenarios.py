@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.agent import EFFORTS
-from agent_magic.declare.validation import is_number
+from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.pacing.limits import FIELDS, Limits
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.forecast.forecast import Scenario
@@ -136,7 +136,7 @@ class _Reader:
         if name in readers:
             return readers[name](value)
         if not isinstance(value, str | int | float):
-            raise DeclarationError(f"{name}={value!r} cannot work.", hint="Give one value for all agents, or a list.")
+            raise must_be(name, "one value for all agents, or a list of values", value)
         return value
 
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
@@ -160,7 +160,7 @@ class _Reader:
         found = self._per_agent("model", value)
         for model in found.values():
             if not isinstance(model, str):
-                raise DeclarationError(f"model={model!r} cannot work.", hint="Give the name of a model.")
+                raise must_be("model", "the name of a model", model)
             if model not in self.known and not has_list_price(model):
                 listed = [*self.known, *listed_models()]
                 near = did_you_mean(model, [one for one in listed if one.startswith(model)] or listed)
@@ -173,8 +173,7 @@ class _Reader:
         found = self._per_agent("effort", value)
         for effort in found.values():
             if effort not in EFFORTS:
-                hint = f"One of {', '.join(EFFORTS)}.{did_you_mean(str(effort), EFFORTS)}"
-                raise DeclarationError(f"effort={effort!r} cannot work.", hint=hint)
+                raise must_be("effort", f"one of {', '.join(EFFORTS)}", effort, did_you_mean(str(effort), EFFORTS))
         seen = self.forecaster.evidence.seen
         return {agent: effort for agent, effort in found.items() if seen[agent].effort != effort}
 
@@ -184,9 +183,7 @@ class _Reader:
             named = cast("Mapping[str, Any]", value).items()
             return {number: each for name, each in named for number in self.plan.numbers([name])}
         if not isinstance(value, str):
-            raise DeclarationError(
-                f"{name}={value!r} cannot work.", hint="Give a name, or a mapping of agents to names."
-            )
+            raise must_be(name, "a name, or a mapping of agents to names", value)
         return dict.fromkeys(range(len(self.plan)), value)
 
     def _dropped(self, value: object) -> frozenset[int]:
@@ -195,7 +192,7 @@ class _Reader:
             names = list(cast("Sequence[object]", value))
         known = [name for name in names if isinstance(name, str)]
         if not names or len(known) < len(names):
-            raise DeclarationError(f"drop={value!r} cannot work.", hint="Give an agent's name, or a tuple of them.")
+            raise must_be("drop", "an agent's name, or a tuple of them", cast("object", value))
         found = frozenset(self.plan.numbers(known))
         if len(found) == len(self.plan):
             raise DeclarationError("drop leaves no agent.", hint="Keep one at least.")
@@ -214,8 +211,7 @@ class _Reader:
             return {OTHERS: value}
         if is_number(value):
             return {OTHERS: Limits(cast("float", value))}
-        hint = "Give requests per minute, Limits(...), a mapping of models to them, or 'off'."
-        raise DeclarationError(f"limits={value!r} cannot work.", hint=hint)
+        raise must_be("limits", "requests per minute, Limits(...), a mapping of models to them, or 'off'", value)
 
     def _class(self, name: object) -> str:
         """Return the class of a model that limits are given for."""
@@ -229,14 +225,13 @@ class _Reader:
 def _cache(value: object) -> str:
     if isinstance(value, str | bool) and value in CACHE:
         return CACHE[value]
-    hint = f"One of True, False, auto, on, off.{did_you_mean(str(value), ('auto', 'on', 'off'))}"
-    raise DeclarationError(f"cache={value!r} cannot work.", hint=hint)
+    raise must_be("cache", "True, False, auto, on or off", value, did_you_mean(str(value), ("auto", "on", "off")))
 
 
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    raise DeclarationError(f"batch={value!r} cannot work.", hint="Give True or False.")
+    raise must_be("batch", "True or False", value)
 
 
 def _prices(value: object) -> Prices:
@@ -244,5 +239,5 @@ def _prices(value: object) -> Prices:
         table = cast("Mapping[str, Any]", value)
         if table and all(isinstance(each, TokenPrice) for each in table.values()):
             return Prices(table)
-    hint = "Give a mapping of models to TokenPrice(input=..., output=...), in USD per million tokens."
-    raise DeclarationError(f"prices={value!r} cannot work.", hint=hint)
+    hint = " Prices are in USD per million tokens."
+    raise must_be("prices", "a mapping of models to TokenPrice(input=..., output=...)", cast("object", value), hint)

@@ -119,7 +119,7 @@ class Evidence:
 
     Args:
         record: The run.
-        history: Earlier answers. Those the stand-in API made up count for simulated runs only, and no others there.
+        history: Earlier answers. Simulated ones count for simulated runs only, and no others there.
     """
 
     def __init__(self, record: RunRecord, history: History | None = None) -> None:

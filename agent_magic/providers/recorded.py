@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.validation import is_number
+from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.providers.base import Provider
@@ -187,7 +187,7 @@ class Deck:
                 f"{cassette.name!r} was recorded without its texts: nothing can be bought on top of it."
             )
         if pace is not None and not (is_number(pace) and 0 < pace < math.inf):
-            raise DeclarationError(f"pace={pace!r} cannot work.", hint="Give recorded seconds in a second, such as 1.")
+            raise must_be("pace", "a number above 0", pace, " Give recorded seconds in a second, such as 1.")
         self.cassette, self.fill, self.pace = cassette, fill, pace
         self.served: set[int] = set()
 

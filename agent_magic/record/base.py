@@ -15,7 +15,7 @@ class Base(NamedTuple):
         wall_s: What it took.
         cost_usd: What it cost; `None` is unknown.
         tokens: What it used, input and output; `None` is unknown.
-        simulated: Whether its answers were made up.
+        simulated: Whether its answers are simulated.
     """
 
     wall_s: float

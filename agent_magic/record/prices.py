@@ -172,7 +172,7 @@ class Prices:
 
 def _checked(own: object) -> dict[str, TokenPrice]:
     """Check prices before a run: a wrong one would otherwise show only when answers are paid for."""
-    if own is None or own == {}:
+    if own is None or (type(own) is dict and not own):
         return {}
     table: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {"": own}
     if not all(isinstance(one, TokenPrice) for one in table.values()):

@@ -242,7 +242,7 @@ class RunRecord:
         began_at: The moment the run began, in UTC.
         events: Everything that happened, in order.
         results: One `AgentResult` per agent, in plan order.
-        replays_simulation: Whether it replays a run whose answers the stand-in API had made up.
+        replays_simulation: Whether it replays a run whose answers are simulated.
         bases: What it is measured against, if anything; see `measured`.
         keeper: Writes down what it is measured against, where the run is kept; `None` where it is not.
         replayed: Who had answered the replayed attempts, by agent and number of the attempt.

@@ -84,7 +84,7 @@ def test_made_up_answers_count_only_where_they_are_asked_for():
     real, made_up = (CHAIN.estimate(history=history, prices=PRICES, simulated=each) for each in (False, True))
     assert (ASSUMED_OUTPUT_TOKENS, 100) == tuple(one.expected[0].output.likely for one in (real, made_up))
     assert (False, True) == (real.simulated, made_up.simulated)
-    assert "made up" in repr(made_up)
+    assert "simulated" in repr(made_up)
 
 
 def test_a_hand_sum():

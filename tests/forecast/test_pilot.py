@@ -42,7 +42,7 @@ def test_those_are_tried_that_stand_for_the_most(plan, held, count, chosen):
 
 def test_no_pilot_of_nobody():
     """The number is one or more."""
-    with pytest.raises(DeclarationError, match="from 1"):
+    with pytest.raises(DeclarationError, match=">= 1"):
         pilot_agents(ITEMS, NOBODY, 0)
 
 

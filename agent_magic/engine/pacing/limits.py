@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from agent_magic.declare.validation import is_number
-from agent_magic.errors import DeclarationError
+from agent_magic.declare.validation import is_number, must_be
 
 Dimension = Literal["requests", "input", "output"]
 """What is limited per minute: requests, uncached input tokens, output tokens."""
@@ -29,7 +28,7 @@ class Limits:
         burst_s: Seconds' worth that may pass at once, until response headers say more.
 
     Raises:
-        DeclarationError: A value cannot work.
+        DeclarationError: A value is not a number above 0.
     """
 
     requests: float | None = None
@@ -41,7 +40,7 @@ class Limits:
         for option in (*FIELDS.values(), "burst_s"):
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < MOST):
-                raise DeclarationError(f"{option}={value!r} cannot work.", hint="Give a number above 0.")
+                raise must_be(option, "a number above 0", value)
 
     @property
     def rates(self) -> dict[Dimension, float | None]:

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agent_magic.declare.validation import is_word
-from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+from agent_magic.declare.validation import is_word, must_be
+from agent_magic.errors import did_you_mean
 from agent_magic.forecast.advice.rules import RULES
 from agent_magic.measure.frames import make_frame
 
@@ -49,7 +49,7 @@ class Advice:
         findings: One per rule that had a number, what saves most first, what is fine last.
         wall_s: What the run took.
         cost_usd: What it cost; `None` is unknown.
-        simulated: Whether its answers were made up.
+        simulated: Whether its answers are simulated.
     """
 
     findings: tuple[Finding, ...]
@@ -132,9 +132,7 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
         DeclarationError: It is neither.
     """
     if not is_word(by, BY):
-        raise DeclarationError(
-            f"by={shown_value(by)} cannot work.", hint=f"One of {', '.join(BY)}.{did_you_mean(by, BY)}"
-        )
+        raise must_be("by", f"one of {', '.join(BY)}", by, did_you_mean(by, BY))
     worked = any(result.attempts for result in outlook.record.results)
     told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
     told.sort(key=_by_seconds if by == "seconds" else _by_dollars)

@@ -68,7 +68,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         prices: What tokens cost.
         counted: Per agent, the API's count of its request, or `None`.
         ceilings: The rate limits that are known, such as `Pacer.ceilings()`; or all the terms of the run.
-        simulated: Stand on answers that the stand-in API made up, and no others.
+        simulated: Use simulated answers only.
         pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by their answers.
     """
     policy = as_policy(policy)

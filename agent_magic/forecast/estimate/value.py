@@ -122,7 +122,7 @@ class Estimate:
         order: The agents' numbers in the order they start.
         reaches: How far the budget reaches; `None` without one.
         notes: What else has to be known.
-        simulated: Whether earlier answers that the stand-in API made up are what it stands on.
+        simulated: Whether it is based on simulated answers.
         pilot: Which agents were run to find out; `None` without a pilot.
     """
 
@@ -180,7 +180,7 @@ class Estimate:
         return len(self.order)
 
     def __repr__(self) -> str:
-        made_up = ", by answers that were made up" if self.simulated else ""
+        made_up = ", by simulated answers" if self.simulated else ""
         reused = f", {self.reused} answered by the ledger at $0" if self.reused else ""
         noun = "agent" if len(self.expected) == 1 else "agents"
         lines = [f"Estimate of {self.plan!r}: {len(self.expected)} {noun}{reused}{made_up}"]
