@@ -52,7 +52,7 @@ def test_a_replay_compares_no_agents(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("count", [0, -1, 2.5, "3", None])
 def test_a_pilot_is_a_number_of_agents(count: object) -> None:
     """Anything else is refused with a word on what to give."""
-    with pytest.raises(DeclarationError, match="Give a whole number from 1"):
+    with pytest.raises(DeclarationError, match="must be an integer >= 1"):
         pilot_agents(run_of(2).plan, [False, False], count)  # pyright: ignore[reportArgumentType]
 
 
