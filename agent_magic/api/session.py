@@ -192,7 +192,7 @@ def _trio_task() -> object:
 def _is_running(ask: Callable[[], object]) -> bool:
     try:
         ask()
-    except (RuntimeError, KeyError):
+    except RuntimeError:
         return False
     return True
 

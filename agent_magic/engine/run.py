@@ -369,37 +369,34 @@ class Engine:
 
     def stop(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
         """Stop these steps, or the run."""
-        return self._steer(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
+        return self._take(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
 
     def skip(self, now: float, steps: Iterable[int]) -> list[Action]:
         """Leave these steps out, and what waits for them."""
-        return self._steer(self.conductor.skip(now, steps), now) if self.record.ended_s is None else []
+        return self._take(self.conductor.skip(now, steps), now) if self.record.ended_s is None else []
 
     def retry(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
         """Run these steps again that did not succeed, or all of them, with what was skipped because of them."""
-        return self._steer(self.conductor.retry(now, steps), now) if self.record.ended_s is None else []
+        return self._take(self.conductor.retry(now, steps), now) if self.record.ended_s is None else []
 
     def pause(self, now: float) -> list[Action]:
         """Let nobody go until `resume`. What is under way goes on."""
         if self.record.ended_s is not None:
             return []
-        actions = self._steer(self.conductor.pause(now), now)
+        actions = self._take(self.conductor.pause(now), now)
         if self.admission is not None:
             self.admission.forgo()
         return actions
 
     def resume(self, now: float) -> list[Action]:
         """Let steps go again."""
-        return self._steer(self.conductor.resume(now), now) if self.record.ended_s is None else []
+        return self._take(self.conductor.resume(now), now) if self.record.ended_s is None else []
 
     def held_by(self, step: int) -> str:
         """Return what holds a step that is ready: `slot`, `requests`, `budget`, ...; an empty string for others."""
         return self.conductor.held_by(step)
 
     # what follows from it
-
-    def _steer(self, decisions: Sequence[Decision], now: float) -> list[Action]:
-        return self._take(decisions, now)
 
     def _take(self, decisions: Sequence[Decision], now: float) -> list[Action]:
         """Record what the conductor decided; return what the driver has to do."""

@@ -151,20 +151,6 @@ class Match:
             self.texts[result.name] = self.plan.meaning_of(agent, result.text)
 
 
-def replay(plan: Plan, cassette: Cassette, *, timeout_s: float) -> RunRecord:
-    """Return the run that a cassette recorded of this plan.
-
-    Args:
-        plan: What was run. Its agents may have been renamed, not changed.
-        cassette: The recording.
-        timeout_s: The deadline of agents that name none.
-
-    Raises:
-        ReplayMiss: An agent asks for something that was not recorded.
-    """
-    return Deck(cassette).play(plan, timeout_s=timeout_s)
-
-
 class Deck:
     """Plays the recorded runs of a cassette, each in its turn.
 

@@ -23,7 +23,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import CassetteError, Overloaded, RateLimited, ReplayMiss
 from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
-from agent_magic.providers.recorded import Deck, replay
+from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import checked, read_cassette
 from agent_magic.record.cassette.writing import write_cassette
 from agent_magic.record.codec import line_of
@@ -65,7 +65,7 @@ def test_a_replay_has_the_frames_of_the_run(path, history):
     """Failures, retries, stops, refusals, caps: every number comes out as it was, to the last byte."""
     record, _ = history
     write_cassette(record, path)
-    again = replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S)
+    again = Deck(read_cassette(path)).play(record.plan, timeout_s=TIMEOUT_S)
     assert frames(record) == frames(again)
     assert texts_series(record).to_dict() == texts_series(again).to_dict()
     assert (record.ended_s, record.cut, record.simulated) == (again.ended_s, again.cut, again.simulated)
@@ -84,7 +84,7 @@ def test_one_simulated_attempt_labels_a_run_and_its_replay(path):
     assert ["simulated", "live"] == [one.source for one in record["a"].attempts]
     write_cassette(record, path)
     assert record.simulated
-    assert replay(plan, read_cassette(path), timeout_s=TIMEOUT_S).simulated
+    assert Deck(read_cassette(path)).play(plan, timeout_s=TIMEOUT_S).simulated
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -94,7 +94,7 @@ def test_recording_a_replay_gives_the_same_file(path, history):
     record, _ = history
     write_cassette(record, path)
     first = path.read_bytes()
-    write_cassette(replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S), path)
+    write_cassette(Deck(read_cassette(path)).play(record.plan, timeout_s=TIMEOUT_S), path)
     one, two = (sorted((json.loads(row) for row in data.splitlines()), key=str) for data in (first, path.read_bytes()))
     for line in (*one, *two):
         line.pop("check", None)
@@ -151,7 +151,7 @@ def test_odd_texts_come_back_as_they_were(path, text):
     """What no encoding holds, what ends lines elsewhere, and ten megabytes."""
     record, _ = drive(Plan([Agent("a", "p")]), lambda *_: Reply(text=text))
     write_cassette(record, path)
-    assert text == replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S)["a"].text
+    assert text == Deck(read_cassette(path)).play(record.plan, timeout_s=TIMEOUT_S)["a"].text
 
 
 def test_damage_costs_one_line(path):
@@ -181,7 +181,7 @@ def test_a_file_that_was_cut_says_so(path):
     cassette = read_cassette(path)
     assert (1, 1) == (len(cassette.damaged), cassette.missing)
     with pytest.raises(ReplayMiss, match="damaged or gone") as miss:
-        replay(record.plan, cassette, timeout_s=TIMEOUT_S)
+        Deck(cassette).play(record.plan, timeout_s=TIMEOUT_S)
     assert "b" == miss.value.agent
     path.write_bytes(data[: data.rindex(b"\n", 0, -1) + 1])
     assert 1 == read_cassette(path).missing
@@ -194,7 +194,7 @@ def test_an_agents_calls_are_enough(path):
     rows = path.read_bytes().splitlines(keepends=True)
     place = next(n for n, row in enumerate(rows) if b'"status": "succeeded"' in row and b'"agent": "b"' in row)
     path.write_bytes(b"".join([*rows[:place], b"garbage\n", *rows[place + 1 :]]))
-    again = replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S)
+    again = Deck(read_cassette(path)).play(record.plan, timeout_s=TIMEOUT_S)
     assert frames(record) == frames(again)
 
 
@@ -208,7 +208,7 @@ def test_a_lost_attempt_is_a_miss(path):
     cassette = read_cassette(path)
     assert 1 == cassette.missing
     with pytest.raises(ReplayMiss, match="lines about 'a' are damaged or gone"):
-        replay(record.plan, cassette, timeout_s=TIMEOUT_S)
+        Deck(cassette).play(record.plan, timeout_s=TIMEOUT_S)
 
 
 def test_windows_line_ends_do_no_harm(path):
@@ -386,7 +386,7 @@ def test_absurd_numbers_with_the_right_checksum_raise_nothing_else(path, value):
             lines = [*rows[:number], checked(changed) if number else changed, *rows[number + 1 :]]
             path.write_text("".join(f"{line_of(line)}\n" for line in lines))
             try:
-                frames(replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S))
+                frames(Deck(read_cassette(path)).play(record.plan, timeout_s=TIMEOUT_S))
             except (CassetteError, ReplayMiss):
                 refused += 1
     assert refused > 10
@@ -448,13 +448,13 @@ class TestMatching:
         plan = Plan([Agent(name, "draw") for name in "abc"])
         record, _ = drive(plan, lambda _, number: Reply(float(number), text=f"draw {number}"))
         write_cassette(record, path)
-        again = replay(plan, read_cassette(path), timeout_s=TIMEOUT_S)
+        again = Deck(read_cassette(path)).play(plan, timeout_s=TIMEOUT_S)
         assert ["draw 1", "draw 2", "draw 3"] == [result.text for result in again.results]
         renamed = Plan([Agent(name, "draw") for name in "xyz"])
-        again = replay(renamed, read_cassette(path), timeout_s=TIMEOUT_S)
+        again = Deck(read_cassette(path)).play(renamed, timeout_s=TIMEOUT_S)
         assert ["draw 1", "draw 2", "draw 3"] == [result.text for result in again.results]
         with pytest.raises(ReplayMiss, match="served already"):
-            replay(Plan([Agent(name, "draw") for name in "abcd"]), read_cassette(path), timeout_s=TIMEOUT_S)
+            Deck(read_cassette(path)).play(Plan([Agent(name, "draw") for name in "abcd"]), timeout_s=TIMEOUT_S)
 
     def test_an_agent_that_was_stopped_takes_no_ones_answer(self, path):
         """Of two equal agents the one that was stopped before it was asked stays so."""
@@ -464,7 +464,7 @@ class TestMatching:
         record, _ = drive(plan, lambda *_: Reply(2.0), Policy(concurrency=1), stops=[(1.0, ["b"])])
         assert ["succeeded", "cancelled"] == [result.status for result in record.results]
         write_cassette(record, path)
-        again = replay(Plan(plan.agents[::-1]), read_cassette(path), timeout_s=TIMEOUT_S)
+        again = Deck(read_cassette(path)).play(Plan(plan.agents[::-1]), timeout_s=TIMEOUT_S)
         assert "cancelled" == again["b"].status
         assert "succeeded" == again["a"].status
 
@@ -483,7 +483,7 @@ class TestMatching:
         write_cassette(chain(), path)
         plan = Plan([Agent(**{"name": "a", "prompt": "say a", **change}), Agent("b", "after {{ a }}")])
         with pytest.raises(ReplayMiss, match=differs) as miss:
-            replay(plan, read_cassette(path), timeout_s=TIMEOUT_S)
+            Deck(read_cassette(path)).play(plan, timeout_s=TIMEOUT_S)
         assert ("a", "a", list(change), 1) == (
             miss.value.agent,
             miss.value.nearest,
@@ -496,19 +496,19 @@ class TestMatching:
         """A renamed and changed agent is laid beside the prompt most like its own."""
         write_cassette(chain(), path)
         with pytest.raises(ReplayMiss, match="of 'b'"):
-            replay(Plan([Agent("new", "after answer to say b")]), read_cassette(path), timeout_s=TIMEOUT_S)
+            Deck(read_cassette(path)).play(Plan([Agent("new", "after answer to say b")]), timeout_s=TIMEOUT_S)
 
     def test_a_part_of_the_plan_is_found(self, path):
         """Only some agents of the recorded run."""
         write_cassette(chain(), path)
-        again = replay(Plan([Agent("a", "say a")]), read_cassette(path), timeout_s=TIMEOUT_S)
+        again = Deck(read_cassette(path)).play(Plan([Agent("a", "say a")]), timeout_s=TIMEOUT_S)
         assert ("succeeded", 2) == (again["a"].status, len(again["a"].attempts))
 
     def test_an_empty_cassette_misses(self, path):
         """A header and nothing else."""
         path.write_text('{"cassette": 1}\n')
         with pytest.raises(ReplayMiss, match="nothing like it"):
-            replay(Plan([Agent("a", "p")]), read_cassette(path), timeout_s=TIMEOUT_S)
+            Deck(read_cassette(path)).play(Plan([Agent("a", "p")]), timeout_s=TIMEOUT_S)
 
 
 def test_provenance_survives_every_copy(path):
@@ -530,7 +530,7 @@ def test_a_damaged_header_of_a_run_leaves_its_answers(path):
     write_cassette(record, path)
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([rows[0], b"{}\n", *rows[2:]]))
-    again = replay(record.plan, read_cassette(path), timeout_s=TIMEOUT_S)
+    again = Deck(read_cassette(path)).play(record.plan, timeout_s=TIMEOUT_S)
     assert texts_series(record).to_dict() == texts_series(again).to_dict()
     pd.testing.assert_frame_equal(
         agents_frame(record).drop(columns="source"), agents_frame(again).drop(columns="source")
@@ -551,6 +551,6 @@ def test_failures_of_the_service_are_recorded(path):
     plan = Plan([Agent("a", "p"), Agent("b", "{{ a }}")])
     record, _ = drive(plan, lambda *_: Reply(0.5, Overloaded("full", status=529), status=529))
     write_cassette(record, path)
-    again = replay(plan, read_cassette(path), timeout_s=TIMEOUT_S)
+    again = Deck(read_cassette(path)).play(plan, timeout_s=TIMEOUT_S)
     assert ["failed", "skipped"] == [result.status for result in again.results]
     assert record["a"].error == again["a"].error
