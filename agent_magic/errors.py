@@ -24,6 +24,7 @@ AgentMagicError
 │  ├─ Unreadable          the response is not one of the API
 │  ├─ Unreachable         no connection, or it broke                   .sent
 │  └─ Late                a deadline passed                            .deadline_s
+├─ InvalidArguments       a tool, or a task, cannot take these arguments
 ├─ NoValue                an agent that did not succeed has no value   .agent
 ├─ BudgetExceeded         the budget has no room for the next request; in `run.agents`, never raised
 ├─ CassetteError          a cassette cannot be read or written
@@ -60,6 +61,7 @@ __all__ = [
     "DeclarationError",
     "DuplicateAgent",
     "InvalidAnswer",
+    "InvalidArguments",
     "Late",
     "LedgerError",
     "NoValue",
@@ -389,6 +391,10 @@ class Late(CallError):
             partial=partial,
         )
         self.deadline_s = deadline_s
+
+
+class InvalidArguments(AgentMagicError):
+    """A function cannot take these arguments. The model that asked for a tool is told the message."""
 
 
 class NoValue(AgentMagicError):

@@ -34,6 +34,7 @@ ONE_OF_EACH = [
     errors.Refused("why", category="bio", partial="half"),
     errors.Capped("why"),
     errors.InvalidAnswer("why", mendable=False),
+    errors.InvalidArguments("why"),
     errors.NoValue("a", "why"),
     errors.Truncated("why"),
     errors.UnexpectedToolUse("why"),

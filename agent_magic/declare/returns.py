@@ -134,10 +134,10 @@ def _adapter(kind: Any) -> Any:
             return DeclarationError(f"{_name_of(kind)} is no type of answers.", hint=f"Give {TYPES}.")
         return DeclarationError(f"{_name_of(kind)} raised {reason_of(error)}.")
 
-    return run_user_code(lambda: pydantic.TypeAdapter(_modern(kind)), failed)
+    return run_user_code(lambda: pydantic.TypeAdapter(modern(kind)), failed)
 
 
-def _modern(kind: Any) -> Any:
+def modern(kind: Any) -> Any:
     """Return a type with the `TypedDict` of `typing_extensions` in it: pydantic takes no other before Python 3.12."""
     from typing_extensions import TypedDict
 
@@ -145,12 +145,12 @@ def _modern(kind: Any) -> Any:
         hints = typing.get_type_hints(kind, include_extras=True)
         optional = kind.__optional_keys__
         fields = {
-            name: typing.NotRequired[_modern(one)] if name in optional else _modern(one) for name, one in hints.items()
+            name: typing.NotRequired[modern(one)] if name in optional else modern(one) for name, one in hints.items()
         }
         made: Any = cast("Any", TypedDict)(kind.__name__, fields)
         made.__doc__ = kind.__doc__
         return made
-    inner = tuple(map(_modern, typing.get_args(kind)))
+    inner = tuple(map(modern, typing.get_args(kind)))
     if inner == typing.get_args(kind) or typing.get_origin(kind) is typing.Literal:
         return kind
     origin = typing.get_origin(kind)
@@ -178,13 +178,19 @@ def _name_of(kind: object) -> str:
 
 def _invalid(error: BaseException) -> InvalidAnswer:
     """Say what a class did not like."""
+    wrong = wrong_fields(error)
+    return InvalidAnswer(wrong) if wrong else InvalidAnswer(f"its class raised {reason_of(error)}", mendable=False)
+
+
+def wrong_fields(error: BaseException) -> str:
+    """Say which fields pydantic refused, and why: `a: Field required; b.x: ...`. Empty for another error."""
     wrong: Any = getattr(error, "errors", None)
     if type(error).__name__ != "ValidationError" or not callable(wrong):
-        return InvalidAnswer(f"its class raised {reason_of(error)}", mendable=False)
+        return ""
     found = cast("list[dict[str, Any]]", wrong(include_url=False, include_context=False, include_input=False))
     said = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_WRONG]]
     more = [f"and {len(found) - _MOST_WRONG} more"] if len(found) > _MOST_WRONG else []
-    return InvalidAnswer("; ".join([*said, *more]))
+    return "; ".join([*said, *more])
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,10 @@ def narrow(schema: Schema, name: str) -> Schema:
         found = {"title": str(schema.get("title") or name), **found}
     else:
         found = {"title": VALUE, **_object({VALUE: found}, [VALUE])}
+    optional, unions = counted(found, name)
     for most, names, what, instead in (
-        (MOST_OPTIONAL, narrowing.optional, "optional fields", "Take the default from some"),
-        (MOST_UNIONS, narrowing.unions, "fields of several types (X | Y)", "Give some of them one type"),
+        (MOST_OPTIONAL, optional, "optional fields", "Take the default from some"),
+        (MOST_UNIONS, unions, "fields of several types (X | Y)", "Give some of them one type"),
     ):
         if len(names) > most:
             over = ", ".join(names[most : most + 3])
@@ -82,17 +83,10 @@ def narrow(schema: Schema, name: str) -> Schema:
 
 
 class _Narrowing:
-    """Walks one schema.
-
-    Attributes:
-        optional: The fields that may be left out.
-        unions: The places that hold one of several types.
-    """
+    """Walks one schema."""
 
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
-        self.optional: list[str] = []
-        self.unions: list[str] = []
 
     def one(self, schema: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         """Return the schema of one place."""
@@ -122,7 +116,6 @@ class _Narrowing:
             return {"type": schema["type"], "enum": words} if schema.get("type") in SCALARS else {"enum": words}
         alternatives = schema.get("anyOf") or schema.get("oneOf")
         if alternatives:
-            self.unions.append(where)
             return {"anyOf": [self.one(each, where, inside) for each in alternatives]}
         kind = schema.get("type")
         if kind == "object":
@@ -144,7 +137,6 @@ class _Narrowing:
         if not fields:
             raise _refused(where, "is a class without fields", "Give it at least one, with its type")
         required = [name for name in fields if name in (schema.get("required") or ())]
-        self.optional += [f"{where}.{name}" for name in fields if name not in required]
         found = {name: self.one(each, f"{where}.{name}", inside) for name, each in fields.items()}
         titled: Schema = {"title": str(schema["title"])} if schema.get("title") else {}
         return titled | _object(found, required)
@@ -220,6 +212,25 @@ def choices_of(schema: Schema) -> list[Any] | None:
     """Return the values to choose from; `None` where there is no choice."""
     given: Any = schema.get("enum")
     return cast("list[Any]", given) if isinstance(given, list) else None
+
+
+def counted(schema: Schema, name: str) -> tuple[list[str], list[str]]:
+    """Return the fields that may be left out, and the places of several types: what the API counts in a request.
+
+    Args:
+        schema: A schema that the API can hold; see `narrow`.
+        name: What the places begin with.
+    """
+    fields, required = fields_of(schema), schema.get("required") or ()
+    optional = [f"{name}.{one}" for one in fields if one not in required]
+    unions = [name] if "anyOf" in schema else []
+    inner = [(f"{name}.{one}", each) for one, each in fields.items()]
+    inner += [(name, each) for each in alternatives_of(schema) if "anyOf" in schema]
+    inner += [(f"{name}[]", items_of(schema))] if items_of(schema) else []
+    for where, each in inner:
+        more = counted(each, where)
+        optional, unions = optional + more[0], unions + more[1]
+    return optional, unions
 
 
 def items_of(schema: Schema) -> Schema:

@@ -12,15 +12,20 @@ So every place that may run such code does it in `run_user_code`.
 from __future__ import annotations
 
 import asyncio
+import linecache
+import os
 import signal
+import sysconfig
 import threading
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_magic.errors import AgentMagicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
 
 T = TypeVar("T")
 
@@ -102,6 +107,41 @@ def _in_task() -> bool:
         return False
 
 
+_MOST_FRAMES = 12
+_HERE = str(Path(__file__).parents[1]) + os.sep
+_LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def trace_of(error: BaseException) -> str:
+    """Write a traceback that has the user's lines only: those of this package and of libraries are left out.
+
+    Files are named without their folders, which are nobody else's business.
+    """
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    frames = [one for one in frames if not one[0].co_filename.startswith(_HERE)]
+    own = [one for one in frames if not _is_library(one[0].co_filename)] or frames[-1:]
+    lines = [_frame_line(code, line) for code, line in own]
+    if len(lines) > _MOST_FRAMES:
+        half = _MOST_FRAMES // 2
+        lines = [*lines[:half], f"… {len(lines) - 2 * half} more …", *lines[-half:]]
+    return "\n".join([*lines, reason_of(error), *getattr(error, "__notes__", ())])
+
+
+def _is_library(name: str) -> bool:
+    return any(one in name for one in _INSTALLED) or name.startswith(_LIBRARIES)
+
+
+def _frame_line(code: CodeType, line: int) -> str:
+    name, text = code.co_filename, linecache.getline(code.co_filename, line).strip()
+    where = Path(name).name if Path(name).exists() else "a cell"  # a kernel names cells by files that it never writes
+    return f"{where}, line {line}, in {code.co_name}: {text}".rstrip(": ")
+
+
 def reason_of(error: BaseException) -> str:
     """Say what was raised: the name of its class, and its message where it has one."""
-    return f"{type(error).__name__}: {error}".rstrip(".: ")
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a class of the user's
+        text = ""
+    return f"{type(error).__name__}: {text}".rstrip(".: ")

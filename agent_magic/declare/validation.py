@@ -118,3 +118,9 @@ def names_of(names: object) -> list[str]:
     if not isinstance(names, Iterable):
         raise must_be("names", "a name, or a list of names", names, error=PlanError)
     return list(cast("Iterable[str]", names))
+
+
+def listed(names: str | Iterable[object] | None) -> tuple[str, ...]:
+    """Return the names in `a,b` or a list, each once, in order."""
+    parts = names.split(",") if isinstance(names, str) else () if names is None else names
+    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))

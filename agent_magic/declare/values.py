@@ -184,14 +184,33 @@ def _any_of(alternatives: list[Schema], data: Any, where: str) -> Any:
     raise failure or _wrong(where, data, "of one of its types")
 
 
+def with_case(schema: Schema, data: Any) -> Any:
+    """Return data with the words of a choice written as declared: models change their case."""
+    choices = choices_of(schema)
+    if choices is not None:
+        return _same_word(choices, data) or data
+    if "anyOf" in schema:
+        tried = (with_case(each, data) for each in alternatives_of(schema))
+        return next((one for one in tried if one != data), data)
+    if isinstance(data, dict):
+        fields, given = fields_of(schema), cast("dict[str, Any]", data)
+        return {name: with_case(fields.get(name, {}), each) for name, each in given.items()}
+    return [with_case(items_of(schema), each) for each in cast("list[Any]", data)] if isinstance(data, list) else data
+
+
+def _same_word(choices: list[Any], data: Any) -> str | None:
+    if not isinstance(data, str):
+        return None
+    same = [one for one in choices if isinstance(one, str) and one.casefold() == data.strip().casefold()]
+    return same[0] if len(same) == 1 else None
+
+
 def _chosen(choices: list[Any], data: Any, where: str) -> Any:
     for one in choices:
         if one == data and isinstance(one, bool) == isinstance(data, bool):
             return one
-    if isinstance(data, str):
-        same = [one for one in choices if isinstance(one, str) and one.casefold() == data.strip().casefold()]
-        if len(same) == 1:
-            return same[0]
+    if (same := _same_word(choices, data)) is not None:
+        return same
     more = ", …" if len(choices) > _MOST_WORDS else ""
     raise _wrong(where, data, f"one of {', '.join(map(repr, choices[:_MOST_WORDS]))}{more}")
 

@@ -157,6 +157,21 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
                 yield _finding(where, what, key)
 
 
+def masked(text: str, secrets: Mapping[str, str]) -> str:
+    """Return a text with what looks like a secret replaced by what it is: `[the value of $DB_PASSWORD]`.
+
+    Args:
+        text: The text.
+        secrets: Values that are secret, with their names; see `secrets_of`.
+    """
+    for value, name in sorted(secrets.items(), key=lambda one: -len(one[0])):
+        for form in {value, *(form for form, _ in _forms(value))}:
+            text = text.replace(form, f"[the value of ${name}]")
+    for what, shape in _SHAPES.items():
+        text = shape.sub(f"[{what}]", text)
+    return text
+
+
 def _finding(where: str, what: str, secret: str) -> Finding:
     head = "".join(c if c.isprintable() else "?" for c in secret[: min(HEAD, len(secret) // 3)])
     mark = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -1,0 +1,129 @@
+"""What a function says of itself: its name, its parameters with their types, its documentation, its source.
+
+Tools and tasks are both made of functions, and read them here. A function may be a plain one, a bound method, a
+`functools.partial`, whose bound arguments are nobody's to give any more, or an object with `__call__`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import textwrap
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.errors import DeclarationError, shown_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOTHING: Any = inspect.Parameter.empty
+"""Stands for a type or a default that is not there."""
+_REFUSED = {
+    inspect.Parameter.VAR_POSITIONAL: ("takes any number of arguments (*{})", "Give it a list: {}: list[str]"),
+    inspect.Parameter.VAR_KEYWORD: ("takes any names (**{})", "Write each of them as a parameter"),
+    inspect.Parameter.POSITIONAL_ONLY: ("takes {} by its place only", "Take the / out: arguments come by name"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a function.
+
+    Attributes:
+        name: Its name.
+        kind: Its type as annotated; `NOTHING` without one.
+        default: Its default; `NOTHING` without one.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+
+
+def check_function(function: object, what: str) -> None:
+    """Raise `DeclarationError` unless this is a function, or works like one.
+
+    Args:
+        function: What was given.
+        what: Whose it is, as an error begins: `tool 'search'`.
+    """
+    if not callable(function) or isinstance(function, type):
+        kind = "a class" if isinstance(function, type) else shown_value(function)
+        raise DeclarationError(f"The function of {what} must be a function, got {kind}.")
+
+
+def parameters_of(function: Callable[..., Any], what: str) -> tuple[Parameter, ...]:
+    """Return the parameters of a function that can be given by name; those that a partial has bound are left out.
+
+    Args:
+        function: The function.
+        what: Whose it is, for errors.
+
+    Raises:
+        DeclarationError: It has others, or none can be read.
+    """
+
+    def failed(error: BaseException) -> DeclarationError:
+        return DeclarationError(f"The parameters of {what} cannot be read: {reason_of(error)}.")
+
+    signature = run_user_code(lambda: inspect.signature(function), failed)
+    hints = run_user_code(lambda: typing.get_type_hints(defined(function), include_extras=True), failed)
+    bound = _bound(function)
+    found: list[Parameter] = []
+    for name, one in signature.parameters.items():
+        if name in bound:
+            continue
+        if one.kind in _REFUSED:
+            why, hint = (text.format(name) for text in _REFUSED[one.kind])
+            raise DeclarationError(f"The function of {what} {why}, which nobody can give it.", hint=f"{hint}.")
+        found.append(Parameter(name, hints.get(name, NOTHING), one.default))
+    return tuple(found)
+
+
+def _bound(function: Any) -> set[str]:
+    return {*function.keywords, *_bound(function.func)} if isinstance(function, functools.partial) else set()
+
+
+def defined(function: Any) -> Any:
+    """Return the function that somebody wrote with `def`: behind a partial, a method, an object with `__call__`."""
+    if isinstance(function, functools.partial):
+        return defined(function.func)
+    function = inspect.unwrap(function)
+    if inspect.ismethod(function):
+        return defined(function.__func__)
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function; that of its class for an object with `__call__`."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def documentation(function: Any) -> str:
+    """Return what a function says it does; empty where it says nothing."""
+    if isinstance(function, functools.partial):
+        return documentation(function.func)
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    own = defined(function).__doc__ or type(function).__doc__  # `getdoc` would find what `object` says of calls
+    return inspect.cleandoc(own or "")
+
+
+def is_async(function: Any) -> bool:
+    """Return whether a call of a function has to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(defined(function))
+
+
+def source_sha(function: Any) -> str:
+    """Return a hash of the source of a function; empty where it has none, as in C."""
+    try:
+        source = textwrap.dedent(inspect.getsource(defined(function)))
+    except (OSError, TypeError, IndentationError, SyntaxError):
+        return ""
+    return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()

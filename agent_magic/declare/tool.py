@@ -1,0 +1,376 @@
+"""Tools: functions of the user's that a model may ask for, and tools that the provider runs.
+
+```
+def run_sql(query: str) -> str: ...     # its docstring tells the model what it does
+
+%%agent analyst --tools run_sql,web_search
+```
+
+A tool is made of a function when an agent is declared: what the model is told of it is fixed from then on. Flags stand
+at the function, `@am.tool(ask=True)`; the function stays the one that it is, to be called and tested.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
+
+from agent_magic.declare.arguments import Arguments
+from agent_magic.declare.schema import MOST_OPTIONAL, MOST_UNIONS, counted, schema_of
+from agent_magic.declare.signature import check_function, defined, name_of, source_sha
+from agent_magic.declare.validation import check_positive, check_text, listed, must_be
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MARK = "_agent_magic_tool"
+"""The attribute of a function that holds its flags."""
+FLAGS = ("ask", "main", "alone", "pure", "safe")
+FAMILIES = ("web_search", "web_fetch", "code_execution")
+"""The tools that providers run, by plain names. Which versions of them there are is the provider's to know."""
+MOST_STRICT = 20
+"""How many tools of one request the provider can hold to their schemas while the model writes."""
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model may ask for. A value: two are equal if the model is told the same and the code is.
+
+    Attributes:
+        name: What the model calls it.
+        description: What it does, for the model.
+        schema: The JSON schema of its arguments, as text.
+        function: What is called; `None` where it was read from a record.
+        ask: Whether a person has to agree to each call.
+        main: Whether it runs on the main thread, one call at a time: sqlite3, pyplot, widgets.
+        alone: Whether no other tool of the agent runs beside it.
+        pure: Whether its result depends on its arguments only: it may be served again.
+        safe: Whether a call that may have happened can be repeated without harm.
+        timeout_s: Seconds until a call is given up; `None` waits.
+        source_sha: Hash of the function's source; empty where unknown.
+        uses: The names of the resources it holds while it runs.
+        writes: What it changes: names or paths.
+        strict: Whether the provider can hold the model to the schema while it writes the arguments.
+    """
+
+    name: str
+    description: str
+    schema: str
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    ask: bool = field(default=False, kw_only=True)
+    main: bool = field(default=False, kw_only=True)
+    alone: bool = field(default=False, kw_only=True)
+    pure: bool = field(default=False, kw_only=True)
+    safe: bool = field(default=False, kw_only=True)
+    timeout_s: float | None = field(default=None, kw_only=True)
+    source_sha: str = field(default="", kw_only=True)
+    uses: tuple[str, ...] = field(default=(), kw_only=True)
+    writes: tuple[str, ...] = field(default=(), kw_only=True)
+    strict: bool = field(default=False, kw_only=True)
+    reader: Arguments | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, given: Any, name: str | None = None) -> Tool:
+        """Return the tool that a function is.
+
+        Args:
+            given: A function, a bound method, a partial, an object with `__call__`; or a tool, as it is.
+            name: What the model calls it; by default the function's name.
+
+        Raises:
+            DeclarationError: The model could not call it: a parameter has no type, or one that no JSON can hold.
+        """
+        if isinstance(given, Tool):
+            return given if name is None else replace(given, name=_checked_name(name))
+        options: dict[str, Any] = dict(_flags_of(given))
+        named = options.pop("name", None)
+        check_function(given, "a tool")
+        name = _checked_name(name or named or name_of(given))
+        reader = Arguments.of(given, f"tool {name!r}")
+        if not reader.description:
+            hint = "Its docstring is all that the model is told of it."
+            warnings.warn(f"The tool {name!r} has no docstring. {hint}", UserWarning, stacklevel=2)
+        return cls(
+            name,
+            reader.description,
+            reader.schema,
+            given,
+            source_sha=source_sha(given),
+            strict=reader.strict,
+            reader=reader,
+            **options,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the function out: it may not be importable elsewhere, and a record needs none."""
+        flags = {one: getattr(self, one) for one in (*FLAGS, "timeout_s", "source_sha", "uses", "writes", "strict")}
+        return _rebuilt, (self.name, self.description, self.schema, flags)
+
+    def __deepcopy__(self, _: object) -> Tool:
+        return self
+
+    def definition(self) -> dict[str, Any]:
+        """Write what the model is told: a member of the array that `Request.tools` holds."""
+        found = {"name": self.name, "description": self.description, "input_schema": schema_of(self.schema)}
+        return found | ({"strict": True} if self.strict else {})
+
+    def arguments(self, text: str) -> dict[str, Any]:
+        """Read the arguments of a call.
+
+        Args:
+            text: What the model wrote, complete. Nothing stands for no arguments.
+
+        Returns:
+            The arguments by name, as the function takes them: those that were given.
+
+        Raises:
+            InvalidArguments: They do not fit. The message is for the model.
+        """
+        return (self.reader or Arguments(self.schema)).read(text)
+
+
+def _rebuilt(name: str, description: str, schema: str, flags: dict[str, Any]) -> Tool:
+    return Tool(name, description, schema, **flags)
+
+
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+        what = "1 to 64 letters a-z, digits, _ and -"
+        raise must_be("The name of a tool", what, name, " Give it another with @am.tool(name='...').")
+    return name
+
+
+class ServerTool:
+    """A tool that the provider runs: `ServerTool("web_search", max_uses=3)`.
+
+    Args:
+        family: Its plain name, such as `web_search`, `web_fetch` or `code_execution`. The provider chooses the version
+            that fits the model.
+        **options: What the provider's page on the tool names, such as `max_uses` or `allowed_domains`.
+
+    Raises:
+        DeclarationError: An option cannot be written as JSON.
+    """
+
+    __slots__ = ("_options", "family")
+
+    def __init__(self, family: str, **options: Any) -> None:
+        check_text("family of a server tool", family)
+        if not _NAME.fullmatch(family):
+            raise must_be(
+                "family of a server tool", "a name such as web_search", family, did_you_mean(family, FAMILIES)
+            )
+        try:
+            self._options = json.dumps(options, sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise DeclarationError(f"The options of {family!r} cannot be written as JSON: {error}.") from None
+        self.family = family
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self.family
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options by name."""
+        return json.loads(self._options)
+
+    def definition(self) -> dict[str, Any]:
+        """Write what is asked for, by its plain name: the provider puts the version in that fits the model."""
+        return {"type": self.family, "name": self.family, **self.options}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ServerTool):
+            return NotImplemented
+        return (self.family, self._options) == (other.family, other._options)
+
+    def __hash__(self) -> int:
+        return hash((self.family, self._options))
+
+    def __repr__(self) -> str:
+        return f"ServerTool({', '.join([repr(self.family), *(f'{k}={v!r}' for k, v in self.options.items())])})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _server_tool, (self.family, self.options)
+
+
+def _server_tool(family: str, options: dict[str, Any]) -> ServerTool:
+    return ServerTool(family, **options)
+
+
+# flags at a function
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    ask: bool = False,
+    main: bool = False,
+    alone: bool = False,
+    pure: bool = False,
+    safe: bool = False,
+    timeout: float | None = None,
+    uses: str | Iterable[str] = (),
+    writes: str | Iterable[str] = (),
+) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, *, name: str | None = None, timeout: float | None = None, **flags: Any) -> Any:
+    """Say how a function is called as a tool. The function itself stays as it is.
+
+    A function needs this only where a flag is wanted: `--tools NAME` takes any.
+
+    Args:
+        function: The function.
+        name: What the model calls it; by default the function's name.
+        timeout: Seconds until a call is given up.
+        **flags: `ask`: a person has to agree to each call. `main`: on the main thread, one at a time, for sqlite3,
+            pyplot and widgets. `alone`: no other tool of the agent beside it. `pure`: the same arguments give the
+            same result, which may be served again. `safe`: a call that may have happened can be repeated. `uses`:
+            names of resources that it holds while it runs. `writes`: names or paths that it changes.
+
+    Raises:
+        DeclarationError: An option is not what it must be.
+    """
+    options: dict[str, Any] = {}
+    for flag, value in flags.items():
+        if flag in {"uses", "writes"}:
+            options[flag] = listed(value)
+        elif flag not in FLAGS:
+            known = (*FLAGS, "name", "timeout", "uses", "writes")
+            raise DeclarationError(f"A tool has no option {flag!r}.{did_you_mean(flag, known)}")
+        elif not isinstance(value, bool):
+            raise must_be(f"{flag} of a tool", "True or False", value)
+        else:
+            options[flag] = value
+    if name is not None:
+        options["name"] = _checked_name(name)
+    if timeout is not None:
+        check_positive("timeout of a tool", timeout)
+        options["timeout_s"] = timeout
+
+    def mark(function: Any) -> Any:
+        check_function(function, "@am.tool")
+        setattr(function, MARK, options)
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def _flags_of(function: Any) -> Mapping[str, Any]:
+    for one in (function, getattr(function, "func", None), defined(function) if callable(function) else None):
+        found: Any = getattr(one, MARK, None)
+        if isinstance(found, Mapping):
+            return cast("Mapping[str, Any]", found)
+    return {}
+
+
+# the tools of an agent
+
+
+@runtime_checkable
+class Toolbox(Protocol):
+    """Something in a notebook that has tools: `--tools NAME.*` takes all of them, `--tools NAME.TOOL` one."""
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Its tools, by the names they have there."""
+        ...
+
+
+def tools_of(
+    given: object, names: Mapping[str, Any] = MappingProxyType({}), *, agent: str = "", schema: str = ""
+) -> tuple[Tool | ServerTool, ...]:
+    """Return the tools that an agent was given.
+
+    Args:
+        given: `run_sql,web_search`, or a list of names, functions and tools.
+        names: What names stand for: the notebook's variables.
+        agent: Whose they are.
+        schema: The schema of the agent's typed answers: the provider counts it together with the tools'.
+
+    Raises:
+        DeclarationError: A name stands for nothing, a function cannot be a tool, or two have one name.
+    """
+    if not isinstance(given, Iterable):
+        raise must_be(f"tools of agent {agent!r}", "names: 'a,b', or a list of functions", given)
+    parts = listed(given) if isinstance(given, str) else cast("Iterable[Any]", given)
+    found: dict[str, Tool | ServerTool] = {}
+    for part in parts:
+        for one in _looked_up(part, names, agent) if isinstance(part, str) else _as_tools(part):
+            if found.setdefault(one.name, one) != one:
+                hint = "Give one of them another with @am.tool(name='...')."
+                raise DeclarationError(f"Two tools of agent {agent!r} are named {one.name!r}.", agent=agent, hint=hint)
+    return _within_limits(tuple(found.values()), schema)
+
+
+def _as_tools(given: Any) -> Sequence[Tool | ServerTool]:
+    if isinstance(given, Tool | ServerTool):
+        return [given]
+    return list(given.tools.values()) if isinstance(given, Toolbox) else [Tool.of(given)]
+
+
+def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[Tool | ServerTool]:
+    """Return what a name stands for: a function, a server tool, `server.*`, `server.tool`, `object.method`."""
+    name, _, rest = written.partition(".")
+    if name not in names:
+        if written in FAMILIES:
+            return [ServerTool(written)]
+        raise _unknown(written, [*(one for one in names if not one.startswith("_")), *FAMILIES], agent)
+    value = names[name]
+    if isinstance(value, Toolbox) and rest and rest != "*":
+        if rest not in value.tools:
+            raise _unknown(written, [f"{name}.{one}" for one in value.tools], agent)
+        return [value.tools[rest]]
+    if rest in {"", "*"}:
+        wrong = not (callable(value) or isinstance(value, Tool | ServerTool | Toolbox))
+        if wrong and written in FAMILIES:
+            return [ServerTool(written)]
+        if wrong or (rest and not isinstance(value, Toolbox)):
+            message = f"--tools of agent {agent!r}: {written!r} is no tool but {shown_value(value)}."
+            raise DeclarationError(message, agent=agent, hint="Give the names of functions.")
+        return _as_tools(value)
+    if rest.startswith("_") or not rest.isidentifier() or not hasattr(value, rest):
+        raise _unknown(written, [f"{name}.{one}" for one in dir(value) if not one.startswith("_")], agent)
+    return _as_tools(getattr(value, rest))
+
+
+def _unknown(name: str, known: Iterable[str], agent: str) -> DeclarationError:
+    hint = did_you_mean(name, known).strip() or "Define the function in a cell above, and run that first."
+    return DeclarationError(f"--tools of agent {agent!r}: {name!r} is not defined.", agent=agent, hint=hint)
+
+
+def _within_limits(tools: tuple[Tool | ServerTool, ...], schema: str) -> tuple[Tool | ServerTool, ...]:
+    """Return the tools, those `strict` no more that would be too much for one request.
+
+    Source: the vendor's page on structured outputs: the limits hold for strict tools and typed answers together.
+    """
+    optional, unions = map(len, counted(schema_of(schema), "")) if schema else (0, 0)
+    strict, loose, found = 0, list[str](), list[Tool | ServerTool]()
+    for one in tools:
+        if isinstance(one, Tool) and one.strict:
+            more = counted(schema_of(one.schema), one.name)
+            strict, optional, unions = strict + 1, optional + len(more[0]), unions + len(more[1])
+            if strict > MOST_STRICT or optional > MOST_OPTIONAL or unions > MOST_UNIONS:
+                strict, optional, unions = strict - 1, optional - len(more[0]), unions - len(more[1])
+                loose.append(one.name)
+                found.append(replace(one, strict=False))
+                continue
+        found.append(one)
+    if loose:
+        shown = ", ".join(loose[:4]) + (f" and {len(loose) - 4} more" if len(loose) > 4 else "")
+        limits = f"{MOST_STRICT} tools, {MOST_OPTIONAL} optional arguments and {MOST_UNIONS} of several types"
+        message = f"The arguments of {shown} are checked only when they are here: a request takes {limits} checked."
+        warnings.warn(message, UserWarning, stacklevel=3)
+    return tuple(found)

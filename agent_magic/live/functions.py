@@ -1,0 +1,232 @@
+"""Runs the user's functions: tools and tasks.
+
+Where a function runs decides what it may touch and what can stop it:
+
+| where | for | what a timeout, or Stop, does |
+| --- | --- | --- |
+| the loop | `async def` | cancels it |
+| a thread of its own | `def` | ends the wait; the thread goes on, since nothing can stop it |
+| the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only where there is SIGALRM |
+| a process | `process=True`: long computing | kills the process |
+
+The threads are ours, not those of the loop's pool: that has six on a small machine, and holds up the end of the
+process. They are daemons, one for each call, with the context of the caller, so that a kernel knows whose output it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import threading
+from contextlib import nullcontext, suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Self
+
+from agent_magic.declare.signature import is_async, name_of
+from agent_magic.declare.tool_result import ToolResult, error_text, result_text
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.errors import AgentMagicError
+from agent_magic.live.prints import Prints
+from agent_magic.live.ran import Ran, called, failed
+from agent_magic.live.workers import Workers, check_sendable
+from agent_magic.record.secret_scan import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from types import FrameType
+
+__all__ = ["Ran", "run_function", "tool_result"]
+
+_WORKERS = Workers()
+"""Processes are the operating system's, and those that are idle serve any run."""
+
+
+async def run_function(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    *,
+    main: bool = False,
+    process: bool = False,
+    timeout_s: float | None = None,
+    prints: Callable[[str], object] | None = None,
+) -> Ran:
+    """Call a function of the user's and wait for it. What it raises is a result.
+
+    Args:
+        function: The function, sync or async.
+        arguments: Its arguments by name.
+        main: Whether to call it on the loop's own thread. Nothing else runs meanwhile.
+        process: Whether to call it in another process. Function, arguments and result have to be sent there and back.
+        timeout_s: Seconds until the wait is over; `None` waits.
+        prints: Called with what it prints, in the thread that prints. `None` leaves prints alone.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled, or Stop was pressed. A thread may go on.
+    """
+    sink = None if prints is None else Prints(prints)
+    try:
+        if process:
+            return await _within(timeout_s, _in_process(function, arguments, sink))
+        if is_async(function):
+            return await _within(timeout_s, _on_loop(function, arguments, sink))
+        if main:
+            return _on_main(function, arguments, timeout_s, sink)
+        return await _within(timeout_s, _in_thread(function, arguments, sink))
+    finally:
+        if sink is not None:
+            sink.close()
+
+
+def tool_result(ran: Ran, secrets: Mapping[str, str]) -> ToolResult:
+    """Return what the model that asked for a call is sent: the result, or what was raised, without secrets.
+
+    Args:
+        ran: What came of the call.
+        secrets: Values that are secret, with their names; see `record.secret_scan.secrets_of`.
+    """
+    return result_text(ran.value) if ran.error is None else error_text(masked(reason_of(ran.error), secrets))
+
+
+async def _within(timeout_s: float | None, work: Coroutine[Any, Any, Ran]) -> Ran:
+    if timeout_s is None:
+        return await work
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await work
+    except TimeoutError:  # not the function's: those are results
+        return _late(timeout_s, finished=False)
+
+
+def _late(timeout_s: float, *, finished: bool) -> Ran:
+    may = "" if finished else "; it may have finished, or finish later"
+    message = f"not finished within {timeout_s:g} s{may}"
+    return Ran(error=TimeoutError(message), trace=f"TimeoutError: {message}", finished=finished)
+
+
+async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
+    """Await an `async def`. It may be cancelled by whoever cancels us; one that cancels itself has failed."""
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+
+    def is_cut() -> bool:
+        return task is not None and task.cancelling() > before
+
+    try:
+        with prints or nullcontext():
+            value = await function(**arguments)
+    except GeneratorExit:  # the loop is gone
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and is_cut():
+            raise
+        return failed(error)
+    if is_cut():  # it has swallowed what was meant for us
+        raise asyncio.CancelledError
+    return Ran(value)
+
+
+async def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
+    """Call a function in a thread. A coroutine that it returns is awaited: it may be a wrapper of an `async def`."""
+    ran = await _threaded(lambda: called(function, arguments, prints), name_of(function))
+    if inspect.iscoroutine(ran.value):
+        return await _on_loop(lambda: ran.value, {}, prints)
+    return ran
+
+
+async def _threaded(work: Callable[[], Ran], name: str) -> Ran:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Ran] = loop.create_future()
+    context = copy_context()
+
+    def deliver(ran: Ran) -> None:
+        if not future.done():
+            future.set_result(ran)
+
+    def run() -> None:
+        ran = context.run(work)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(deliver, ran)
+
+    try:
+        threading.Thread(target=run, name=f"agent_magic {name}", daemon=True).start()
+    except RuntimeError as error:  # the machine has no more threads
+        return failed(error)
+    return await future
+
+
+async def _in_process(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
+    try:
+        check_sendable(function, name_of(function))
+    except AgentMagicError as error:
+        return failed(error)
+    worker = _WORKERS.take()
+    tell = prints.write if prints is not None else _print
+    try:
+        ran = await _threaded(lambda: worker.call(function, arguments, tell), name_of(function))
+    except BaseException:
+        worker.end()
+        raise
+    _WORKERS.put(worker)
+    return ran
+
+
+def _print(text: str) -> None:
+    print(text, end="")  # noqa: T201 - on behalf of a function in another process
+
+
+# the loop's own thread
+
+
+class _TimeUp(BaseException):
+    """Is raised in a function whose time is up."""
+
+
+def _on_main(
+    function: Callable[..., Any], arguments: Mapping[str, Any], timeout_s: float | None, prints: Prints | None
+) -> Ran:
+    """Call a function here. Stop raises in it, and cancels the task that waits."""
+
+    def stopped(error: BaseException) -> AgentMagicError:
+        return AgentMagicError(reason_of(error))  # never: all errors are results
+
+    ran = Ran()
+    with _Alarm(timeout_s) as alarm:
+        ran = run_user_code(lambda: called(function, arguments, prints), stopped)
+    return _late(timeout_s, finished=True) if alarm.rang and timeout_s is not None else ran
+
+
+class _Alarm:
+    """Raises in the code of the main thread when its time is up, where the operating system has such a signal.
+
+    Args:
+        after_s: When; `None` is never.
+
+    Attributes:
+        rang: Whether it has.
+    """
+
+    def __init__(self, after_s: float | None) -> None:
+        self._after_s, self.rang, self._armed = after_s, False, False
+
+    def __enter__(self) -> Self:
+        in_main = threading.current_thread() is threading.main_thread()
+        if self._after_s is not None and in_main and hasattr(signal, "SIGALRM"):
+            self._armed = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # else somebody uses it
+            if self._armed:
+                signal.signal(signal.SIGALRM, self._ring)
+                signal.setitimer(signal.ITIMER_REAL, self._after_s)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if self._armed:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        return isinstance(error, _TimeUp)  # it came between the function's end and here
+
+    def _ring(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        if self._armed:
+            self.rang = True
+            raise _TimeUp

@@ -1,0 +1,111 @@
+"""What a function prints goes to whoever runs it, and to no cell.
+
+`redirect_stdout` would take the prints of everybody else too, since `sys.stdout` is one for all threads and tasks. So
+while functions run, `sys.stdout` and `sys.stderr` are streams that ask a context variable whose text it is, and pass on
+all that is nobody's. A kernel's own streams stay as they are, and are back when the last function has ended.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_CHARS = 200_000
+"""What one call may print. A loop that prints for hours would fill the record, and the page."""
+_LOCK = threading.Lock()
+
+
+class Prints:
+    """Takes what is printed inside `with prints:`, by this thread or task.
+
+    Args:
+        tell: Called with each piece of text, in the thread that prints it.
+    """
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell: Callable[[str], object] | None = tell
+        self._left = MOST_CHARS
+        self._token: Token[Prints | None] | None = None
+        self._streams: list[_Asking] = []
+
+    def __enter__(self) -> None:
+        with _LOCK:
+            self._streams = [_installed(name) for name in ("stdout", "stderr") if getattr(sys, name) is not None]
+        self._token = _WHOSE.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _WHOSE.reset(self._token)
+        with _LOCK:
+            for stream in self._streams:
+                stream.leave()
+
+    def write(self, text: str) -> None:
+        """Take a piece of text, as long as somebody wants it."""
+        if self._tell is None or not text:
+            return
+        if len(text) > self._left:
+            text = f"{text[: self._left]}\n[more was printed; {MOST_CHARS:,} characters are kept]\n"
+            self._tell, tell = None, self._tell
+            tell(text)
+        else:
+            self._left -= len(text)
+            self._tell(text)
+
+    def close(self) -> None:
+        """Take no more. A function that was given up may go on printing."""
+        self._tell = None
+
+
+_WHOSE: ContextVar[Prints | None] = ContextVar("agent_magic_prints", default=None)
+
+
+class _Asking:
+    """A stream in the place of `sys.stdout` or `sys.stderr`.
+
+    Args:
+        name: Which one.
+        stream: The one that was there. It answers whatever else a stream is asked.
+
+    Attributes:
+        users: How many functions run.
+    """
+
+    def __init__(self, name: str, stream: Any) -> None:
+        self._name, self._stream, self.users = name, stream, 0
+
+    def write(self, text: str) -> int:
+        """Write to whose it is."""
+        whose = _WHOSE.get()
+        if whose is None:
+            return self._stream.write(text)
+        whose.write(text)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write several."""
+        for line in lines:
+            self.write(line)
+
+    def leave(self) -> None:
+        """Give the place back with the last user, unless somebody else has taken it meanwhile."""
+        self.users -= 1
+        if not self.users and getattr(sys, self._name) is self:
+            setattr(sys, self._name, self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _installed(name: str) -> _Asking:
+    stream = getattr(sys, name)
+    if not isinstance(stream, _Asking):
+        stream = _Asking(name, stream)
+        setattr(sys, name, stream)
+    stream.users += 1
+    return stream

@@ -1,0 +1,188 @@
+"""Worker processes for functions that compute for long: they hold up neither the loop nor each other.
+
+A worker is started with a fresh interpreter (`spawn`): a fork of a kernel would copy locks that its threads hold, and
+sockets that are not its own. So a function has to be importable there, which one that was written in a cell is not. A
+worker that is idle serves the next call for a while, since its imports are done; one whose call is given up is killed,
+which is the only way to stop a computation. A worker ends by itself when the process that started it is gone.
+
+A pool of `concurrent.futures` cannot do that: to kill one of its workers breaks the pool for all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import multiprocessing
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.signature import defined, is_async, name_of
+from agent_magic.declare.user_code import reason_of
+from agent_magic.errors import DeclarationError
+from agent_magic.live.ran import Ran, called, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
+IDLE_S = 20.0
+"""How long a worker waits for its next call before it ends."""
+KEPT_S = IDLE_S / 2
+"""How long an idle one is given another call: well before it ends by itself."""
+_LOADS: Callable[[bytes], Any] = cast("Any", ForkingPickler).loads
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class Worker:
+    """A process that calls functions, one at a time."""
+
+    def __init__(self) -> None:
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._ended = False
+        self.idle_s = 0.0
+
+    def call(self, function: Callable[..., Any], arguments: Mapping[str, Any], tell: Callable[[str], object]) -> Ran:
+        """Call a function in the process, and wait. `tell` is called with what it prints."""
+        try:
+            sent = cast("bytes", ForkingPickler.dumps((function, dict(arguments))))
+        except Exception as error:  # noqa: BLE001 - the arguments' own code
+            return failed(DeclarationError(f"The call cannot be sent to a process: {reason_of(error)}."))
+        if self._pipe is None:
+            self._start()
+        pipe = cast("Connection", self._pipe)
+        try:
+            pipe.send_bytes(sent)
+            while isinstance(said := pipe.recv(), str):
+                tell(said)
+        except (EOFError, OSError):
+            return failed(RuntimeError(self._why_it_ended()))
+        self.idle_s = time.monotonic()
+        return Ran(*said)
+
+    def end(self) -> None:
+        """Kill the process, whatever it does."""
+        self._ended = True
+        if self._process is not None:
+            self._process.kill()
+
+    def serves(self) -> bool:
+        """Return whether it can take another call."""
+        process = self._process
+        return process is not None and process.is_alive() and time.monotonic() - self.idle_s < KEPT_S
+
+    def _start(self) -> None:
+        self._pipe, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_serve, args=(theirs,), daemon=True, name="agent_magic worker")
+        process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self._process = process
+        if self._ended:
+            process.kill()
+
+    def _why_it_ended(self) -> str:
+        process = cast("SpawnProcess", self._process)
+        process.join(timeout=1.0)
+        if process.exitcode == 1 and getattr(sys.modules["__main__"], "__file__", None):
+            return "The worker process did not start. A script has to run its plan under if __name__ == '__main__':"
+        return f"The worker process ended with exit code {process.exitcode} before the function did."
+
+
+class Workers:
+    """The workers of this process that are idle."""
+
+    def __init__(self) -> None:
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Worker:
+        """Return an idle worker, or a new one."""
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.serves():
+                    return worker
+                worker.end()
+        return Worker()
+
+    def put(self, worker: Worker) -> None:
+        """Take back a worker whose call is over."""
+        if worker.serves():
+            with self._lock:
+                self._idle.append(worker)
+
+
+def check_sendable(function: Any, what: str) -> None:
+    """Raise `DeclarationError` for a function that another process cannot import.
+
+    Args:
+        function: The function.
+        what: Whose it is, for the error.
+    """
+    written = defined(function)
+    home, name = getattr(written, "__module__", None), getattr(written, "__qualname__", "<")
+    main = sys.modules["__main__"]
+    if "<" in name or (home == "__main__" and not getattr(main, "__file__", None)):
+        where = "in another function" if "<" in name else "in a cell"
+        message = f"{what} cannot run in another process: {name_of(function)} is written {where}."
+        hint = "Write it to a file (%%writefile steps.py), and import it: from steps import ..."
+        raise DeclarationError(message, hint=hint)
+
+
+# in the worker
+
+
+class _Told(io.TextIOBase):
+    """Sends what is printed."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def write(self, text: str, /) -> int:
+        if text:
+            self._pipe.send(text)
+        return len(text)
+
+
+def _serve(pipe: Connection) -> None:
+    """Call what comes through the pipe, until it closes or nothing comes for a while."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of a kernel goes to all of its processes
+    told = _Told(pipe)
+    with suppress(EOFError, OSError):
+        while pipe.poll(IDLE_S):
+            sent = pipe.recv_bytes()
+            with redirect_stdout(told), redirect_stderr(told):
+                ran = _ran(sent)
+            pipe.send_bytes(_packed(ran))
+
+
+def _ran(sent: bytes) -> Ran:
+    try:
+        function, arguments = _LOADS(sent)
+    except Exception as error:  # noqa: BLE001 - an import of the user's module
+        return failed(error)
+    if not is_async(function):
+        return called(function, arguments)
+    return called(lambda: asyncio.run(function(**arguments)), {})
+
+
+def _packed(ran: Ran) -> bytes:
+    """Write what came of a call, so that it can be read at the other end whatever it is."""
+    try:
+        packed = cast("bytes", ForkingPickler.dumps(tuple(ran)))
+        if ran.error is not None:
+            _LOADS(packed)  # some errors can be written, and not read again
+    except Exception as error:  # noqa: BLE001 - the value's own code
+        if ran.error is not None:
+            plain = RuntimeError(reason_of(ran.error))
+            return cast("bytes", ForkingPickler.dumps((None, plain, ran.trace, True)))
+        why = TypeError(f"what the function returned cannot be sent back from its process: {reason_of(error)}")
+        return cast("bytes", ForkingPickler.dumps((None, why, reason_of(why), True)))
+    return packed
