@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_magic.declare.each import OWN, Part
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
+from agent_magic.declare.tool import Tool, tools_of
 from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, check_word, must_be
 from agent_magic.errors import DeclarationError
 
@@ -49,6 +51,9 @@ class Agent:
             and the like; see `agent_magic.declare.returns`; or a JSON schema. `None`: text.
         check: A function that takes an answer's value, or its text, and returns `None` or what is wrong with it. Then
             the agent is asked once more.
+        tools: The functions that the model may have called: functions, `Tool`s, and names of tools that the provider
+            runs, such as `web_search`.
+        ask: Whether a person has to agree to the answer before it is passed on.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -68,6 +73,8 @@ class Agent:
     each: str | None = field(default=None, kw_only=True)
     returns: Any = field(default=None, kw_only=True)
     check: Any = field(default=None, kw_only=True, repr=False, hash=False)
+    tools: Any = field(default=(), kw_only=True, repr=False)
+    ask: bool = field(default=False, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -82,7 +89,31 @@ class Agent:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
         if self.check is not None:
             object.__setattr__(self, "check", Check.of(self.check, agent=self.name))
+        if self.tools:
+            object.__setattr__(self, "tools", tools_of(self.tools, {}, agent=self.name, schema=self.schema))
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
+
+    is_task: ClassVar[bool] = False
+    """Whether it is a Python function, and asks no model."""
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """The names it can do without."""
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """The names that the function of a task takes."""
+    source_sha: ClassVar[str] = ""
+    """The fingerprint of the source of a task."""
+
+    def tool(self, name: str) -> Tool | None:
+        """Return its own tool of this name; `None` where it has none.
+
+        Args:
+            name: What the model calls it.
+        """
+        return next((one for one in self.tools if isinstance(one, Tool) and one.name == name), None)
+
+    @property
+    def tools_text(self) -> str:
+        """The definitions of its tools as JSON text; empty for none."""
+        return json.dumps([one.definition() for one in self.tools], ensure_ascii=True) if self.tools else ""
 
     @property
     def uses(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Context:
         return self.template.check_not_empty(self.template.render(values))
 
 
-def with_contexts(contexts: Sequence[Context], agents: Sequence[Agent], values: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values, with the text of each context that an agent uses among them.
 
     Raises:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
 
 ITEM, KEY = "item", "key"
 """What prompts call the item, and its key: the row's label, the dict's key, or else its number from 0."""
@@ -78,7 +78,7 @@ class Part:
         return {ITEM: self.item, KEY: self.key}
 
 
-def expand(agents: Sequence[Agent], values: Mapping[str, Any]) -> tuple[Agent, ...]:
+def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...]:
     """Return agents, each of those declared with `each` replaced by one per item.
 
     Raises:
@@ -90,7 +90,7 @@ def expand(agents: Sequence[Agent], values: Mapping[str, Any]) -> tuple[Agent, .
         return tuple(agents)
     names = {agent.name for agent in agents}
     read: dict[str, list[tuple[Any, Any]]] = {}
-    found: list[Agent] = []
+    found: list[Step] = []
     for agent in agents:
         over = agent.each
         if over is None:
@@ -197,7 +197,7 @@ def as_item(value: Any) -> Any:
     return Row({str(name): cell for name, cell in cast("dict[Any, Any]", value).items()})
 
 
-def groups_of(agents: Sequence[Agent]) -> Mapping[str, Mapping[int, int]]:
+def groups_of(agents: Sequence[Step]) -> Mapping[str, Mapping[int, int]]:
     """Return the numbers of the agents of each group, by its name and the numbers of the items."""
     found: dict[str, dict[int, int]] = {}
     for number, agent in enumerate(agents):
@@ -209,7 +209,7 @@ def groups_of(agents: Sequence[Agent]) -> Mapping[str, Mapping[int, int]]:
     return MappingProxyType(found)
 
 
-def members_of(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) -> Collection[int]:
+def members_of(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> Collection[int]:
     """Return the members of a group that its name means in an agent's prompt: all, or the one for the same item.
 
     A selected plan may have only some of a group.
@@ -220,7 +220,7 @@ def members_of(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) 
     return () if same is None else (same,)
 
 
-def side_by_side(agents: Sequence[Agent], group: Mapping[int, int], agent: Agent) -> bool:
+def side_by_side(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> bool:
     """Return whether an agent and a group were declared for each item of the same value."""
     other = agents[next(iter(group.values()))].part
     return agent.part is not None and other is not None and agent.part.over == other.over

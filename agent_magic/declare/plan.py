@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context, with_contexts
@@ -15,6 +15,7 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
 from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import RenderError, python_notes, sendable, value_text
+from agent_magic.declare.task import Task
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
 from agent_magic.declare.values import read
 from agent_magic.errors import (
@@ -29,7 +30,9 @@ from agent_magic.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+    from agent_magic.declare.step import Step
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
@@ -88,7 +91,7 @@ class Plan:
         PlanError: A context uses an agent's answer, or has its name; or an argument is of a wrong type.
     """
 
-    agents: Sequence[Agent]
+    agents: Sequence[Step]
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     name: str = field(default="agents", kw_only=True)
     description: str = field(default="", kw_only=True)
@@ -110,7 +113,7 @@ class Plan:
             instances_of("contexts", () if contexts is None else contexts, Context),
             dict(self.values or {}),
         )
-        self._put(agents=expand(instances_of("agents", self.agents, Agent), values))
+        self._put(agents=expand(steps_of(self.agents), values))
         for option, words in PLAN_WORDS.items():
             check_word(option, getattr(self, option), words, error=PlanError)
         index: dict[str, int] = {}
@@ -147,7 +150,7 @@ class Plan:
     def __len__(self) -> int:
         return len(self.agents)
 
-    def __getitem__(self, name: str) -> Agent:
+    def __getitem__(self, name: str) -> Step:
         return self.agents[self.number(name)]
 
     @property
@@ -273,6 +276,33 @@ class Plan:
             notes=self.notes,
         )
 
+    def takes(self, number: int) -> tuple[str, ...]:
+        """Return the names that a task takes, of its parameters those left out that only have a default.
+
+        Args:
+            number: The task's number in declared order.
+        """
+        step = self.agents[number]
+        own = step.part.values if step.part is not None else {}
+        inputs = set(self.inputs[number])
+        known = (own, self.groups, self.values, inputs)
+        return tuple(name for name in step.parameters if any(name in one for one in known))
+
+    def source_of(self, number: int, name: str) -> str | tuple[str, ...] | None:
+        """Return who gives a task a parameter: a step, all of a group, or `None` for a value or its own item.
+
+        Args:
+            number: The task's number in declared order.
+            name: The parameter.
+        """
+        step = self.agents[number]
+        if step.part is not None and name in step.part.values:
+            return None
+        if name not in self.groups:
+            return name if name in self.inputs[number] else None
+        members = tuple(self.agents[one].name for one in members_of(self.agents, self.groups[name], step))
+        return members[0] if side_by_side(self.agents, self.groups[name], step) and len(members) == 1 else members
+
     def prompt(self, name: str, answers: Mapping[str, Any]) -> str:
         """Return the prompt that an agent sends.
 
@@ -371,7 +401,7 @@ class Plan:
     def _check_fields(self) -> None:
         """Raise `UndefinedField` for a prompt that takes a field which the type of an answer does not have."""
         for number, agent in enumerate(self.agents):
-            for name, *path in agent.template.paths if self.inputs[number] else ():
+            for name, *path in agent.template.paths if self.inputs[number] and not agent.is_task else ():
                 parent, steps = str(name), list(path)
                 if parent in self.groups:
                     group, member = self.groups[parent], next(iter(self.groups[parent].values()))
@@ -417,6 +447,8 @@ class Plan:
         checked: set[str] = set()
         for number in self._to_check:
             agent, inputs = self.agents[number], self.inputs[number]
+            if agent.is_task:
+                continue
             template = agent.template
             if not template.simple or (template.is_bare and template.names != inputs):
                 self.prompt_ahead(number, dict.fromkeys(inputs, "(answer)"))
@@ -434,13 +466,16 @@ class Plan:
         return tuple(
             number
             for number, (agent, inputs) in enumerate(zip(self.agents, self.inputs, strict=True))
-            if agent.context is not None or not agent.template.simple or agent.template.names != inputs
+            if agent.context is not None
+            or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
         )
 
     def hints(self) -> list[str]:
         """Return a line for each value that its prompts send in a form which few people mean, such as `{'a': 1}`."""
         found: list[str] = []
         for agent, answers in zip(self.agents, self.inputs, strict=True):
+            if agent.is_task:
+                continue
             values = {**self.values, **(agent.part.values if agent.part is not None else {})}
             names = [name for name in agent.template.whole if name not in answers and name not in self.groups]
             found += python_notes([*names, *([agent.context] if agent.context else [])], values)
@@ -448,6 +483,17 @@ class Plan:
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.agents[number].name for number in numbers)
+
+
+def steps_of(given: object) -> tuple[Any, ...]:
+    """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task.
+
+    Raises:
+        PlanError: It is something else.
+    """
+    many = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    found: Any = [Task.declared(one) or one for one in cast("Iterable[object]", given)] if many else given
+    return instances_of("agents", found, Agent, Task)
 
 
 class _Edges:
@@ -462,7 +508,7 @@ class _Edges:
 
     def __init__(
         self,
-        agents: Sequence[Agent],
+        agents: Sequence[Step],
         index: Mapping[str, int],
         groups: Mapping[str, Mapping[int, int]],
         values: Mapping[str, Any],
@@ -482,7 +528,7 @@ class _Edges:
             self.inputs.append(inputs)
             self.parents.append([index[name] for name in dict.fromkeys((*inputs, *after))])
 
-    def _members(self, agent: Agent, names: Sequence[str]) -> Iterable[str]:
+    def _members(self, agent: Step, names: Sequence[str]) -> Iterable[str]:
         """Return names, those of groups replaced by the members that are meant."""
         if not self.groups:
             return names
@@ -492,7 +538,7 @@ class _Edges:
             found.update(dict.fromkeys([name] if meant is None else [self.agents[one].name for one in meant]))
         return found
 
-    def _is_input(self, agent: Agent, name: str) -> bool:
+    def _is_input(self, agent: Step, name: str) -> bool:
         """Return whether a name in the prompt is a parent. Keep its value if it has one, and else drop it or raise."""
         if name in self.index and (name != agent.name or name not in self.values):
             return self._is_other(agent, name)
@@ -502,12 +548,14 @@ class _Edges:
             self._use(agent, name, known=[*self.index, *self.values])
         return False
 
-    def _use(self, agent: Agent, name: str, *, known: Iterable[str], what: str = "") -> None:
+    def _use(self, agent: Step, name: str, *, known: Iterable[str], what: str = "") -> None:
+        if name not in self.values and name in agent.optional:
+            return
         if name not in self.values:
             raise UndefinedVariable(name, agent=agent.name, known=known, what=what)
         self.used[name] = self.values[name]
 
-    def _is_parent(self, agent: Agent, name: str) -> bool:
+    def _is_parent(self, agent: Step, name: str) -> bool:
         """Return whether a name in `after` is a parent. Drop it, or raise, if nobody has it."""
         if name in self.index:
             return self._is_other(agent, name)
@@ -516,7 +564,7 @@ class _Edges:
         self._drop(agent.name, name)
         return False
 
-    def _is_other(self, agent: Agent, name: str) -> bool:
+    def _is_other(self, agent: Step, name: str) -> bool:
         """Return whether a name is not the agent's own, which is dropped. As an error it is a cycle."""
         if name != agent.name or not self.drops:
             return True

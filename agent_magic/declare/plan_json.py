@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
 
 P = TypeVar("P", bound="Plan")
 PREVIOUS = re.compile(r"\{\{\s*previous_outputs\s*\}\}")
@@ -124,7 +125,7 @@ def _wrong(what: str, must: str, value: object, hint: str = "") -> Exception:
     return must_be(what, must, value, hint, error=PlanError)
 
 
-def _agent_to_dict(plan: Plan, agent: Agent) -> dict[str, Any]:
+def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
     options = {key: getattr(agent, key) for key in OPTIONS if getattr(agent, key) is not None}
     return {
         "name": agent.name,

@@ -91,18 +91,18 @@ def check_mapping(option: str, value: object, hint: str = " Give {'name': value,
         raise must_be(option, "a mapping", value, hint, error=PlanError)
 
 
-def instances_of(option: str, given: object, kind: type[T]) -> tuple[T, ...]:
+def instances_of(option: str, given: object, kind: type[T], *others: type) -> tuple[T, ...]:
     """Return a list as a tuple.
 
     Raises:
-        PlanError: It is no list, or one of its items is not of this kind.
+        PlanError: It is no list, or one of its items is not of this kind, or of one of the others.
     """
     what, hint = f"a list of {kind.__name__}", f" Give [{kind.__name__}('name', '...'), ...]."
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise must_be(option, what, given, hint, error=PlanError)
     found = tuple(cast("Iterable[object]", given))
     for place, one in enumerate(found):
-        if not isinstance(one, kind):
+        if not isinstance(one, (kind, *others)):
             raise must_be(f"{option}[{place}]", f"of type {kind.__name__}", one, hint, error=PlanError)
     return cast("tuple[T, ...]", found)
 

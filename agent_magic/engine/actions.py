@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agent_magic.record.events import AgentEnded, AgentReady
 
 if TYPE_CHECKING:
+    from agent_magic.engine.calls import Call
     from agent_magic.record.answer import Status
     from agent_magic.record.request import Request
 
@@ -24,15 +25,20 @@ class Send(NamedTuple):
     held_by: str
 
 
-class Call(NamedTuple):
-    """Do what is no request: run a function, or ask a person. Report it by `Engine.call_ended`.
+class Begin(NamedTuple):
+    """Call a function, and report its end by `Engine.call_ended`."""
+
+    call: Call
+
+
+class Ask(NamedTuple):
+    """Ask a person whether this may be done, and report the answer by `Engine.decided`.
 
     Attributes:
-        call: What to do; only the driver has to understand it.
+        call: A call that is to begin; for an answer that is to be passed on, a call without a function.
     """
 
-    step: int
-    call: object
+    call: Call
 
 
 class Count(NamedTuple):
@@ -91,7 +97,7 @@ class Reopened(NamedTuple):
     step: int
 
 
-Action = Send | Call | Count | Abort | WakeAt | Done
+Action = Send | Begin | Ask | Count | Abort | WakeAt | Done
 """What a driver does."""
 Decision = Send | Abort | WakeAt | Done | AgentReady | AgentEnded | Skipped | Backoff | Reopened
 """What the conductor decides."""

@@ -10,14 +10,14 @@ from agent_magic.record.history import kin_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
     from agent_magic.record.history import History, Past
 
 _Key = tuple[str, str, str]
 """Whose answers: an agent's name, or else its group's, and the model."""
 
 
-def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: History) -> list[float] | None:
+def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: History) -> list[float] | None:
     """Say how long each agent will work.
 
     1. An agent that was answered by the same model before, or else one of its group: the median of what that took.
@@ -49,7 +49,7 @@ def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: His
     share = _share_used(agents, keys, rows)
     usual = {model: median(row.api_s for row in some) if some else median(known) for model, some in answers.items()}
 
-    def seconds(agent: Agent, model: str, key: _Key) -> float:
+    def seconds(agent: Step, model: str, key: _Key) -> float:
         if key in middle_s:
             return middle_s[key]
         pace_s = paces[model]
@@ -61,7 +61,7 @@ def expected_work_s(agents: Sequence[Agent], models: Sequence[str], history: His
 
 
 def _answers_of(
-    agents: Sequence[Agent], models: Sequence[str], history: History, *, simulated: bool
+    agents: Sequence[Step], models: Sequence[str], history: History, *, simulated: bool
 ) -> dict[_Key, list[Past]]:
     """Return the answers that agents had by their models, and once for all those of their groups where one had none."""
     found: dict[_Key, list[Past]] = {}
@@ -74,7 +74,7 @@ def _answers_of(
     return found
 
 
-def _key(agent: Agent, model: str, found: Mapping[_Key, list[Past]]) -> _Key:
+def _key(agent: Step, model: str, found: Mapping[_Key, list[Past]]) -> _Key:
     own = (agent.name, "", model)
     return own if own in found else ("", kin_of(agent.name), model)
 
@@ -89,7 +89,7 @@ def _pace_s(rows: Sequence[Past]) -> float | None:
     return median(paces) if paces else None
 
 
-def _share_used(agents: Sequence[Agent], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
+def _share_used(agents: Sequence[Step], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
     """Return how much of its `max_tokens` an answer uses, by the agents of which both are known; 1 where none is."""
     capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
     shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]

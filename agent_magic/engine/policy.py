@@ -19,6 +19,9 @@ measure what such a barrier costs. `sequential`: one agent at a time."""
 TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]
 CacheTtl = Literal["auto", "5m", "1h"]
+OnDoubt = Literal["ask", "again", "error"]
+"""What to do with a tool call that a killed kernel had begun, and that may have happened: ask a person, and fail the
+agent where nobody is there; call it again; or tell the model that it failed."""
 OnLimit = Literal["fail", "warn", "allow"]
 """What to do with an answer that was cut at `max_tokens`, or refused: fail its agent, pass it on with a warning, or
 pass it on without one."""
@@ -30,6 +33,7 @@ POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "on_max_tokens": get_args(OnLimit),
     "on_refusal": get_args(OnLimit),
     "timeout_counts": get_args(TimeoutCounts),
+    "on_doubt": get_args(OnDoubt),
 }
 """Per option, the words it takes."""
 
@@ -55,6 +59,8 @@ class Policy:
         on_refusal: What to do with an answer in which the model declined. Such an answer is never served again.
         max_turns: The most requests for one answer. An answer that the API pauses (`pause_turn`) is continued; after
             so many requests its agent is `capped`, and the partial answer is passed on as `on_max_tokens` says.
+        on_doubt: What to do with a tool call that may have happened before a kill; see `OnDoubt`.
+        ask_s: Seconds that a person has to answer a question; then it counts as denied.
         timeout_counts: `work` counts `timeout_s` from an agent's first request, retries and backoff included; `total`
             from the moment its parents are done, waiting for a slot or a rate limit included.
         breaker_share: The circuit breaker opens when this share of the last 20 attempts failed by the fault of the
@@ -78,6 +84,8 @@ class Policy:
     on_max_tokens: OnLimit = field(default="warn", kw_only=True)
     on_refusal: OnLimit = field(default="fail", kw_only=True)
     max_turns: int = field(default=10, kw_only=True)
+    on_doubt: OnDoubt = field(default="ask", kw_only=True)
+    ask_s: float = field(default=600.0, kw_only=True)
     timeout_counts: TimeoutCounts = field(default="work", kw_only=True)
     breaker_share: float | None = field(default=1.0, kw_only=True)
     max_usd_per_min: float | None = field(default=None, kw_only=True)
@@ -87,6 +95,7 @@ class Policy:
         for option in ("concurrency", "max_attempts", "max_turns"):
             check_integer(option, getattr(self, option))
         check_positive("timeout_s", self.timeout_s)
+        check_positive("ask_s", self.ask_s)
         for option in ("deadline_s", "budget_usd", "budget_tokens", "max_usd_per_min", "breaker_share"):
             if (value := getattr(self, option)) is not None:
                 check_positive(option, value, most=1 if option == "breaker_share" else math.inf)

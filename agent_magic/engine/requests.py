@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
+from agent_magic.engine.calls import Wanted
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, InvalidAnswer, Refused
-from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, Usage
 from agent_magic.record.made import made
-from agent_magic.record.request import Request, continued, said
+from agent_magic.record.request import Message, Request, continued, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
+    from agent_magic.engine.calls import Call, Held, Result
     from agent_magic.engine.policy import Policy
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer
     from agent_magic.record.prices import Prices
-    from agent_magic.record.request import Message, Ttl
+    from agent_magic.record.request import Ttl
     from agent_magic.record.terms import ModelFacts
 
 OVERHEAD_TOKENS = 16
@@ -40,9 +43,14 @@ HALF = {
 """The stop reasons of half a document, and what helps."""
 
 
-def model_of(agent: Agent) -> str:
-    """Return the model an agent asks."""
-    return agent.model or DEFAULT_MODEL
+def model_of(agent: Step) -> str:
+    """Return the model an agent asks; a task asks none."""
+    return "" if agent.is_task else agent.model or DEFAULT_MODEL
+
+
+def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
+    """Return per step, the seconds from its first request to its deadline. A task of its own has none."""
+    return [one.timeout_s or (math.inf if one.is_task else policy.timeout_s) for one in plan.agents]
 
 
 def ask(
@@ -80,8 +88,9 @@ def ask(
         agent.timeout_s or timeout_s,
         ttl or "5m",
         (),
-        "",
+        agent.tools_text,
         "" if agent.returns is None else agent.returns.schema,
+        "",
     )
     return made(Request, asked)
 
@@ -91,6 +100,34 @@ def _content(answer: Answer, *, keeps: bool) -> str:
     if answer.content is not None or keeps:
         return answer.content or "[]"
     return json.dumps([{"type": "text", "text": answer.text}]) if answer.text.strip() else ""
+
+
+class _Turn(NamedTuple):
+    """A response that asks for calls.
+
+    Attributes:
+        answer: The response.
+        ids: The calls, in order.
+        results: What came of those that have ended.
+    """
+
+    answer: Answer
+    ids: list[str]
+    results: dict[str, Result]
+
+
+def calls_in(answer: Answer) -> list[dict[str, Any]]:
+    """Return the blocks of a response that ask for a call of a tool of ours, in order."""
+    blocks: Any = json.loads(answer.content or "[]")
+    return [one for one in blocks if isinstance(one, dict) and cast("dict[str, Any]", one).get("type") == "tool_use"]
+
+
+def _result_block(id_: str, result: Result) -> dict[str, Any]:
+    """Write what the model gets of a call: each has exactly one result, a failed one too."""
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": id_}
+    if result.text:
+        block["content"] = json.loads(result.text) if result.blocks else result.text
+    return block if result.status == "succeeded" else {**block, "is_error": True}
 
 
 class Bought(Protocol):
@@ -131,7 +168,8 @@ class PlanRequests:
         texts: Mapping[str, Any] | None = None,
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
-        self.models, self.limit_classes = models, [facts[model].limit_class for model in models]
+        self.models = models
+        self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self.prefixes = shared_prefixes(plan, models, facts, policy, work_s)
         self._texts: dict[str, Any] = dict(texts or {})
         self._written: dict[int, Request] = {}
@@ -142,6 +180,15 @@ class PlanRequests:
             for number, agent in enumerate(plan.agents)
             if agent.returns is not None or agent.check is not None
         }
+        self.tasks = {
+            number: Wanted("", one.name, "", code=one.source_sha)
+            for number, one in enumerate(plan.agents)
+            if one.is_task
+        }
+        self.holds: dict[int, tuple[Held, ...]] = {}
+        self.asked_of = frozenset(number for number, agent in enumerate(plan.agents) if agent.ask)
+        self._turn: dict[int, _Turn] = {}
+        self._turns: dict[int, int] = {}  # how many turns a conversation has had
         self._counted: dict[int, int | None] = {}
         self._uncounted: list[tuple[int, Request]] = []
         self._counting: set[int] = set()
@@ -164,7 +211,10 @@ class PlanRequests:
             return self._written.pop(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
-        return first._replace(messages=self._so_far[step]) if step in self._so_far else first
+        if step not in self._so_far:
+            return first
+        last = first.tools and self._turns.get(step, 0) + 1 >= self._policy.max_turns
+        return first._replace(messages=self._so_far[step], tool_choice="none" if last else "")
 
     def need(self, step: int) -> Need:
         """Return what the agent's next request may use. One that cannot be written needs nothing: it will fail."""
@@ -173,7 +223,7 @@ class PlanRequests:
         except (DeclarationError, CancelledError) as error:
             if isinstance(error, CancelledError):  # the user stopped its prompt's code, which may never end by itself
                 self._stopped.add(step)
-            return Need(model_of(self._plan.agents[step]), 0, 0, NOTHING)
+            return Need(self.models[step], 0, 0, NOTHING)
         if self._bought is not None and self._bought.is_there(step, request, look=self._capped):
             return Need(request.model, 0, 0, NOTHING, free=True)
         worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
@@ -217,7 +267,10 @@ class PlanRequests:
         """Record what the agent's next request goes on from; `None` begins a new conversation."""
         if answer is None:
             self._so_far.pop(step, None)
+            self._turns.pop(step, None)
+            self._turn.pop(step, None)
         else:
+            self._turns[step] = self._turns.get(step, 0) + 1
             before = self._so_far.get(step, ())
             if content := _content(answer, keeps=not reply):
                 before = continued(before, content)
@@ -249,13 +302,38 @@ class PlanRequests:
         """Record what an agent answered, which its children use."""
         self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if step in self.checked else text
 
-    def calls(self, step: int, answer: Answer) -> Sequence[object]:
-        """Return nothing: no agent has tools."""
-        del step, answer
-        return ()
+    def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
+        """Return the calls of the agent's tools that a response asks for."""
+        agent = self._plan.agents[step]
+        if answer.stop_reason != TOOL_USE or not isinstance(agent, Agent) or not agent.tools:
+            return ()
+        found = [self._wanted(agent, one) for one in calls_in(answer)]
+        if found:
+            self._turn[step] = _Turn(answer, [one.id for one in found], {})
+        return found
 
-    def called(self, step: int, call: object, result: object) -> None:
-        """Do nothing: nothing is called."""
+    def _wanted(self, agent: Agent, one: Mapping[str, Any]) -> Wanted:
+        """Return a call, with what its tool says of when it may run."""
+        name, arguments = str(one["name"]), json.dumps(one.get("input"), ensure_ascii=True)
+        tool = agent.tool(name)
+        if tool is None:
+            return Wanted(str(one["id"]), name, arguments)
+        return Wanted(str(one["id"]), name, arguments, tool.alone, tool.ask, code=tool.source_sha)
+
+    def called(self, call: Call, result: Result) -> None:
+        """Record what came of a call. After the last of a turn, the next request goes on from all of them."""
+        step = call.step
+        if step in self.tasks:
+            if result.status == "succeeded":
+                self._texts[self._plan.agents[step].name] = result.value
+            return
+        turn = self._turn[step]
+        turn.results[call.wanted.id] = result
+        if len(turn.results) == len(turn.ids):
+            del self._turn[step]
+            self.continue_turn(step, turn.answer)
+            results = [_result_block(one, turn.results[one]) for one in turn.ids]
+            self._so_far[step] = (*self._so_far[step], Message("user", json.dumps(results, ensure_ascii=True)))
 
     def _worst(self, step: int, request: Request) -> tuple[Worst, Worst | None]:
         """Return the most a request can use; and the most if its input is as short as its bytes allow.

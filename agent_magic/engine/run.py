@@ -6,13 +6,15 @@ the states and the laws.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agent_magic.engine.actions import (
     Abort,
     Action,
+    Ask,
     Backoff,
-    Call,
+    Begin,
     Count,
     Decision,
     Done,
@@ -24,11 +26,14 @@ from agent_magic.engine.actions import (
 from agent_magic.engine.admission.breaker import Breakers, Fault
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
+from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.retry import failure_of
+from agent_magic.engine.contract import UNSENT
+from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.turns import judge
 from agent_magic.errors import InvalidAnswer, Late
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Price, Usage
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, TOOL_USE, Usage
+from agent_magic.record.call import APPROVAL
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -36,6 +41,8 @@ from agent_magic.record.events import (
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
+    CallEnded,
+    CallStarted,
     FirstToken,
     RunEnded,
     on_grid,
@@ -49,129 +56,25 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.admission.pool import Pool
-    from agent_magic.engine.admission.prefix import Prefixes
-    from agent_magic.engine.admission.room import Need
+    from agent_magic.engine.calls import Verdict
+    from agent_magic.engine.contract import Outcome, Requests
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
-    from agent_magic.engine.retry import Failure
     from agent_magic.errors import CallError
-    from agent_magic.record.answer import Answer, Source, Status
+    from agent_magic.record.answer import Answer, Price, Status
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
 
 ASK_AGAIN = "This answer cannot be used. Answer the same again, whole and corrected, in the same form."
+SPEAK = "Give your answer now."
 CANCELLED = "cancelled"
 HTTP_ERROR = 400
+CUT = Result("cancelled", error="stopped; it may have finished", kind="Stopped")
+"""Of a call whose end nobody waited for."""
 LATE, OVER = "late", "over"
 """Why a request is aborted: the step's deadline has passed, or the run's."""
-
-
-class Requests(Protocol):
-    """What the steps of a run ask, and what each request may use."""
-
-    @property
-    def models(self) -> Sequence[str]:
-        """Per step, the model it asks."""
-        ...
-
-    @property
-    def limit_classes(self) -> Sequence[str]:
-        """Per step, the models whose rate limits its model shares, as the provider names them."""
-        ...
-
-    @property
-    def prefixes(self) -> Prefixes | None:
-        """Who shares a cached context with whom; `None` shares none."""
-        ...
-
-    def write(self, step: int) -> Request:
-        """Return the request of a step whose parents are done.
-
-        Raises:
-            DeclarationError: Its prompt cannot be filled in.
-        """
-        ...
-
-    def need(self, step: int) -> Need:
-        """Return what the step's next request may use."""
-        ...
-
-    def count(self, step: int) -> bool:
-        """Have the input of the step's next request counted. Tells whether to wait for that."""
-        ...
-
-    def to_count(self) -> Sequence[tuple[int, Request]]:
-        """Return the requests to have counted since the last call."""
-        ...
-
-    def counted(self, step: int, tokens: int | None) -> None:
-        """Record how much input the step's next request has; `None` where nobody says."""
-        ...
-
-    def used(self, step: int, usage: Usage) -> None:
-        """Record what a request has used, which may be more than was thought possible."""
-        ...
-
-    @property
-    def checked(self) -> Mapping[int, bool]:
-        """The steps whose answers have to fit something; whether such an answer stands in its last turn alone."""
-        ...
-
-    def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return what is wrong with the answer of such a step; `None` where it fits."""
-        ...
-
-    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record what the step's next request goes on from; `None` begins a new conversation.
-
-        Args:
-            step: The step.
-            answer: The response.
-            reply: What is said to it; nothing where it goes on by itself.
-        """
-        ...
-
-    def answered(self, step: int, text: str) -> None:
-        """Record the text of a step, which its children use."""
-        ...
-
-    def calls(self, step: int, answer: Answer) -> Sequence[object]:
-        """Return what a response asks to have done before the conversation goes on; nothing for an answer."""
-        ...
-
-    def called(self, step: int, call: object, result: object) -> None:
-        """Record what came of a call. After the last of a turn, the next request goes on from them."""
-        ...
-
-
-class Outcome(NamedTuple):
-    """What came of one request, as its driver reports it.
-
-    Attributes:
-        answer: The complete response; `None` where there is none.
-        failure: Why there is none; `None` for an answer, and where the request was aborted.
-        status: The HTTP status; `None` where no reply came.
-        usage: Its tokens; `None` is unknown.
-        source: Who answered; `None` where nobody did.
-        partial: The text that had arrived where there is no complete response.
-        readings: What the reply said of rate limits; `None` where it said nothing.
-        price: What it cost, if the driver knows that; `None` has it priced by its usage.
-    """
-
-    answer: Answer | None = None
-    failure: Failure | None = None
-    status: int | None = None
-    usage: Usage | None = None
-    source: Source | None = None
-    partial: str = ""
-    readings: Readings | None = None
-    price: Price | None = None
-
-
-UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)
-"""Of a request that never left."""
 
 
 class Engine:
@@ -195,6 +98,7 @@ class Engine:
         record: What has happened so far.
         conductor: Decides who goes next.
         admission: Says whether there is room; `None` where nothing limits the run.
+        calls: The calls of functions that wait or run.
         budget: What the run may use; `None` sets no cap.
         aborting: The steps whose requests are being aborted, each with the reason.
     """
@@ -235,6 +139,8 @@ class Engine:
                 patience_s=timeouts_s,
                 count=requests.count if self._counts else None,
             )
+        resources = Resources()
+        self.calls = Calls(resources)
         self.conductor = Conductor(
             dag or record.plan.dag,
             policy,
@@ -243,10 +149,15 @@ class Engine:
             room=self.admission,
             seed=seed,
             done=done,
+            tasks=requests.tasks.keys(),
+            holds=requests.holds,
+            resources=resources,
         )
         self._granted: dict[int, tuple[float, str]] = {}
         self.aborting: dict[int, str] = {}
-        self._calls: dict[int, int] = {}  # how many calls are under way, by step
+        self._tasks, self._asked_of = requests.tasks, requests.asked_of
+        self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
+        self._to_agree: dict[int, Answer] = {}  # answers that a person is to agree to
         self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that goes on
         self._checked = dict(requests.checked)
         self._asked_again: set[int] = set()  # whose answer did not fit
@@ -324,24 +235,37 @@ class Engine:
             return self._take(self.conductor.failed(step, failure, now), now)
         if answer is None:
             return self._aborted(step, outcome, why, now)
-        if answer.stop_reason != "end_turn" or step in self._checked:
+        if why is not None and answer.stop_reason == TOOL_USE:  # what it asks for is not done any more
+            self._settle(step, outcome, None, now)
+            self.aborting[step] = why
+            return self._call_aborted(step, now)
+        if answer.stop_reason != "end_turn" or step in self._checked or step in self._turns:
             return self._judged(step, outcome, answer, now)
         self._settle(step, outcome, None, now)
-        return self._succeeded(step, answer, now)
+        return self._passed_on(step, answer, now)
 
-    def call_ended(self, step: int, call: object, result: object, now: float) -> list[Action]:
-        """Record what came of a call. After the last of them the step's next request waits for its turn."""
-        self._requests.called(step, call, result)
-        self._calls[step] -= 1
-        if self._calls[step]:
+    def call_ended(self, call: Call, result: Result, now: float) -> list[Action]:
+        """Record what came of a call. After the last of a turn the step's next request waits for its turn."""
+        self.calls.ended(call)
+        self._call_over(call, result, now)
+        actions = self._after_call(call.step, result, now)
+        return [*actions, *self._begin_calls(now), *self.room_changed(now)]  # what it held is free
+
+    def decided(self, call: Call, verdict: Verdict, now: float) -> list[Action]:
+        """Record what a person said of what was asked by `Ask`. A question that is no longer open is left alone."""
+        step = call.step
+        if step in self._to_agree and not call.wanted.tool:
+            return self._agreed(step, verdict, now)
+        wanted = call.wanted if verdict.text is None else call.wanted._replace(arguments=verdict.text)
+        if verdict.approved:
+            return self._begin_calls(now) if self.calls.agree(call, wanted) is not None else []
+        if not self.calls.take_out(call):
             return []
-        del self._calls[step]
-        why = self.aborting.pop(step, None)
-        if why in {LATE, OVER}:
-            return self._take(self.conductor.failed(step, self._late(step, why), now), now)
-        if why is not None:
-            return self._take(self.conductor.cancelled(step, now), now)
-        return self._take(self.conductor.continue_turn(step, now), now)
+        why = f"A person denied this call{f': {verdict.why}' if verdict.why else ''}."
+        result = Result("denied", why, f"Denied: {verdict.why or 'by a person'}", "Denied")
+        self._started(call, "person", now)
+        self._call_over(call, result, now)
+        return [*self._after_call(step, result, now), *self._begin_calls(now)]
 
     def counted(self, step: int, tokens: int | None, now: float) -> list[Action]:
         """Record how much input a request has, that was to be counted; `None` where nobody says."""
@@ -359,7 +283,10 @@ class Engine:
     def close(self, now: float) -> None:
         """End a run whose driver has stopped, whatever was still under way."""
         for step in list(self.aborting):
-            self.ended(step, UNSENT, now)
+            for call in self.calls.running(step):
+                self.call_ended(call, CUT, now)
+            if step in self.aborting:
+                self.ended(step, UNSENT, now)
         if self.admission is not None:
             self.admission.leave()
         if self.record.ended_s is None:
@@ -394,7 +321,9 @@ class Engine:
 
     def held_by(self, step: int) -> str:
         """Return what holds a step that is ready: `slot`, `requests`, `budget`, ...; an empty string for others."""
-        return self.conductor.held_by(step)
+        if step in self._to_agree:
+            return "person"
+        return self.calls.held_by(step) or self.conductor.held_by(step)
 
     # what follows from it
 
@@ -404,6 +333,9 @@ class Engine:
         out: list[Action] = []
         for one in decisions:
             if type(one) is Send:  # what is common is told apart in the cheapest way
+                if one.step in self._tasks:
+                    out.extend(self._begin_task(one, now))
+                    continue
                 self._granted[one.step] = now, one.held_by
                 out.append(one)
             elif type(one) is AgentReady or type(one) is AgentEnded:
@@ -428,7 +360,10 @@ class Engine:
                 out.append(decision)
             case Abort(step, why):
                 self.aborting[step] = why
+                self.calls.drop(step)
                 out.append(decision)
+                if not self.calls.has(step) and self._under_way(step) is None and step not in self._granted:
+                    out.extend(self._call_aborted(step, now))  # it waits for a person, or what others hold
             case Done(cut):
                 self.record.add(RunEnded(now, cut=cut))
                 out.append(decision)
@@ -445,11 +380,13 @@ class Engine:
     def _judged(self, step: int, outcome: Outcome, answer: Answer, now: float) -> list[Action]:
         """Decide what a response is that did not simply end: a turn, a part of an answer, or a failure."""
         turns = self._turns.get(step, ())
-        if calls := self._requests.calls(step, answer):
+        if wanted := self._requests.calls(step, answer):
             self._settle(step, outcome, None, now)
-            self._calls[step] = len(calls)
             self._turns[step] = [*turns, ""]  # what is said beside a call is no part of the answer
-            return [*(Call(step, call) for call in calls), *self._take(self.conductor.step_out(step, now), now)]
+            result = self.record.results[step]
+            self.calls.want(step, result.attempts[-1].number, len(result.calls) + 1, wanted)
+            asked = [Ask(call) for call in self.calls.questions((step,))]
+            return [*asked, *self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
         verdict = judge(answer, len(turns) + 1, self._policy)
         passed_on = verdict.failure is None and not verdict.continues
         if passed_on and step in self._checked and (fault := self._requests.fault(step, answer)) is not None:
@@ -464,7 +401,13 @@ class Engine:
         if verdict.capped:
             self._requests.answered(step, self._whole_text(step, answer))
             return self._take(self.conductor.capped(step, verdict.capped, now), now)
-        return self._succeeded(step, answer, now)
+        silent = not answer.text.strip() and self.record.results[step].calls and step not in self._asked_again
+        if silent and len(turns) + 1 < self._policy.max_turns:  # it happens after calls: asked once more, it answers
+            self._asked_again.add(step)
+            self._turns[step] = [*turns, ""]
+            self._requests.continue_turn(step, answer, SPEAK)
+            return self._take(self.conductor.continue_turn(step, now), now)
+        return self._passed_on(step, answer, now)
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
         """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""
@@ -477,6 +420,86 @@ class Engine:
         self._asked_again.add(step)
         self._requests.continue_turn(step, outcome.answer, f"{ASK_AGAIN} What is wrong: {fault}")
         return self._take(self.conductor.continue_turn(step, now), now)
+
+    # calls of functions, and what people say of them
+
+    def _begin_task(self, send: Send, now: float) -> list[Action]:
+        """Have a task do what it is, in place of a request."""
+        first = len(self.record.results[send.step].calls) + 1
+        self.calls.want(send.step, 0, first, [self._tasks[send.step]], send.held_by)
+        return self._begin_calls(now)
+
+    def _begin_calls(self, now: float) -> list[Action]:
+        """Begin the calls that may."""
+        out: list[Action] = []
+        while (found := self.calls.next()) is not None:
+            self._started(*found, now)
+            out.append(Begin(found[0]))
+        return out
+
+    def _started(self, call: Call, held_by: str, now: float) -> None:
+        one = call.wanted
+        place = now, call.step, call.number, call.turn
+        self.record.add(CallStarted(*place, one.id, one.tool, one.arguments, held_by, one.code))
+
+    def _call_over(self, call: Call, result: Result, now: float) -> None:
+        """Record the end of a call, and tell who writes the next request."""
+        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks)
+        self.record.add(CallEnded(now, call.step, call.number, *ended))
+        if call.step in self._tasks and result.status == "succeeded":
+            self.record.results[call.step].keep(result.value)
+        self._requests.called(call, result)
+
+    def _after_call(self, step: int, result: Result, now: float) -> list[Action]:
+        """Decide what follows the end of a step's call, if it was the last of its turn."""
+        if result.ends:
+            self._ending[step] = result
+        if self.calls.has(step):
+            return []
+        ended = self._ending.pop(step, None)
+        if step in self.aborting:
+            return self._call_aborted(step, now)
+        if ended is not None:
+            failure = Failure(ended.error or "", kind=ended.kind or "")
+            return self._take(self.conductor.failed(step, failure, now), now)
+        if step not in self._tasks:
+            return self._take(self.conductor.continue_turn(step, now), now)
+        if result.status == "succeeded":
+            return self._take(self.conductor.succeeded(step, now), now)
+        failure = Failure(result.error or result.status, result.attempts, kind=result.kind or "")
+        return self._take(self.conductor.failed(step, failure, now), now)
+
+    def _call_aborted(self, step: int, now: float) -> list[Action]:
+        """End a step that was stopped between its requests, or a task."""
+        why = self.aborting.pop(step)
+        self._to_agree.pop(step, None)
+        if why in {LATE, OVER}:
+            return self._take(self.conductor.failed(step, self._late(step, why), now), now)
+        return self._take(self.conductor.cancelled(step, now), now)
+
+    def _passed_on(self, step: int, answer: Answer, now: float) -> list[Action]:
+        """Pass an answer on, when a person has agreed to it where one has to."""
+        if step not in self._asked_of:
+            return self._succeeded(step, answer, now)
+        result = self.record.results[step]
+        answer = self._to_agree[step] = replace(answer, text=self._whole_text(step, answer))
+        shown = Wanted("", "", answer.text)
+        asked = Ask(Call(step, 0, result.attempts[-1].number, shown))
+        return [asked, *self._take(self.conductor.step_out(step, now), now)]
+
+    def _agreed(self, step: int, verdict: Verdict, now: float) -> list[Action]:
+        """Go on with an answer that a person has looked at."""
+        answer = self._to_agree.pop(step)
+        turn = self.record.results[step].attempts[-1].number
+        number = len(self.record.results[step].calls) + 1
+        self.record.add(CallStarted(now, step, number, turn, "", APPROVAL, "", "person"))
+        status = "succeeded" if verdict.approved else "denied"
+        why = None if verdict.approved else f"Denied: {verdict.why or 'by a person'}"
+        kind = None if verdict.approved else "Denied"
+        self.record.add(CallEnded(now, step, number, status, verdict.text or "", why, kind, "live"))
+        if not verdict.approved:
+            return self._take(self.conductor.failed(step, Failure(why or "", kind="Denied"), now), now)
+        return self._succeeded(step, answer if verdict.text is None else replace(answer, text=verdict.text), now)
 
     def _succeeded(self, step: int, answer: Answer, now: float) -> list[Action]:
         self._requests.answered(step, self._whole_text(step, answer) if self._turns else answer.text)

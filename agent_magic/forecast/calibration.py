@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceiling, Ceilings
@@ -219,7 +219,7 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
     )
 
 
-def _same(base: RunRecord, scenario: Scenario, number: int, agent: Agent, model: str) -> bool:
+def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: str) -> bool:
     """Tell whether an agent that ran is one that was forecast. Where others are dropped, prompts have to differ."""
     asked = base.plan.agents[number]
     effort = scenario.efforts.get(number, asked.effort)

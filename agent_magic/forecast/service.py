@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.room import Need
+from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure
-from agent_magic.engine.run import Outcome
 from agent_magic.forecast.evidence import CONTINUES
 from agent_magic.forecast.provider import Refusal
 from agent_magic.forecast.virtual import NEVER, Flight
@@ -171,7 +171,7 @@ class ModelledService:
         return self._price.of(self._work(step).model, usage)
 
 
-class ModelledRequests:
+class ModelledRequests(WithoutCalls):
     """What the requests of a forecast use.
 
     Args:
@@ -239,14 +239,6 @@ class ModelledRequests:
 
     def answered(self, step: int, text: str) -> None:
         """Do nothing: prompts are as they were."""
-
-    def calls(self, step: int, answer: Answer) -> Sequence[object]:
-        """Return nothing: a recorded turn has its calls in its time."""
-        del step, answer
-        return ()
-
-    def called(self, step: int, call: object, result: object) -> None:
-        """Do nothing: nothing is called."""
 
     def _work(self, step: int) -> Work:
         work = self._works[step]

@@ -14,15 +14,16 @@ import math
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from agent_magic.engine.actions import Abort, Count, Done, Send, WakeAt
-from agent_magic.engine.run import UNSENT
+from agent_magic.engine.contract import UNSENT
 from agent_magic.record.events import TICKS_PER_S, on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent_magic.engine.actions import Action
+    from agent_magic.engine.contract import Outcome
     from agent_magic.engine.pacing.limits import Readings
-    from agent_magic.engine.run import Engine, Outcome
+    from agent_magic.engine.run import Engine
     from agent_magic.record.request import Request
 
 NEVER: Final = math.inf

@@ -11,18 +11,24 @@ import logging
 import math
 import time
 from datetime import UTC, datetime
+from functools import partial
 from random import getrandbits
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agent_magic.engine.actions import Abort, Count, Done, Send, WakeAt
+from agent_magic.declare.user_code import reason_of
+from agent_magic.engine.actions import Abort, Ask, Begin, Count, Done, Send, WakeAt
+from agent_magic.engine.calls import Verdict
+from agent_magic.engine.contract import UNSENT, Outcome
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.engine.requests import PlanRequests, model_of
+from agent_magic.engine.requests import PlanRequests, model_of, timeouts_of
 from agent_magic.engine.retry import failure_of
-from agent_magic.engine.run import UNSENT, Engine, Outcome
+from agent_magic.engine.run import CUT, Engine
 from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
+from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import HealthMonitor
 from agent_magic.live.partial import partial_usage, source_of
+from agent_magic.live.people import ask, question_of
 from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream, facts_of
@@ -40,10 +46,12 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Action
     from agent_magic.engine.admission.pool import Pool
+    from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
     from agent_magic.live.earlier import Earlier
+    from agent_magic.live.people import Asker
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
     from agent_magic.record.answer import Answer
@@ -75,6 +83,8 @@ class Driver:
         pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
         pool: The slots that all runs of a session share; `None` leaves the run its own.
         history: What earlier answers took: agents with more work before the end of the plan go first.
+        frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
+        asker: Shows questions to a person; `None` where nobody is there: what has to be agreed to is denied.
         clock: Monotonic seconds.
 
     Attributes:
@@ -99,6 +109,8 @@ class Driver:
         pacer: Pacer | None = None,
         pool: Pool | None = None,
         history: History | None = None,
+        frame_of: Callable[[RunRecord, str], Any] | None = None,
+        asker: Asker | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
@@ -122,7 +134,7 @@ class Driver:
             self.record,
             policy,
             requests,
-            timeouts_s=[agent.timeout_s or policy.timeout_s for agent in plan.agents],
+            timeouts_s=timeouts_of(plan, policy),
             price=self.prices.of,
             pacer=pacer,
             slots=pool,
@@ -132,6 +144,8 @@ class Driver:
             done={number: one.status for number, one in enumerate(self.record.results) if one.finished_s is not None},
         )
         self.streams: dict[int, Stream] = {}
+        self._asker = asker
+        self._caller = Caller(self.record, policy, cache=self._cache, fresh=fresh, frame_of=frame_of, asker=asker)
         self._journal: Journal | None = None
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
@@ -147,7 +161,7 @@ class Driver:
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        known = facts_of(self._provider, self._models)
+        known = facts_of(self._provider, filter(None, self._models))
         return Terms(kept, pacer is not None, before, {}, expected, untried, learned, known)
 
     def held_by(self, agent: int) -> str:
@@ -177,14 +191,14 @@ class Driver:
             NotConnected: There is no key; nothing was sent.
             asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
         """
-        for model in set(self._models):
+        for model in {*self._models} - {""}:
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()
             if self.record.ended_s is not None:  # stopped before it began
                 return self.record
             if self._ledger is not None:
-                self._journal = self._ledger.begin(self.record)
+                self._journal = self._caller.journal = self._ledger.begin(self.record)
             if len(self.record.events) == 0 or self._after_s:
                 self._began = self._clock()
             try:
@@ -255,21 +269,36 @@ class Driver:
             if type(action) is Send:
                 self._tasks.begin(action.step, self._request(action.step))
                 continue
-            match action:
-                case WakeAt(at_s):
-                    self._set_alarm(at_s)
-                case Abort(step):
-                    self._tasks.cancel(step, self._never_ran)
-                case Count(step, request):
-                    self._tasks.begin(~step, self._count(step, request))
-                case Done():
-                    self._over.set()
-                case _:
-                    raise TypeError(action)
+            self._do(action)
         if self._pool is not None:
             self.engine.offer()
         if self._tells:
             self._told = tell(self.record, self._told)
+
+    def _do(self, action: Action) -> None:
+        """Do what is less common."""
+        match action:
+            case WakeAt(at_s):
+                self._set_alarm(at_s)
+            case Abort(step):
+                self._abort(step)
+            case Begin(call):
+                self._tasks.begin((call.step, call.number), self._call(call))
+            case Ask(call):
+                self._tasks.begin((call.step, -call.number), self._ask(call))
+            case Count(step, request):
+                self._tasks.begin(~step, self._count(step, request))
+            case Done():
+                self._over.set()
+            case _:
+                raise TypeError(action)
+
+    def _abort(self, step: int) -> None:
+        """Stop what is under way for a step: its request, its calls, and the questions about it."""
+        self._tasks.cancel(step, partial(self._never_ran, step))
+        self._tasks.drop(step)
+        for call in self.engine.calls.running(step):
+            self._tasks.cancel((step, call.number), partial(self._call_over, call, CUT))
 
     def _slot_free(self) -> bool:
         """Ask again for a slot of the session. On another loop that is done later, which `False` tells."""
@@ -380,6 +409,46 @@ class Driver:
     def _never_ran(self, step: int) -> None:
         """Report an agent whose task was cancelled before its first step."""
         self.do(self.engine.ended(step, UNSENT, self.now()))
+
+    async def _call(self, call: Call) -> None:
+        """Call a function, and report what came of it."""
+        try:
+            try:
+                result = await self._caller.call(call)
+            except asyncio.CancelledError:
+                self._tasks.left((call.step, call.number))
+                self._call_over(call, CUT)
+                raise
+            self._tasks.left((call.step, call.number))
+            self._call_over(call, result)
+        except BaseException as bug:
+            if not self._tasks.broke(bug):
+                raise
+
+    def _call_over(self, call: Call, result: Result) -> None:
+        self.do(self.engine.call_ended(call, result, self.now()))
+        if self._journal is not None:
+            self._journal.write()
+
+    async def _ask(self, call: Call) -> None:
+        """Ask a person, and report the answer."""
+        key = call.step, -call.number
+        try:
+            try:
+                if self._caller.is_done(call):
+                    verdict = Verdict(approved=True)
+                else:
+                    verdict = await ask(self._asker, question_of(self.record, call, self.policy.ask_s))
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whoever shows the question may be the user's code
+                verdict = Verdict(approved=False, why=f"asking failed: {reason_of(error)}")
+            finally:
+                self._tasks.left(key)
+            self.do(self.engine.decided(call, verdict, self.now()))
+        except BaseException as bug:
+            if not self._tasks.broke(bug):
+                raise
 
     async def _count(self, step: int, request: Request) -> None:
         """Have the input of a request counted."""

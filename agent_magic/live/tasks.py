@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+Key = int | tuple[int, int]
+"""An agent, or an agent and the number of a call, negative for the question whether to make it. The complement of an
+agent is the count of its input."""
+
 
 class Tasks:
-    """Owns the tasks of one run, at most one per agent.
+    """Owns the tasks of one run, at most one per key: a request of an agent, or one of its calls.
 
     What the loop calls on behalf of the run stands inside `with tasks:`, and a task hands what would leave it to
     `broke`. An error that comes there is a bug: it breaks the run off, and `finish` raises it. When `finish` is over,
@@ -28,7 +32,7 @@ class Tasks:
     def __init__(self, on_break: Callable[[], None]) -> None:
         self._on_break = on_break
         self.broken = False
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._bugs: list[Exception] = []
         self._finishing = False
 
@@ -51,28 +55,33 @@ class Tasks:
             task.add_done_callback(asyncio.Task[None].exception)
         return False
 
-    def begin(self, agent: int, work: Coroutine[Any, Any, None]) -> None:
-        """Make this a task of this agent's. Once the run is finishing nothing begins."""
+    def begin(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
+        """Make this the task of a key. Once the run is finishing nothing begins."""
         if self._finishing:
             work.close()
         else:
-            self._tasks[agent] = asyncio.get_running_loop().create_task(work)
+            self._tasks[key] = asyncio.get_running_loop().create_task(work)
 
-    def left(self, agent: int) -> None:
-        """Take in that the task of an agent takes its last step: it will not wait for anything any more."""
-        del self._tasks[agent]
+    def left(self, key: Key) -> None:
+        """Record that a task takes its last step: it will not wait for anything any more."""
+        del self._tasks[key]
 
-    def cancel(self, agent: int, never_ran: Callable[[int], None]) -> None:
-        """Stop the task of an agent, if it has not ended. Without its first step taken, `never_ran` is called."""
-        if (task := self._tasks.get(agent)) is not None:
-            task.add_done_callback(lambda _: self._gone(agent, task, never_ran))
+    def cancel(self, key: Key, never_ran: Callable[[], None]) -> None:
+        """Stop a task, if it has not ended. Without its first step taken, `never_ran` is called."""
+        if (task := self._tasks.get(key)) is not None:
+            task.add_done_callback(lambda _: self._gone(key, task, never_ran))
             task.cancel()
 
-    def _gone(self, agent: int, task: asyncio.Task[None], never_ran: Callable[[int], None]) -> None:
-        if self._tasks.get(agent) is task:
-            del self._tasks[agent]
+    def drop(self, agent: int) -> None:
+        """Stop the questions about an agent: nobody needs an answer any more."""
+        for key in [one for one in self._tasks if isinstance(one, tuple) and one[0] == agent and one[1] <= 0]:
+            self._tasks[key].cancel()
+
+    def _gone(self, key: Key, task: asyncio.Task[None], never_ran: Callable[[], None]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
             with self:
-                never_ran(agent)
+                never_ran()
 
     async def finish(self) -> None:
         """Stop what is left, and wait until it has ended, however often this is cancelled meanwhile.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
+    from agent_magic.declare.step import Step
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.front_end import Cell
     from agent_magic.providers.base import Provider
@@ -347,7 +348,7 @@ class Session:
             view.close()
 
 
-def _shown_name(agent: Agent) -> str:
+def _shown_name(agent: Step) -> str:
     return agent.name if agent.part is None else agent.part.group
 
 

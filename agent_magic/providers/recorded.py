@@ -18,7 +18,7 @@ from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.providers.base import Provider
 from agent_magic.providers.shelf import Shelf
-from agent_magic.record.events import AgentReady, AttemptEnded, Event, FirstToken, RunEnded
+from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
 
 if TYPE_CHECKING:
@@ -128,6 +128,11 @@ class Match:
 
     def _asking(self, agent: int, shelf: Shelf, timeout_s: float) -> RecordedAgent | None:
         name = self.plan.agents[agent].name
+        if self.plan.agents[agent].is_task:
+            found = shelf.silent(name)
+            if found is None:
+                self.misses[agent] = shelf.lacks(name)
+            return found
         try:
             request = ask(self.plan, agent, self.texts, timeout_s)
         except DeclarationError:  # its prompt cannot be written with these answers: nothing was sent then either
@@ -147,7 +152,9 @@ class Match:
         for call in found.calls:
             self.record.replayed[agent, call.number] = call.source
         result = self.record.results[agent]
-        if result.status in {"succeeded", "capped"} and result.answer is not None:
+        if result.is_task and result.status == "succeeded":
+            self.texts[result.name] = result.value if result.has_value else result.text
+        elif result.status in {"succeeded", "capped"} and result.answer is not None:
             self.texts[result.name] = self.plan.meaning_of(agent, result.text)
 
 
@@ -292,7 +299,8 @@ def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
 
 
 def _of(agent: int, event: Any) -> Event:
-    return event._replace(agent=agent)
+    replayed = {"source": "replay"} if isinstance(event, CallEnded) else {}
+    return event._replace(agent=agent, **replayed)
 
 
 def _replayed(ended: AttemptEnded) -> AttemptEnded:

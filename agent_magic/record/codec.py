@@ -35,7 +35,7 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in ("Answer", "Pr
     "Request": Request,
 }
 """What the annotations of events name without importing it."""
-CONVERSATION = frozenset({"messages", "tools", "schema"})
+CONVERSATION = frozenset({"messages", "tools", "schema", "tool_choice"})
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 

@@ -6,13 +6,14 @@ sums and differences of times exact, so the parts of a duration add up to it to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Status, Usage
     from agent_magic.record.request import Request
 
 TICKS_PER_S = 1 << 20
+CallStatus = Literal["succeeded", "failed", "denied", "cancelled"]
 
 
 def on_grid(seconds: float) -> float:
@@ -89,6 +90,61 @@ class BackoffStarted(NamedTuple):
     why: str
 
 
+class CallStarted(NamedTuple):
+    """A function is called: a tool that a response asks for, or a task.
+
+    It is stored before the function runs: where its end is missing after a kill, it may have run.
+
+    Attributes:
+        number: 1 for the first call of its agent.
+        turn: The number of the attempt whose response asked for it; 0 for a task.
+        id: The provider's id of the call; empty for a task.
+        tool: The name of the function.
+        arguments: What the model gave it, as JSON text; empty for a task.
+        held_by: What it waited for before, or an empty string; see `agent_magic.record.reasons`.
+        code: The fingerprint of the function's source; empty where nobody knows it.
+    """
+
+    at_s: float
+    agent: int
+    number: int
+    turn: int
+    id: str
+    tool: str
+    arguments: str
+    held_by: str = ""
+    code: str = ""
+
+
+class CallEnded(NamedTuple):
+    """A call is over.
+
+    Attributes:
+        status: `cancelled` where nobody waited for its end: it may have finished all the same. `denied` by a person.
+        result: What it returned: the text, or the content blocks as JSON, that the model gets; a task's value as text.
+        error: What went wrong, in one line; `None` for a success.
+        kind: The class of the error; `None` for a success.
+        source: Where the result came from.
+        value: The value of a task as JSON (`agent_magic.record.packing`); `None` where it cannot be written.
+        prints: What the function printed.
+        trace: The traceback of an error, from the user's own line on.
+        blocks: Whether `result` is content blocks.
+    """
+
+    at_s: float
+    agent: int
+    number: int
+    status: CallStatus
+    result: str
+    error: str | None
+    kind: str | None
+    source: Source
+    value: str | None = None
+    prints: str = ""
+    trace: str = ""
+    blocks: bool = False
+
+
 class AgentEnded(NamedTuple):
     """An agent reached its last status.
 
@@ -119,4 +175,15 @@ class RunEnded(NamedTuple):
     cut: bool
 
 
-Event = AgentReady | AttemptStarted | FirstToken | AttemptEnded | BackoffStarted | AgentEnded | AgentReopened | RunEnded
+Event = (
+    AgentReady
+    | AttemptStarted
+    | FirstToken
+    | AttemptEnded
+    | CallStarted
+    | CallEnded
+    | BackoffStarted
+    | AgentEnded
+    | AgentReopened
+    | RunEnded
+)

@@ -3,6 +3,9 @@
 ```
 ready_s ─ queued ─ local ─ first ─ stream ─ backoff ─ queued ─ local ─ first ─ stream ─ local ─ finished_s
           └────────── attempt 1 ──────────┘ └─────────────── attempt 2 ──────────────┘
+ready_s ─ queued ─ local ─ first ─ stream ─ tool ─ queued ─ local ─ first ─ stream ─ local ─ finished_s
+          └──────────── turn 1 ───────────┘        └─────────── turn 2 ────────────┘
+ready_s ─ queued ─ tool ─ finished_s                                                        a task
 ```
 
 The phases of a finished agent follow one another without gaps, so their lengths add up to `total_s`, and those of one
@@ -14,20 +17,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from agent_magic.record.call import stretches
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from agent_magic.record.attempt import Attempt
+    from agent_magic.record.call import ToolCall
     from agent_magic.record.results import AgentResult
 
-Kind = Literal["queued", "backoff", "local", "first", "stream"]
-"""Ready, but not started; waiting to retry; our own time; request sent, no token yet; the rest of the request."""
+Kind = Literal["queued", "backoff", "local", "first", "stream", "tool"]
+"""Ready, but not started; waiting to retry; our own time; request sent, no token yet; the rest of the request; in tools
+or a task while no request is under way."""
 COLUMN_OF: Final[Mapping[Kind, str]] = {
     "queued": "queued_s",
     "backoff": "backoff_s",
     "local": "local_s",
     "first": "api_s",
     "stream": "api_s",
+    "tool": "tool_s",
 }
 """Which column of `run.agents` adds up the phases of a kind."""
 
@@ -40,7 +48,7 @@ class Phase(NamedTuple):
         reason: What it waited for while queued, as `agent_magic.record.reasons` has it; empty where unknown.
         start_s: Its start, in seconds since the run began.
         end_s: Its end; `None` while it lasts.
-        attempt: The request it belongs to; `None` for a wait that no request has followed.
+        attempt: The request it belongs to; `None` for tools, and for a wait that no request has followed.
     """
 
     kind: Kind
@@ -54,20 +62,13 @@ def phases_of(result: AgentResult) -> Iterator[Phase]:
     """Yield the phases of an agent in order. They may be empty: each attempt has at least its `first`."""
     if result.ready_s is None:
         return
-    free_s = result.ready_s
-    for attempt in result.attempts:
-        backoff_end_s = attempt.free_s + attempt.backoff_s
-        yield Phase("backoff", "", attempt.free_s, backoff_end_s, attempt)
-        yield Phase("queued", attempt.held_by, backoff_end_s, attempt.granted_s, attempt)
-        yield Phase("local", "", attempt.granted_s, attempt.started_s, attempt)
-        if attempt.first_token_s is None:
-            yield Phase("first", "", attempt.started_s, attempt.ended_s, attempt)
-        else:
-            yield Phase("first", "", attempt.started_s, attempt.first_token_s, attempt)
-            yield Phase("stream", "", attempt.first_token_s, attempt.ended_s, attempt)
-        if attempt.ended_s is None:
-            return
-        free_s = attempt.ended_s
+    free_s: float | None = result.ready_s
+    for phases in (_of_calls(result), _of_attempts(result)):
+        for phase in phases:
+            yield phase
+            free_s = phase.end_s
+            if free_s is None:
+                return
     if result.finished_s is not None:
         backoff_end_s = free_s + result.last_backoff_s
         queued_end_s = backoff_end_s + result.last_queued_s
@@ -78,3 +79,33 @@ def phases_of(result: AgentResult) -> Iterator[Phase]:
         yield Phase("backoff", "", free_s, None, None)
     elif result.status == "queued":
         yield Phase("queued", "", free_s, None, None)
+
+
+def _of_calls(result: AgentResult) -> Iterator[Phase]:
+    """Yield the phases of a task's calls."""
+    for call in result.calls if result.is_task else ():
+        yield Phase("backoff", "", call.free_s, call.free_s + call.backoff_s, None)
+        yield from _away((call,), call.free_s + call.backoff_s)
+
+
+def _of_attempts(result: AgentResult) -> Iterator[Phase]:
+    """Yield the phases of requests, and of what their responses ask for."""
+    for attempt in result.attempts:
+        backoff_end_s = attempt.free_s + attempt.backoff_s
+        yield Phase("backoff", "", attempt.free_s, backoff_end_s, attempt)
+        yield Phase("queued", attempt.held_by, backoff_end_s, attempt.granted_s, attempt)
+        yield Phase("local", "", attempt.granted_s, attempt.started_s, attempt)
+        if attempt.first_token_s is None:
+            yield Phase("first", "", attempt.started_s, attempt.ended_s, attempt)
+        else:
+            yield Phase("first", "", attempt.started_s, attempt.first_token_s, attempt)
+            yield Phase("stream", "", attempt.first_token_s, attempt.ended_s, attempt)
+        calls = [one for one in result.calls if one.turn == attempt.number] if result.calls else []
+        if calls and attempt.ended_s is not None:
+            yield from _away(calls, attempt.ended_s)
+
+
+def _away(calls: Sequence[ToolCall], since_s: float) -> Iterator[Phase]:
+    """Yield the phases of calls that began together."""
+    for one in stretches(calls, since_s):
+        yield Phase(one.kind, one.reason, one.start_s, one.end_s, None)

@@ -20,6 +20,9 @@ Reason = Literal[
     "backoff",
     "retry",
     "paused",
+    "person",
+    "alone",
+    "resource",
     "deadline",
     "dependencies",
 ]
@@ -57,6 +60,9 @@ REASONS: Final[dict[str, Wording]] = {
     "backoff": Wording("waits to retry", "a retry after a failure"),
     "retry": Wording("runs again", "a retry"),
     "paused": Wording("paused", "the pause to end"),
+    "person": Wording("waits for you", "a person's answer"),
+    "alone": Wording("runs alone", "the calls beside it"),
+    "resource": Wording("waits for a resource", "a resource"),
     "deadline": Wording("deadline passed", "the deadline"),
     "dependencies": Wording("waits for its parents", "dependencies"),
 }

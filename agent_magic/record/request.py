@@ -38,6 +38,7 @@ class Request(NamedTuple):
         messages: What was said after the prompt.
         tools: The definitions of the tools as a JSON array; empty for none.
         schema: The JSON schema of the answer; empty for text. The order of its fields is that of the answer.
+        tool_choice: `none` where no tool may be asked for; empty leaves it to the model.
     """
 
     model: str
@@ -52,6 +53,7 @@ class Request(NamedTuple):
     messages: tuple[Message, ...] = ()
     tools: str = ""
     schema: str = ""
+    tool_choice: str = ""
 
     def canonical(self) -> dict[str, Any]:
         """Write what is asked as plain data, without what changes only the bill or the waiting.
@@ -75,6 +77,8 @@ class Request(NamedTuple):
             asked["output_config"] = output
         if self.tools:
             asked["tools"] = _plain(self.tools)
+            if self.tool_choice:
+                asked["tool_choice"] = {"type": self.tool_choice}
         return asked
 
     def key(self, endpoint: str) -> str:

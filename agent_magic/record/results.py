@@ -6,11 +6,12 @@ import math
 import os
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import PAUSED, Usage
 from agent_magic.record.attempt import Attempt
+from agent_magic.record.call import APPROVAL, ToolCall, stretches
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -18,14 +19,17 @@ from agent_magic.record.events import (
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
+    CallEnded,
+    CallStarted,
     Event,
     FirstToken,
     RunEnded,
 )
+from agent_magic.record.packing import unpack
 from agent_magic.record.plaintext import single_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from agent_magic.declare.dag import Dag
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.returns import Returns
     from agent_magic.record.answer import Answer, Source, Status
     from agent_magic.record.base import Base, Kind
+    from agent_magic.record.call import Stretch
     from agent_magic.record.terms import Terms
 
 
@@ -40,6 +45,9 @@ CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 """The stop reasons of an answer that was cut."""
 REFUSED = frozenset({"refusal"})
 _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
+
+
+NO_CALLS: Final[Sequence[ToolCall]] = ()
 
 
 def _none_yet() -> list[Attempt]:
@@ -56,10 +64,12 @@ class AgentResult:
         layer: Its depth, from 0.
         model: The model asked.
         returns: The type of its answer; `None` for text.
+        is_task: Whether it is a task: a Python function, which makes no requests.
         status: See `agent_magic.record.answer.Status`.
         ready_s: When its parents were done; `None` where they never were.
         finished_s: When it reached its last status; `None` before.
         attempts: Its requests, in order.
+        calls: The functions that were called for it, in order: its tools, or a task's own.
         error: Why it did not succeed, in one line.
         kind: The class of that error, such as `RateLimited` or `BudgetExceeded`; `None` where it has none.
         waits_until_s: Until when it waits because an attempt failed; `None` where it does not.
@@ -72,16 +82,19 @@ class AgentResult:
     layer: int
     model: str
     returns: Returns | None = None
+    is_task: bool = False
     status: Status = field(default="pending", init=False)
     ready_s: float | None = field(default=None, init=False)
     finished_s: float | None = field(default=None, init=False)
     attempts: list[Attempt] = field(default_factory=_none_yet, init=False)
+    calls: Sequence[ToolCall] = field(default=NO_CALLS, init=False)
     error: str | None = field(default=None, init=False)
     kind: str | None = field(default=None, init=False)
     waits_until_s: float | None = field(default=None, init=False)
     waits_why: str = field(default="", init=False)
     last_backoff_s: float = field(default=0.0, init=False)
     last_queued_s: float = field(default=0.0, init=False)
+    _kept: tuple[Any, ...] = field(default=(), init=False)
 
     def __repr__(self) -> str:
         usage = self.usage
@@ -112,7 +125,9 @@ class AgentResult:
 
     @property
     def text(self) -> str:
-        """The answer, or the part of it that had arrived."""
+        """The answer, or the part of it that had arrived. Of a task, what it returned, as text."""
+        if self.calls and (self.is_task or (self.calls[-1].tool == APPROVAL and self.calls[-1].result)):
+            return self.calls[-1].result
         if not self.attempts:
             return ""
         return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
@@ -127,9 +142,35 @@ class AgentResult:
             NoValue: The agent did not succeed.
             InvalidAnswer: The class has changed since then, or the text was left out of a recording.
         """
-        if self.status != "succeeded":
+        if self.status != "succeeded" and not self._kept:
             raise NoValue(self.name, (self.error or f"it is {self.status}").rstrip("."))
+        if self.is_task:
+            return self._task_value()
         return self.text if self.returns is None else self.returns.value(self.text)
+
+    def keep(self, value: object) -> None:
+        """Keep what a task has returned, as it is, as long as this lives."""
+        self._kept = (value,)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether what a task has returned is here, or was written down."""
+        return bool(self._kept) or self._packed is not None
+
+    @property
+    def _packed(self) -> str | None:
+        return self.calls[-1].ended.value if self.calls and self.calls[-1].ended else None
+
+    def _task_value(self) -> Any:
+        """Return what a task has returned: as it is, or as it was written down."""
+        if self._kept:
+            return self._kept[0]
+        if self._packed is None:
+            raise NoValue(self.name, "its value was not kept: it is no plain data, frame, Series or array")
+        try:
+            return unpack(self._packed)
+        except ValueError as error:
+            raise NoValue(self.name, f"what was kept of it cannot be read: {error}") from None
 
     @property
     def stop_reason(self) -> str | None:
@@ -139,7 +180,7 @@ class AgentResult:
     @property
     def source(self) -> Source | None:
         """Where the result came from; `None` where nobody answered."""
-        return next((one.source for one in reversed(self.attempts) if one.source), None)
+        return next((one.source for one in reversed(self.calls if self.is_task else self.attempts) if one.source), None)
 
     @property
     def is_served(self) -> bool:
@@ -178,13 +219,31 @@ class AgentResult:
 
     @property
     def tool_s(self) -> float:
-        """Seconds in tools while no request was under way. Nothing calls a tool yet."""
-        return 0.0
+        """Seconds in tools, or in a task, while no request was under way."""
+        return self._away_s("tool")
+
+    def call(self, number: int) -> ToolCall:
+        """Return the call with a number; calls stand in the order in which they began."""
+        return next(one for one in reversed(self.calls) if one.number == number)
+
+    def away(self) -> Iterator[Stretch]:
+        """Yield the time in which its functions were called, and waited to be, in order."""
+        for turn in dict.fromkeys(one.turn for one in self.calls) if not self.is_task else ():
+            calls = [one for one in self.calls if one.turn == turn]
+            yield from stretches(calls, calls[0].free_s)
+        for one in self.calls if self.is_task else ():
+            yield from stretches((one,), one.free_s + one.backoff_s)
+
+    def _away_s(self, kind: str) -> float:
+        if not self.calls:
+            return 0.0
+        return sum(one.end_s - one.start_s for one in self.away() if one.kind == kind and one.end_s is not None)
 
     @property
     def backoff_s(self) -> float:
         """Seconds it waited because attempts had failed."""
-        return self.last_backoff_s + sum(one.backoff_s for one in self.attempts)
+        calls_s = sum(one.backoff_s for one in self.calls)
+        return self.last_backoff_s + sum(one.backoff_s for one in self.attempts) + calls_s
 
     @property
     def total_s(self) -> float | None:
@@ -195,10 +254,10 @@ class AgentResult:
 
     @property
     def queued_s(self) -> float | None:
-        """Seconds it was ready and waited for a slot, a limit or a barrier."""
+        """Seconds it was ready and waited for a slot, a limit, a barrier, a resource or a person."""
         if self.ready_s is None or self.finished_s is None:
             return None
-        return self.last_queued_s + sum(one.queued_s for one in self.attempts)
+        return self.last_queued_s + sum(one.queued_s for one in self.attempts) + self._away_s("queued")
 
     @property
     def local_s(self) -> float | None:
@@ -270,7 +329,7 @@ class RunRecord:
         self.redacted = False
         self.events: list[Event] = []
         self.results = [
-            AgentResult(agent.name, layer, model, agent.returns)
+            AgentResult(agent.name, layer, model, agent.returns, agent.is_task)
             for agent, layer, model in zip(plan.agents, plan.dag.layer, models, strict=True)
         ]
         self.ended_s: float | None = None
@@ -330,6 +389,7 @@ class RunRecord:
             one.name
             for one in self.results
             if one.status == "succeeded"
+            and not one.is_task
             and not (one.attempts and (end := one.attempts[-1].ended) and end.answer and end.answer.text)  # most have
             and not one.text
         )
@@ -390,6 +450,8 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
 def _free_s(result: AgentResult, now_s: float) -> float:
     """Return since when an agent could go: ready, or done with its last attempt; `now_s` where neither was told."""
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
+    if result.calls and since_s is not None:
+        since_s = max([since_s, *(one.ended_s or since_s for one in result.calls)])
     return now_s if since_s is None else since_s
 
 
@@ -405,6 +467,22 @@ def _first_token(record: RunRecord, event: FirstToken) -> None:
 
 def _attempt_ended(record: RunRecord, event: AttemptEnded) -> None:
     record.results[event.agent].attempts[-1].ended = event
+
+
+def _call_started(record: RunRecord, event: CallStarted) -> None:
+    result = record.results[event.agent]
+    if event.turn and result.calls and result.calls[-1].turn == event.turn:
+        free_s, backoff_s = result.calls[-1].free_s, 0.0
+    else:
+        free_s = _free_s(result, event.at_s)
+        backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.at_s)
+    result.status = "running"
+    result.calls = [*result.calls, ToolCall(result.name, event, free_s, backoff_s)]
+
+
+def _call_ended(record: RunRecord, event: CallEnded) -> None:
+    call = record.results[event.agent].call(event.number)
+    call.ended, call.prints = event, event.prints
 
 
 def _backoff(record: RunRecord, event: BackoffStarted) -> None:
@@ -438,6 +516,8 @@ _FOLD: dict[type[Event], Callable[[RunRecord, Any], None]] = {
     AttemptStarted: _attempt_started,
     FirstToken: _first_token,
     AttemptEnded: _attempt_ended,
+    CallStarted: _call_started,
+    CallEnded: _call_ended,
     BackoffStarted: _backoff,
     AgentEnded: _agent_ended,
     AgentReopened: _agent_reopened,

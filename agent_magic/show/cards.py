@@ -14,14 +14,14 @@ from agent_magic.show.units import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
     from agent_magic.show.graph.scene import Estimates
     from agent_magic.show.theme import Theme
 
 
 def declaration_card(
-    agent: Agent,
+    agent: Step,
     edges: Sequence[str] = (),
     undefined: Sequence[str] = (),
     notes: Sequence[str] = (),

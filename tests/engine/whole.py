@@ -21,8 +21,9 @@ from agent_magic.engine.admission.breaker import Fault
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.admission.room import Need
+from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.retry import failure_of
-from agent_magic.engine.run import Engine, Outcome
+from agent_magic.engine.run import Engine
 from agent_magic.errors import Late, RateLimited
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
 from agent_magic.providers.anthropic.models import limit_class
@@ -40,7 +41,7 @@ HANDS = frozenset({"cancel", "skip", "retry", "pause", "resume"})
 OK, TOO_MANY = 200, 429
 
 
-class Script:
+class Script(WithoutCalls):
     """What the agents of a scene ask: a request of a known size each."""
 
     def __init__(self, scene: Scene) -> None:
@@ -81,13 +82,6 @@ class Script:
         """Do nothing."""
 
     def answered(self, step, text):
-        """Do nothing."""
-
-    def calls(self, step, answer):
-        """Return nothing."""
-        return ()
-
-    def called(self, step, call, result):
         """Do nothing."""
 
 

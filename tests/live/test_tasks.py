@@ -192,7 +192,7 @@ def test_a_task_that_was_stopped_before_its_first_step_is_reported_once():
         await asyncio.sleep(0)
         tasks.begin(0, waits())
         for agent in (0, 0, 1):
-            tasks.cancel(agent, told.append)
+            tasks.cancel(agent, lambda agent=agent: told.append(agent))
         await asyncio.sleep(0)
         await tasks.finish()
         await asyncio.sleep(0)

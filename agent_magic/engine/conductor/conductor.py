@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
-from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.admission.room import FOREVER, Hold
+from agent_magic.engine.calls import Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
 from agent_magic.engine.conductor.lines import Barrier, Lines, turns_of
 from agent_magic.engine.conductor.tries import Slots, Tries
@@ -26,13 +27,15 @@ from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.admission.room import Room
+    from agent_magic.engine.calls import Held
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status
+    from agent_magic.record.reasons import Reason
 
 PENDING: Final = 0
 READY: Final = 1
@@ -60,9 +63,12 @@ class Conductor:
         room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
         seed: Makes the jitter of waiting times repeatable, where the policy names none.
         done: Agents that have ended before, each with its status: those of a recording that is completed.
+        tasks: The steps that make no requests. They take none of the slots of requests, but as many of their own.
+        holds: Per step that holds something while it runs, what that is.
+        resources: Who holds what; calls of tools count there too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that decides
         self,
         dag: Dag,
         policy: Policy,
@@ -72,6 +78,9 @@ class Conductor:
         room: Room | None = None,
         seed: int | None = None,
         done: Mapping[int, Status] | None = None,
+        tasks: Container[int] = frozenset(),
+        holds: Mapping[int, tuple[Held, ...]] | None = None,
+        resources: Resources | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -79,12 +88,15 @@ class Conductor:
         self._counts_all = policy.timeout_counts == "total"
         self._state = [PENDING] * count
         self._missing = [len(before) for before in dag.parents]
-        self._tries = Tries(count, policy, seed)
+        self._tries = Tries(count, policy, seed, tasks)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
         self._barrier = barrier = Barrier(dag) if policy.schedule == "layers" else None
-        self._lines = Lines(room.line if room else None, *turns_of(dag, policy, work_s), barrier)
+        self._tasks, self._holds, self._resources = tasks, holds or {}, resources or Resources()
+        self._tasks_running = 0
+        name = self._line if tasks or self._holds else room.line if room else None
         self._room = room
+        self._lines = Lines(name, *turns_of(dag, policy, work_s), barrier)
         self._alarms = Alarms()
         self._running = 0
         self._open = count
@@ -92,6 +104,7 @@ class Conductor:
         self._stopping: dict[int, tuple[Status, str]] = {}
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
         self._again: set[int] = set()
+        self._holding: set[int] = set()
         self._paused = False
         self._out: list[Decision] = []
         self._done = dict(done or {})
@@ -110,6 +123,11 @@ class Conductor:
     def paused(self) -> bool:
         """Whether nobody is let go."""
         return self._paused
+
+    def _line(self, agent: int) -> str:
+        """Name the line a step waits in, where not all are requests that hold nothing."""
+        line = "task" if agent in self._tasks else self._room.line(agent) if self._room else ""
+        return f"{line} {self._holds[agent]}" if agent in self._holds else line
 
     def start(self, now: float) -> list[Decision]:
         """Begin. Call it once."""
@@ -132,12 +150,14 @@ class Conductor:
 
     def room_changed(self, now: float) -> list[Decision]:
         """Record that there may be more room than before."""
-        return self._go_on(now) if self._running < self._slots.width and self._lines.waiting else []
+        may = self._running < self._slots.width or self._tasks or self._holds
+        return self._go_on(now) if may and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent has its answer."""
         self._leave(agent)
-        self._slots.answered(agent)
+        if agent not in self._tasks:
+            self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
 
     def step_out(self, agent: int, now: float) -> list[Decision]:
@@ -179,7 +199,8 @@ class Conductor:
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
         answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
-        self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
+        if agent not in self._tasks:
+            self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
         if not isinstance(answer, str):
             self._state[agent] = BACKOFF
             self._alarms.set(answer, agent, self._tries.made(agent))
@@ -307,13 +328,16 @@ class Conductor:
         """Let agents go while there are slots and room, the longest remaining path first."""
         lines, room, width = self._lines, self._room, self._slots.width
         held: set[int] = set()
-        while lines.waiting and self._running < width and (agent := lines.first(held)) is not None:
+        others = bool(self._tasks or self._holds)  # steps that wait for other things than slots of requests
+        while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
                 lines.leave(agent, now, now)
             elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
                 lines.leave(agent, now, now)
                 self._run_late(agent, now)  # a slot came free too late for another try
-            elif room is None or (answer := room.enter(agent, now)) is None:
+            elif others and (reason := self._held_back(agent, width)):
+                held.add(lines.hold(agent, reason, now))
+            elif room is None or agent in self._tasks or (answer := room.enter(agent, now)) is None:
                 self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
             elif isinstance(answer, Hold):
                 held.add(lines.hold(agent, answer.reason, now))
@@ -325,9 +349,28 @@ class Conductor:
         if self._running >= width:
             lines.hold_others(held, "slot", now)
 
+    def _held_back(self, agent: int, width: int) -> Reason | None:
+        """Return what keeps a step from going besides its room: no slot of its kind, or what others hold."""
+        running = self._tasks_running if agent in self._tasks else self._running
+        if self._policy.schedule == "sequential":
+            running = self._tasks_running + self._running
+        if running >= (self._policy.concurrency if agent in self._tasks else width):
+            return "slot"
+        return None if self._resources.are_free(self._to_hold(agent)) else "resource"
+
+    def _to_hold(self, agent: int) -> tuple[Held, ...]:
+        """Return what a step has still to take: one that goes on with another turn has it."""
+        return () if agent in self._holding else self._holds.get(agent, ())
+
     def _launch(self, agent: int, now: float, reason: str) -> None:
         self._state[agent] = RUNNING
-        self._running += 1
+        if agent in self._tasks:
+            self._tasks_running += 1
+        else:
+            self._running += 1
+        if self._holds and (holds := self._to_hold(agent)):
+            self._resources.take(holds)
+            self._holding.add(agent)
         number = self._tries.launched(agent)
         if self._deadline_s[agent] is None:
             self._set_deadline(agent, now, number)
@@ -342,10 +385,14 @@ class Conductor:
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
         deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
+        if deadline == FOREVER:
+            return
         self._alarms.set(deadline, agent, number)
 
     def _leave(self, agent: int) -> None:
-        if self._state[agent] == RUNNING:
+        if self._state[agent] == RUNNING and agent in self._tasks:
+            self._tasks_running -= 1
+        elif self._state[agent] == RUNNING:
             self._running -= 1
         elif self._state[agent] != AWAY:
             raise RuntimeError(f"agent {agent} is not running")
@@ -382,6 +429,9 @@ class Conductor:
         self._state[agent] = ENDED
         self._open -= 1
         self._slots.ended(agent)
+        if agent in self._holding:
+            self._holding.discard(agent)
+            self._resources.give_back(self._holds[agent])
         if status not in PASSED_ON:
             self._lost[agent] = agent if cause is None else cause
         end = made(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)

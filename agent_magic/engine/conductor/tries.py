@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.engine.retry import backoff_s
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
 
@@ -20,10 +22,11 @@ class Tries:
         count: How many agents there are.
         policy: How many attempts an agent has, and the seed of the jitter.
         seed: That where the policy names none.
+        own: The agents whose failures alone say how many attempts they have: tasks.
     """
 
-    def __init__(self, count: int, policy: Policy, seed: int | None) -> None:
-        self._most = policy.max_attempts
+    def __init__(self, count: int, policy: Policy, seed: int | None, own: Container[int] = frozenset()) -> None:
+        self._most, self._own = policy.max_attempts, own
         self._seed = seed if policy.seed is None else policy.seed
         self._made = [0] * count
         self._free: dict[int, int] = {}
@@ -68,7 +71,8 @@ class Tries:
 
     def left(self, agent: int, failure: Failure) -> int:
         """Return how many more attempts the agent has after such a failure."""
-        return min(failure.attempts, self._most) - self.counted(agent)
+        most = failure.attempts if agent in self._own else min(failure.attempts, self._most)
+        return most - self.counted(agent)
 
     def counted(self, agent: int) -> int:
         """Return how many of its attempts are used up."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
 
 T = TypeVar("T", Agent, Context)
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
@@ -243,7 +244,7 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
     return cells
 
 
-def _declaration(agent: Agent, plan: str) -> str | None:
+def _declaration(agent: Step, plan: str) -> str | None:
     """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
     options: Mapping[str, Any] = {flag: getattr(agent, name) for name, flag in FLAGS.items()}
     words = [agent.name, *(f"{flag} {_quoted(value)}" for flag, value in options.items() if value is not None)]

@@ -18,12 +18,14 @@ from agent_magic.record.events import (
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
+    CallEnded,
+    CallStarted,
 )
 from agent_magic.record.files import check_regular, real_path
 from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from agent_magic.record.answer import Source
@@ -43,7 +45,7 @@ MOST_S = 1e9
 MOST_USD = 1e12
 NO_AGENT = 0
 """Stands for the number of an agent, which a plan gives."""
-BESIDES_CALLS = (AgentReady, BackoffStarted, AgentEnded, AgentReopened)
+BESIDES_CALLS = (AgentReady, BackoffStarted, CallStarted, CallEnded, AgentEnded, AgentReopened)
 """The events that stand between an agent's calls."""
 
 
@@ -306,8 +308,8 @@ def _add(row: bytes, runs: dict[int, _Lines]) -> bool:
         if check != _check(line) or type(number) is not int:
             return False
         if "call" in line:
-            call = _call(line)
             run = runs.setdefault(number, _Lines())
+            call = _call(line, run.calls.get(str(line["agent"]), []))
             run.agents.setdefault(call.agent, None)
             run.calls.setdefault(call.agent, []).append(call)
         elif "agent" in line:
@@ -315,19 +317,28 @@ def _add(row: bytes, runs: dict[int, _Lines]) -> bool:
             runs.setdefault(number, _Lines()).agents[str(line["agent"])] = line
         elif "plan" in line:
             runs.setdefault(number, _Lines()).head = line
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, StopIteration):
         return False
     return True
 
 
-def _call(line: dict[str, Any]) -> Call:
+def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
     """Read a call. The data never chooses the class.
+
+    Args:
+        line: Its line.
+        earlier: The calls of its agent that have been read: a line says only what is new in its conversation.
 
     Raises:
         ValueError: It is none, or one that no run can have made.
+        StopIteration: The call from which it goes on is damaged.
     """
     place = {"agent": NO_AGENT, "number": line["call"]}
     started = from_json(AttemptStarted, {**line, **place, "at_s": line["started_s"]})
+    if "continues" in line:
+        before = next(one for one in earlier if one.number == line["continues"]).started.request.messages
+        request = started.request
+        started = started._replace(request=request._replace(messages=(*before, *request.messages)))
     ended = None
     if line["ended_s"] is not None:
         ended = from_json(AttemptEnded, {**line, **place, "at_s": line["ended_s"]})

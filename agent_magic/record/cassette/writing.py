@@ -27,7 +27,10 @@ STAMPED = ("agent-magic", "anthropic", "genai-prices")
 """The packages whose versions a cassette names."""
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
-TEXTS = ("prompt", "system", "context", "tools", "schema", "text", "content", "partial", "error", "why")
+TEXTS = (
+    *("prompt", "system", "context", "tools", "schema", "text", "content", "partial", "error", "why"),
+    *("arguments", "result", "value", "prints", "trace"),
+)
 """The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
 
 
@@ -170,8 +173,15 @@ def _agent_lines(record: RunRecord, result: AgentResult, events: list[Event]) ->
         "error": result.error,
         "events": [_plain(event) for event in before],
     }
+    last: AttemptStarted | None = None
     for start, end in itertools.pairwise([*starts, len(events)]):
-        yield _call_line(record, result, events[start:end])
+        line = _call_line(record, result, events[start:end])
+        begun = cast("AttemptStarted", events[start])
+        said = len(last.request.messages) if last is not None else 0
+        if last is not None and said and begun.request.messages[:said] == last.request.messages:
+            line["continues"], line["request"]["messages"] = last.number, line["request"]["messages"][said:]
+        yield line
+        last = begun
 
 
 def _call_line(record: RunRecord, result: AgentResult, events: list[Event]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from agent_magic.record.answer import PAUSED
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
+    from agent_magic.record.events import CallEnded
     from agent_magic.record.results import RunRecord
 
 NOT_REUSED = frozenset({"refusal", PAUSED})
@@ -36,6 +37,32 @@ class Busy(NamedTuple):
     """
 
     by: str
+
+
+class Doubt(NamedTuple):
+    """A call was begun, and its end is not known: its kernel was killed, or nobody waited for it.
+
+    Attributes:
+        began_at: When, in seconds since the epoch.
+    """
+
+    began_at: float
+
+
+class CallKey(NamedTuple):
+    """What a call of a function is known by.
+
+    Attributes:
+        key: The fingerprint: of the response that asked for it and its id there; of a pure one, of what it computes.
+        tool: The name of the function.
+        pure: Whether its result may be served whenever the same is computed.
+        repeats: Whether it may run again where nobody knows whether it has run.
+    """
+
+    key: str
+    tool: str
+    pure: bool = False
+    repeats: bool = False
 
 
 class Journal(Protocol):
@@ -70,6 +97,32 @@ class Journal(Protocol):
 
     async def on_disk(self, agent: int, number: int) -> None:
         """Return when an answer would survive a power failure too. Those who wait share one `fsync`."""
+        ...
+
+    def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
+        """Look a call of a function up, or record that it begins now.
+
+        A call is begun here before it runs, and done once its end is written. The result of one that is done is used
+        as long as its conversation goes on; when the agent has its answer, the next run calls again. That of a pure
+        one is always used.
+
+        Args:
+            agent: The agent's number.
+            number: The number of its call, from 1.
+            key: What it is known by.
+            fresh: Call it whatever the ledger has.
+
+        Returns:
+            Its end; `Doubt` where it may have run, and may not be repeated; `Busy` if another process has the ledger
+            locked; `None` to call it: that it begins is stored.
+
+        Raises:
+            LedgerError: That cannot be stored, so nothing may be called.
+        """
+        ...
+
+    def is_done(self, key: CallKey) -> bool:
+        """Tell whether a call of a function has a result that will be used."""
         ...
 
     def write(self) -> None:

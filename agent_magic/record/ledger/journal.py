@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import PAID_BEFORE
-from agent_magic.record.codec import line_of, to_json
-from agent_magic.record.events import AttemptEnded, AttemptStarted
-from agent_magic.record.ledger.base import Busy
+from agent_magic.record.codec import data_of, from_json, line_of, to_json
+from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, CallEnded
+from agent_magic.record.ledger.base import Busy, Doubt
 from agent_magic.record.ledger.file import FAILURES, is_locked
 from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S
 from agent_magic.record.ledger.rows import INSERT_ANSWER, Texts, answer_row, chunk_of, most_input_tokens
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import Event
+    from agent_magic.record.ledger.base import CallKey
     from agent_magic.record.ledger.store import Store
     from agent_magic.record.results import RunRecord
 
@@ -39,6 +40,8 @@ LOCKED_S = 30.0
 """How long a run waits for another process that has the file locked."""
 LOOK_S = 0.05
 """How often it looks."""
+KNOWN_CALL = "SELECT state, began_at, data FROM tool_calls WHERE key = ?"
+PASSED_ON = frozenset({"succeeded", "capped"})
 
 
 class _Kept(NamedTuple):
@@ -161,6 +164,45 @@ class SqliteJournal:
                 db.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)", lease)
         self._ledger.heartbeat.add(id(self), self._beat)
         return None
+
+    def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
+        """Look a call of a function up, or record that it begins now; see `Journal.begin_call`."""
+        try:
+            return self._ledger.attempt(lambda: self._begin_call(agent, number, key, fresh=fresh))
+        except FAILURES as error:
+            if self._may_wait(error):
+                return Busy("another process has the ledger locked")
+            raise LedgerError(
+                f"{key.tool} was not called, because the ledger {self._ledger.file.name!r} cannot be written ({error}) "
+                "and nobody would know that it was. Make room, or go on without it: %config AgentMagics.ledger = "
+                "':memory:'."
+            ) from error
+
+    def _begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | None:
+        with self._writing() as (db, run):
+            known = None if fresh else self._known_call(db, agent, number, key)
+            if known is None:
+                row = (key.key, run, agent, number, key.tool, "begun", key.pure, time.time(), None)
+                db.execute("INSERT OR REPLACE INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            elif isinstance(known, CallEnded):
+                db.execute(
+                    "UPDATE tool_calls SET run = ?, agent = ?, number = ? WHERE key = ?", (run, agent, number, key.key)
+                )
+        return known
+
+    def _known_call(self, db: sqlite3.Connection, agent: int, number: int, key: CallKey) -> CallEnded | Doubt | None:
+        """Return what the file says of a call, if that is to be used."""
+        for state, began_at, data in db.execute(KNOWN_CALL, (key.key,)):
+            if state == "begun":
+                return None if key.repeats or key.pure else Doubt(began_at)
+            if state == "done":
+                end = from_json(CallEnded, {**data_of(data), "agent": agent, "number": number})
+                return end._replace(source="ledger") if end.status == "succeeded" or not key.pure else None
+        return None
+
+    def is_done(self, key: CallKey) -> bool:
+        """Tell whether a call of a function has a result that will be used."""
+        return any(row[0] == "done" for row in self._ledger.file.read(KNOWN_CALL, key.key))
 
     def _beat(self) -> None:
         """Renew the leases and checkpoint the log, on a thread. If the run could not store its end, try again."""
@@ -345,6 +387,16 @@ class SqliteJournal:
                 self._store_planned(db, run, event)
             elif isinstance(event, AttemptEnded):
                 self._store_end(db, run, event, rows)
+            elif isinstance(event, CallEnded) and event.status != "cancelled":  # that may have finished: a doubt
+                done = (line_of(to_json(event)), run, event.agent, event.number)
+                sql = "UPDATE tool_calls SET state = 'done', data = ? WHERE run = ? AND agent = ? AND number = ?"
+                db.execute(sql, done)
+            elif isinstance(event, AgentEnded) and event.status in PASSED_ON and self._calls_of(event.agent):
+                sql = "UPDATE tool_calls SET state = 'over' WHERE run = ? AND agent = ? AND NOT pure"
+                db.execute(sql, (run, event.agent))
+
+    def _calls_of(self, agent: int) -> bool:
+        return bool(self._record.results[agent].calls)
 
     def _store_planned(self, db: sqlite3.Connection, run: int, event: AttemptStarted) -> None:
         """Write the row of an attempt that is about to be made."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.record.answer import Answer
 from agent_magic.record.codec import data_of, event_from_json, event_to_json, from_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, Event
+from agent_magic.record.request import Message
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,7 +29,8 @@ APPLICATION_ID = 0x414D4C31
 MARK = "am:answer"
 """Begins every row of `answers`."""
 SUM_BYTES = 16
-TEXTS = ("prompt", "system", "context", "schema")
+TEXTS = ("prompt", "system", "context", "schema", "tools")
+SELDOM = frozenset({"schema", "tools"})
 
 ANSWERS = """CREATE TABLE answers (
     id INTEGER PRIMARY KEY, mark TEXT NOT NULL, sum BLOB NOT NULL, key TEXT NOT NULL, ordinal INTEGER NOT NULL,
@@ -57,6 +59,10 @@ LIMITS = """CREATE TABLE limits (
     client TEXT NOT NULL, model_class TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL,
     PRIMARY KEY (client, model_class)
 )"""
+TOOL_CALLS = """CREATE TABLE tool_calls (
+    key TEXT PRIMARY KEY, run INTEGER NOT NULL, agent INTEGER NOT NULL, number INTEGER NOT NULL, tool TEXT NOT NULL,
+    state TEXT NOT NULL, pure INTEGER NOT NULL, began_at REAL NOT NULL, data TEXT
+)"""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -76,10 +82,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
         "INSERT INTO settings VALUES ('salt', hex(randomblob(16)))",
     ),
+    (TOOL_CALLS, "CREATE INDEX tool_calls_by_run ON tool_calls (run, agent)"),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
-TABLES = ("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings")
+TABLES = ("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls")
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
 ANSWER_OF_ID = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?"  # noqa: S608 - ours
@@ -179,13 +186,15 @@ def chunk_of(events: Iterable[Event], texts: Texts, kept: Mapping[tuple[int, int
 def _event_data(event: Event, texts: Texts, kept: Mapping[tuple[int, int], int]) -> dict[str, Any]:
     if isinstance(event, AttemptStarted):
         request = event.request
-        found = {field: getattr(request, field) for field in TEXTS if request.schema or field != "schema"}
-        bare = request._replace(prompt="", system=None, context=None, schema="")
+        found = {field: getattr(request, field) for field in TEXTS}
+        bare = request._replace(prompt="", system=None, context=None, schema="", tools="", messages=())
         data = event_to_json(event._replace(request=bare))
+        if request.messages:  # each turn repeats those before it, so their texts are kept once
+            data["messages"] = [[one.role, texts.name(one.content).hex()] for one in request.messages]
         data["texts"] = {
             field: texts.name(text).hex()
             for field, text in found.items()
-            if text is not None and (text or field != "schema")
+            if text is not None and (text or field not in SELDOM)
         }
         texts.forget(request.prompt)
         return data
@@ -212,7 +221,11 @@ def events_of(
         except ValueError:
             continue
         if isinstance(event, AttemptStarted):
-            found = {field: text_of(bytes.fromhex(name)) for field, name in row.get("texts", {}).items()}
+            found: dict[str, Any] = {
+                field: text_of(bytes.fromhex(name)) for field, name in row.get("texts", {}).items()
+            }
+            if said := row.get("messages"):
+                found["messages"] = tuple(Message(role, text_of(bytes.fromhex(name))) for role, name in said)
             event = event._replace(request=event.request._replace(**found))
         if isinstance(event, AttemptEnded) and row.get("kept") is not None:
             answer = answer_at(row["kept"])

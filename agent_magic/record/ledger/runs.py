@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agent_magic.declare.plan import Plan, PlanWarning
 from agent_magic.declare.plan_json import plan_from_json
 from agent_magic.errors import LedgerError
-from agent_magic.record.answer import NOTHING_USED, Answer, Price, Usage
+from agent_magic.record.answer import NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
 from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
-from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
+from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
 from agent_magic.record.history import MEASURED, Past
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, answer_of, decode, events_of
@@ -33,7 +33,10 @@ DAY_S = 86400.0
 MOST_RUN = 1 << 63
 """SQLite has no larger integers."""
 KILLED = "the kernel was killed while this was under way"
+MAYBE = "the kernel was killed while this ran: it may have finished"
 NEVER = "the kernel was killed before this could run"
+TURNS = frozenset({PAUSED, TOOL_USE})
+"""The stop reasons after which a conversation was to go on."""
 UNDER_WAY = frozenset({"started", "unknown"})
 
 
@@ -78,7 +81,8 @@ def past_runs(file: LedgerFile) -> list[PastRun]:
     rows = file.read(
         "SELECT r.owner, r.id, r.began_at, r.plan_name, r.state, r.agents, "
         "coalesce(r.succeeded, "
-        "  count(DISTINCT CASE WHEN c.state = 'finished' AND c.stop_reason != 'refusal' THEN c.agent END)), "
+        "  count(DISTINCT CASE WHEN c.state = 'finished' AND c.stop_reason NOT IN ('refusal', 'tool_use') "
+        "  THEN c.agent END)), "
         "count(c.key), coalesce(sum(c.key IS NULL AND c.state = 'finished'), 0), "
         "coalesce(sum(c.state IN ('unknown', 'started')), 0), r.wall_s, "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.input_tokens + c.output_tokens END), "
@@ -235,8 +239,14 @@ def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
             answer = _answer_at(file, call.row) if call.row is not None else None
             at_s = last if call.at_s is None else call.at_s
             record.add(_end_of(agent, attempt, at_s, answer, sent=call.state in UNDER_WAY))
+        for call in result.calls:
+            if call.ended is None:
+                record.add(CallEnded(last, agent, call.number, "cancelled", "", MAYBE, "unknown", "live"))
         if result.finished_s is None:
-            status = result.attempts[-1].status if result.attempts else None
+            asked = result.attempts[-1] if result.attempts else None
+            status = asked.status if asked else "unknown" if result.calls else None
+            if asked is not None and asked.answer is not None and asked.answer.stop_reason in TURNS:
+                status = "unknown"  # a turn is no answer
             record.add(_agent_end(agent, last, status, result.status))
     record.add(RunEnded(last, cut=True))
 

@@ -1,0 +1,307 @@
+"""A task: a Python function that is a step of a plan. Its parameters are its edges, by their names.
+
+```
+@am.task
+def worst(label) -> pd.DataFrame:             # takes what the agent `label` answered, or the variable of that name
+    return label[label.sentiment == "negative"].head(5)
+
+%%agent report
+What do these have in common? {{ worst }}
+```
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
+
+from agent_magic.declare.each import OWN, Part
+from agent_magic.declare.returns import modern, wrong_fields
+from agent_magic.declare.signature import (
+    NOTHING,
+    check_function,
+    is_async,
+    name_of,
+    parameters_of,
+    source_sha,
+)
+from agent_magic.declare.template import Template
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, listed, must_be
+from agent_magic.declare.values import plain
+from agent_magic.errors import DeclarationError, InvalidArguments, shown_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MARK = "_agent_magic_task"
+"""The attribute of a function that holds its task."""
+FLAGS = ("pure", "main", "process")
+LISTENERS: list[Callable[[Task, Mapping[str, Any]], None]] = []
+"""Are told of each function that `task` marks, with the variables of the module that does it: a notebook declares the
+tasks of its cells. A decorator has no other way to the notebook it is used in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A declared Python function. Declaring one runs nothing.
+
+    Args:
+        name: The key: an identifier, so that `{{ name }}` works in prompts, and `name` as a parameter of other tasks.
+        function: What is called, with the values its parameters name: what agents and tasks returned, or variables.
+            A default makes a parameter optional: it counts where nothing has the parameter's name.
+        each: The name of a list, dict, Series or DataFrame: a plan has one task per item, which it takes as the
+            parameter `item`, and its key as `key`; see `agent_magic.declare.each`.
+        after: Steps that must have succeeded before, whose results it does not use: a list, or `"a,b"`.
+        timeout_s: Seconds until a call is given up; `None` waits.
+        retries: How often a call that failed is made again.
+        concurrency: How many of the tasks of one `each` run at once; `None` is the run's.
+        pure: Whether its result depends on its arguments only: it may be served again.
+        main: Whether it runs on the main thread, one call at a time: sqlite3, pyplot, widgets.
+        process: Whether it runs in a process of its own, for long computing. It has to be importable there.
+        uses_resources: The names of the resources it holds while it runs.
+        writes: What it changes: names or paths.
+        part: Which one of those for each item it is. Plans set it.
+
+    Attributes:
+        parameters: The names of its parameters, in order.
+        optional: Those of them it can do without.
+        source_sha: Hash of the function's source; empty where unknown.
+
+    Raises:
+        DeclarationError: The name, an option or a parameter cannot be used.
+    """
+
+    name: str
+    function: Callable[..., Any] = field(compare=False, repr=False)
+    each: str | None = field(default=None, kw_only=True)
+    after: Sequence[str] = field(default=(), kw_only=True)
+    timeout_s: float | None = field(default=None, kw_only=True)
+    retries: int = field(default=0, kw_only=True)
+    concurrency: int | None = field(default=None, kw_only=True)
+    pure: bool = field(default=False, kw_only=True)
+    main: bool = field(default=False, kw_only=True)
+    process: bool = field(default=False, kw_only=True)
+    uses_resources: Sequence[str] = field(default=(), kw_only=True)
+    writes: Sequence[str] = field(default=(), kw_only=True)
+    part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
+    parameters: tuple[str, ...] = field(init=False, repr=False)
+    optional: frozenset[str] = field(init=False, repr=False)
+    source_sha: str = field(init=False, repr=False)
+    _kinds: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+
+    is_task: ClassVar[bool] = True
+    """Whether it is a Python function, and asks no model."""
+    # what only agents have
+    prompt: ClassVar[str] = ""
+    template: ClassVar[Template] = Template.parse("", agent="")
+    system: ClassVar[str | None] = None
+    role: ClassVar[str | None] = None
+    model: ClassVar[str | None] = None
+    max_tokens: ClassVar[int | None] = None
+    effort: ClassVar[str | None] = None
+    context: ClassVar[str | None] = None
+    prefix: ClassVar[str | None] = None
+    system_text: ClassVar[str | None] = None
+    returns: ClassVar[Any] = None
+    check: ClassVar[Any] = None
+    schema: ClassVar[str] = ""
+    tools: ClassVar[tuple[Any, ...]] = ()
+    tools_text: ClassVar[str] = ""
+    ask: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a task")
+        what = f"task {self.name!r}"
+        check_function(self.function, what)
+        found = parameters_of(self.function, what)
+        _check_options(self)
+        for option in ("after", "uses_resources", "writes"):
+            object.__setattr__(self, option, listed(getattr(self, option)))
+        object.__setattr__(self, "parameters", tuple(one.name for one in found))
+        object.__setattr__(self, "optional", frozenset(one.name for one in found if one.default is not NOTHING))
+        object.__setattr__(self, "source_sha", source_sha(self.function))
+        object.__setattr__(self, "_kinds", {one.name: one.kind for one in found if one.kind is not NOTHING})
+        if (self.each is not None or self.part is not None) and "item" not in self.parameters:
+            message = f"The task {self.name!r} is declared for each item, and has no parameter for it."
+            raise DeclarationError(message, agent=self.name, hint=f"Write def {name_of(self.function)}(item): ...")
+
+    @classmethod
+    def declared(cls, given: object) -> Task | None:
+        """Return the task that a function was declared to be by `am.task`; `None` where it was not."""
+        found: Any = getattr(given, MARK, None)
+        return found if isinstance(found, cls) else None
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The names it takes, of steps and values, in order. Some may be optional."""
+        if self.each is None and self.part is None:
+            return self.parameters
+        return tuple(name for name in self.parameters if name not in OWN)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All names it needs: its parameters, and the value it is declared for each item of."""
+        return (*self.uses, *(() if self.each is None else (self.each,)))
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is an `async def`, which runs on the loop."""
+        return is_async(self.function)
+
+    def with_defaults(self, **_: object) -> Task:
+        """Return the task itself: the defaults of a session are about requests."""
+        return self
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as the annotations of the function say they are.
+
+        A text becomes a number where one is asked for, and a typed answer an object of the class that is named. A
+        frame, or whatever else pydantic does not know, is passed on as it is if it is of its class.
+
+        Args:
+            arguments: The values by parameter.
+
+        Raises:
+            InvalidArguments: One is of another type; the message names it.
+        """
+        return {name: _fitted(name, self._kinds.get(name, NOTHING), value) for name, value in arguments.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the function out: it may not be importable elsewhere, and a record needs none."""
+        fields = {name: getattr(self, name) for name in _OPTIONS}
+        return _rebuilt, (self.name, fields, (self.parameters, self.optional, self.source_sha))
+
+    def __deepcopy__(self, _: object) -> Task:
+        return self
+
+
+_OPTIONS = (
+    "each",
+    "after",
+    "timeout_s",
+    "retries",
+    "concurrency",
+    "uses_resources",
+    "writes",
+    "part",
+    *FLAGS,
+)
+
+
+def _rebuilt(name: str, options: dict[str, Any], known: tuple[tuple[str, ...], frozenset[str], str]) -> Task:
+    task = Task.__new__(Task)
+    parameters, optional, sha = known
+    more = {"parameters": parameters, "optional": optional, "source_sha": sha, "_kinds": {}}
+    for field_name, value in {"name": name, "function": _gone, **options, **more}.items():
+        object.__setattr__(task, field_name, value)
+    return task
+
+
+def _gone(**_: object) -> None:
+    raise DeclarationError("This task was read from a record, which has no functions: declare it again to run it.")
+
+
+def _check_options(task: Task) -> None:
+    """Raise `DeclarationError` for the first option that is not what it must be."""
+    of = f"of task {task.name!r}"
+    error = partial(DeclarationError, agent=task.name)
+    for option, check in {
+        "timeout_s": check_positive,
+        "concurrency": check_integer,
+        "each": check_text,
+    }.items():
+        if (value := getattr(task, option)) is not None:
+            check(f"{option} {of}", value, error=error)
+    retries: object = task.retries
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise must_be(f"retries {of}", "an integer >= 0", retries, error=error)
+    for flag in FLAGS:
+        if not isinstance(getattr(task, flag), bool):
+            raise must_be(f"{flag} {of}", "True or False", getattr(task, flag), error=error)
+    for option in ("after", "uses_resources", "writes"):
+        if not isinstance(getattr(task, option), Iterable):
+            raise must_be(f"{option} {of}", "names: 'a,b', or a list", getattr(task, option), error=error)
+    if task.main and task.process:
+        raise error(f"Task {task.name!r} has main=True and process=True. Give one of them.")
+    if task.main and is_async(task.function):
+        raise error(f"Task {task.name!r} is async, so it runs on the loop anyway. Leave main=True out.")
+
+
+def _fitted(name: str, kind: Any, value: Any) -> Any:
+    """Return a value as a type that pydantic knows wants it; check any other by its class."""
+    import pydantic
+
+    if kind is NOTHING or kind is Any or isinstance(kind, typing.TypeVar):
+        return value
+
+    def failed(error: BaseException) -> InvalidArguments:
+        return InvalidArguments(f"{name}: {wrong_fields(error) or reason_of(error)}, got {shown_value(value)}")
+
+    try:
+        adapter: Any = pydantic.TypeAdapter(modern(kind))
+    except Exception:  # noqa: BLE001 - a type that pydantic does not know, or a class of the user's that fails
+        if isinstance(kind, type) and not isinstance(value, kind):
+            wrong = f"{name}: must be of type {kind.__name__}, got {shown_value(value)}"
+            raise InvalidArguments(wrong) from None
+        return value
+    return run_user_code(lambda: adapter.validate_python(plain(value)), failed)
+
+
+@overload
+def task(function: F, /) -> F: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    each: str | None = None,
+    after: str | Iterable[str] = (),
+    timeout: float | None = None,
+    retries: int = 0,
+    concurrency: int | None = None,
+    pure: bool = False,
+    main: bool = False,
+    process: bool = False,
+    uses: str | Iterable[str] = (),
+    writes: str | Iterable[str] = (),
+) -> Callable[[F], F]: ...
+def task(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    uses: str | Iterable[str] = (),
+    **options: Any,
+) -> Any:
+    """Declare a function as a step. The function itself stays as it is, to be called and tested.
+
+    Args:
+        function: The function.
+        name: The step's name; by default the function's.
+        timeout: Seconds until a call is given up.
+        uses: Names of resources that it holds while it runs.
+        **options: `each`, `after`, `retries`, `concurrency`, `pure`, `main`, `process`, `writes`; see `Task`.
+
+    Raises:
+        DeclarationError: An option is not what it must be, or a parameter cannot be an edge.
+    """
+    options = {**options, "timeout_s": timeout, "uses_resources": uses}
+    if unknown := [one for one in options if one not in _OPTIONS or one == "part"]:
+        raise DeclarationError(f"A task has no option {unknown[0]!r}.", hint=f"It has {', '.join(_OPTIONS)}.")
+
+    def mark(function: Any) -> Any:
+        check_function(function, "@am.task")
+        made = Task(name or name_of(function), function, **cast("dict[str, Any]", options))
+        setattr(function, MARK, made)
+        variables: Any = getattr(function, "__globals__", {})
+        for tell in LISTENERS:
+            tell(made, variables)
+        return function
+
+    return mark if function is None else mark(function)

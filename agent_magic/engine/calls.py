@@ -1,0 +1,243 @@
+"""Calls of functions: which of those that steps ask for may begin now.
+
+A call holds no slot and none of the provider's limits. It waits for a person where one has to agree, for the calls
+beside it where it runs alone, and for what it holds: a resource that only so many may hold at once, or a thing that it
+writes and others read. Calls begin in the order in which they were asked for, each as soon as it can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.record.answer import Source
+    from agent_magic.record.events import CallStatus
+    from agent_magic.record.reasons import Reason
+
+
+class Held(NamedTuple):
+    """Something that is held while a call or a step runs.
+
+    Attributes:
+        name: The resource, or the path.
+        most: How many may hold it at once. 1 is what a writer asks for, infinity a reader.
+    """
+
+    name: str
+    most: float = 1.0
+
+
+READER: Final = math.inf
+"""So many may read one thing at once, while nobody writes it."""
+
+
+class Wanted(NamedTuple):
+    """A call that a response asks for, or that a task is.
+
+    Attributes:
+        id: The provider's id of it; empty for a task.
+        tool: The name of the function.
+        arguments: What the model gave it, as JSON text; empty for a task.
+        alone: Whether no other call of its response runs beside it.
+        ask: Whether a person has to agree first.
+        holds: What it holds while it runs.
+        code: The fingerprint of the function's source; empty where nobody knows it.
+    """
+
+    id: str
+    tool: str
+    arguments: str
+    alone: bool = False
+    ask: bool = False
+    holds: tuple[Held, ...] = ()
+    code: str = ""
+
+
+class Call(NamedTuple):
+    """A call of a step.
+
+    Attributes:
+        number: 1 for the step's first.
+        turn: The number of the attempt whose response asked for it; 0 for a task.
+    """
+
+    step: int
+    number: int
+    turn: int
+    wanted: Wanted
+
+
+class Result(NamedTuple):
+    """What came of a call, as its driver reports it.
+
+    Attributes:
+        status: See `agent_magic.record.events.CallEnded`.
+        text: What the model gets; a task's value as text.
+        error: What went wrong, in one line.
+        kind: The class of the error.
+        source: Where the result came from.
+        value: A task's value.
+        packed: The same as JSON; `None` where it cannot be written.
+        prints: What the function printed.
+        trace: The traceback of an error, from the user's own line on.
+        blocks: Whether `text` is content blocks as JSON.
+        attempts: How many tries a failure of a task is worth.
+        ends: Whether the agent cannot go on with it: it has failed.
+    """
+
+    status: CallStatus
+    text: str = ""
+    error: str | None = None
+    kind: str | None = None
+    source: Source = "live"
+    value: Any = None
+    packed: str | None = None
+    prints: str = ""
+    trace: str = ""
+    blocks: bool = False
+    attempts: int = 1
+    ends: bool = False
+
+
+class Verdict(NamedTuple):
+    """What a person said of a call, or of an answer.
+
+    Attributes:
+        approved: Whether it may go on.
+        text: What was changed: the arguments as JSON, or the answer; `None` leaves it as it was.
+        why: Why it may not.
+    """
+
+    approved: bool
+    text: str | None = None
+    why: str = ""
+
+
+class Resources:
+    """Counts who holds what."""
+
+    def __init__(self) -> None:
+        self._holders = Counter[str]()
+        self._limits: dict[str, list[float]] = {}
+
+    def are_free(self, holds: Iterable[Held]) -> bool:
+        """Tell whether all of these can be held beside those who hold them now."""
+        return all(self._holders[one.name] < min([one.most, *self._limits.get(one.name, ())]) for one in holds)
+
+    def take(self, holds: Iterable[Held]) -> None:
+        """Hold these."""
+        for one in holds:
+            self._holders[one.name] += 1
+            self._limits.setdefault(one.name, []).append(one.most)
+
+    def give_back(self, holds: Iterable[Held]) -> None:
+        """Hold these no longer."""
+        for one in holds:
+            self._holders[one.name] -= 1
+            self._limits[one.name].remove(one.most)
+
+
+class _Asked:
+    """A call that waits, with the word for what it waits for."""
+
+    __slots__ = ("call", "free", "held_by")
+
+    def __init__(self, call: Call, held_by: str) -> None:
+        self.call, self.held_by = call, held_by
+        self.free = not call.wanted.ask
+        """Whether no person has to agree to it any more."""
+
+
+State = Literal["begin", "ask"]
+
+
+class Calls:
+    """The calls of a run that wait or run.
+
+    Args:
+        resources: Who holds what, steps included.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._waiting: dict[tuple[int, int], _Asked] = {}
+        self._running: dict[tuple[int, int], Call] = {}
+
+    def want(self, step: int, turn: int, first: int, wanted: Sequence[Wanted], held_by: str = "") -> None:
+        """Add the calls of a turn.
+
+        Args:
+            step: Whose they are.
+            turn: The number of the attempt whose response asked for them; 0 for a task.
+            first: The number of the first of them.
+            wanted: The calls.
+            held_by: What they have waited for already.
+        """
+        for number, one in enumerate(wanted, first):
+            self._waiting[step, number] = _Asked(Call(step, number, turn, one), held_by)
+
+    def questions(self, steps: Iterable[int]) -> list[Call]:
+        """Return the calls of these steps that a person has to agree to."""
+        wanted = set(steps)
+        return [one.call for (step, _), one in self._waiting.items() if step in wanted and not one.free]
+
+    def agree(self, call: Call, wanted: Wanted) -> Call | None:
+        """Record that a person has agreed to a call, as it is now; `None` where it does not wait any more."""
+        asked = self._waiting.get((call.step, call.number))
+        if asked is None:
+            return None
+        asked.call, asked.free, asked.held_by = call._replace(wanted=wanted), True, "person"
+        return asked.call
+
+    def next(self) -> tuple[Call, str] | None:
+        """Begin the first call that may: return it, and what it had waited for; `None` where none may."""
+        for place, asked in self._waiting.items():
+            held = self._held(asked)
+            if held is None:
+                del self._waiting[place]
+                self._running[place] = asked.call
+                self._resources.take(asked.call.wanted.holds)
+                return asked.call, asked.held_by
+            asked.held_by = held
+        return None
+
+    def _held(self, asked: _Asked) -> Reason | None:
+        """Return what a call waits for; `None` where it may begin."""
+        if not asked.free:
+            return "person"
+        call = asked.call
+        beside = [one for one in self._running.values() if one.step == call.step]
+        if beside and (call.wanted.alone or any(one.wanted.alone for one in beside)):
+            return "alone"
+        return None if self._resources.are_free(call.wanted.holds) else "resource"
+
+    def take_out(self, call: Call) -> bool:
+        """Forget a call that has not begun; `False` where it has."""
+        return self._waiting.pop((call.step, call.number), None) is not None
+
+    def ended(self, call: Call) -> None:
+        """Record that a call has ended."""
+        del self._running[call.step, call.number]
+        self._resources.give_back(call.wanted.holds)
+
+    def drop(self, step: int) -> None:
+        """Forget the calls of a step that have not begun."""
+        self._waiting = {place: one for place, one in self._waiting.items() if place[0] != step}
+
+    def running(self, step: int) -> list[Call]:
+        """Return the calls of a step that run."""
+        return [call for call in self._running.values() if call.step == step]
+
+    def has(self, step: int) -> bool:
+        """Tell whether a step has calls that wait or run."""
+        return any(one == step for one, _ in self._waiting) or any(one == step for one, _ in self._running)
+
+    def held_by(self, step: int) -> str:
+        """Return what a step waits for whose calls all wait; an empty string where one runs, or there is none."""
+        if any(one == step for one, _ in self._running):
+            return ""
+        return next((asked.held_by for (one, _), asked in self._waiting.items() if one == step), "")

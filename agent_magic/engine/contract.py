@@ -1,0 +1,156 @@
+"""What the engine asks of whoever writes its requests, and what its driver reports of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from agent_magic.engine.admission.prefix import Prefixes
+    from agent_magic.engine.admission.room import Need
+    from agent_magic.engine.calls import Call, Held, Result, Wanted
+    from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine.retry import Failure
+    from agent_magic.errors import CallError
+    from agent_magic.record.answer import Answer, Price, Source, Usage
+    from agent_magic.record.request import Request
+
+
+class Requests(Protocol):
+    """What the steps of a run ask, and what each request may use."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Per step, the model it asks."""
+        ...
+
+    @property
+    def limit_classes(self) -> Sequence[str]:
+        """Per step, the models whose rate limits its model shares, as the provider names them."""
+        ...
+
+    @property
+    def prefixes(self) -> Prefixes | None:
+        """Who shares a cached context with whom; `None` shares none."""
+        ...
+
+    def write(self, step: int) -> Request:
+        """Return the request of a step whose parents are done.
+
+        Raises:
+            DeclarationError: Its prompt cannot be filled in.
+        """
+        ...
+
+    def need(self, step: int) -> Need:
+        """Return what the step's next request may use."""
+        ...
+
+    def count(self, step: int) -> bool:
+        """Have the input of the step's next request counted. Tells whether to wait for that."""
+        ...
+
+    def to_count(self) -> Sequence[tuple[int, Request]]:
+        """Return the requests to have counted since the last call."""
+        ...
+
+    def counted(self, step: int, tokens: int | None) -> None:
+        """Record how much input the step's next request has; `None` where nobody says."""
+        ...
+
+    def used(self, step: int, usage: Usage) -> None:
+        """Record what a request has used, which may be more than was thought possible."""
+        ...
+
+    @property
+    def checked(self) -> Mapping[int, bool]:
+        """The steps whose answers have to fit something; whether such an answer stands in its last turn alone."""
+        ...
+
+    def fault(self, step: int, answer: Answer) -> CallError | None:
+        """Return what is wrong with the answer of such a step; `None` where it fits."""
+        ...
+
+    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
+        """Record what the step's next request goes on from; `None` begins a new conversation.
+
+        Args:
+            step: The step.
+            answer: The response.
+            reply: What is said to it; nothing where it goes on by itself.
+        """
+        ...
+
+    def answered(self, step: int, text: str) -> None:
+        """Record the text of a step, which its children use."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[int, Wanted]:
+        """The steps that are tasks, each with the call it makes in place of requests."""
+        ...
+
+    @property
+    def holds(self) -> Mapping[int, tuple[Held, ...]]:
+        """What steps hold while they run."""
+        ...
+
+    @property
+    def asked_of(self) -> Container[int]:
+        """The steps whose answers a person has to agree to before they are passed on."""
+        ...
+
+    def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
+        """Return the calls that a response asks for before the conversation goes on; nothing for an answer."""
+        ...
+
+    def called(self, call: Call, result: Result) -> None:
+        """Record what came of a call. After the last of a turn, the next request goes on from them."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What came of one request, as its driver reports it.
+
+    Attributes:
+        answer: The complete response; `None` where there is none.
+        failure: Why there is none; `None` for an answer, and where the request was aborted.
+        status: The HTTP status; `None` where no reply came.
+        usage: Its tokens; `None` is unknown.
+        source: Who answered; `None` where nobody did.
+        partial: The text that had arrived where there is no complete response.
+        readings: What the reply said of rate limits; `None` where it said nothing.
+        price: What it cost, if the driver knows that; `None` has it priced by its usage.
+    """
+
+    answer: Answer | None = None
+    failure: Failure | None = None
+    status: int | None = None
+    usage: Usage | None = None
+    source: Source | None = None
+    partial: str = ""
+    readings: Readings | None = None
+    price: Price | None = None
+
+
+UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)
+"""Of a request that never left."""
+
+
+class WithoutCalls:
+    """The part of `Requests` that is about calls, of requests that have none."""
+
+    tasks: Mapping[int, Wanted] = {}
+    holds: Mapping[int, tuple[Held, ...]] = {}
+    asked_of: Container[int] = frozenset[int]()
+
+    def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
+        """Return nothing."""
+        del step, answer
+        return ()
+
+    def called(self, call: Call, result: Result) -> None:
+        """Do nothing."""

@@ -1,0 +1,246 @@
+"""Calling the functions of a run's steps: tools that responses ask for, and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.serialization import RenderError, value_text
+from agent_magic.declare.task import Task
+from agent_magic.declare.tool_result import error_text
+from agent_magic.declare.user_code import reason_of
+from agent_magic.engine.calls import Result
+from agent_magic.errors import AgentMagicError
+from agent_magic.live.functions import run_function, tool_result
+from agent_magic.live.people import Question, ask
+from agent_magic.record.ledger.base import Busy, CallKey, Doubt
+from agent_magic.record.packing import pack
+from agent_magic.record.secret_scan import secrets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.tool import Tool
+    from agent_magic.engine.calls import Call
+    from agent_magic.engine.policy import Policy
+    from agent_magic.live.answer_cache import AnswerCache
+    from agent_magic.live.people import Asker
+    from agent_magic.record.events import CallEnded
+    from agent_magic.record.ledger.base import Journal
+    from agent_magic.record.results import RunRecord
+
+LOOK_S = 0.1
+"""How often to look whether another process has unlocked the ledger."""
+MOST_TEXT = 100_000
+"""The most characters of a task's result that are kept as text."""
+
+
+class Caller:
+    """Calls the functions of a run's steps.
+
+    Args:
+        record: The run, which has the results that tasks use.
+        policy: How it runs.
+        cache: Knows the fingerprints of requests; `None` where nothing is kept.
+        fresh: Whether to call what the ledger has a result of.
+        frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
+        asker: Asks a person; `None` where nobody is there.
+
+    Attributes:
+        journal: Where calls are written down before and after; `None` keeps nothing.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        policy: Policy,
+        *,
+        cache: AnswerCache | None,
+        fresh: bool,
+        frame_of: Callable[[RunRecord, str], Any] | None,
+        asker: Asker | None,
+    ) -> None:
+        self._record, self._policy, self._cache, self._fresh = record, policy, cache, fresh
+        self._frame_of, self._asker = frame_of, asker
+        self.journal: Journal | None = None
+
+    async def call(self, call: Call) -> Result:
+        """Call a function, and return what came of it. A failure is a result."""
+        step = self._record.plan.agents[call.step]
+        if isinstance(step, Task):
+            return await self._task(step, call)
+        tool = step.tool(call.wanted.tool)
+        if tool is None:
+            names = ", ".join(one.name for one in step.tools) or "none"
+            return _failed(f"There is no tool {call.wanted.tool!r}. Tools: {names}.", "UnknownTool")
+        try:
+            arguments = tool.arguments(call.wanted.arguments)
+        except AgentMagicError as error:
+            return _failed(str(error), type(error).__name__)
+        kept = await self._begin(call, self.key_of(call, tool))
+        return await self._run_tool(call, tool, arguments) if kept is None else kept
+
+    async def _run_tool(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Result:
+        shown = self._record.results[call.step].call(call.number)
+        if tool.function is None:
+            return _failed(f"The function of {tool.name!r} is not here: it was read from a record.", "DeclarationError")
+        ran = await run_function(
+            tool.function, arguments, main=tool.main, timeout_s=tool.timeout_s, prints=shown.printed
+        )
+        told = tool_result(ran, secrets_of(os.environ))
+        if not told.is_error:
+            return Result("succeeded", told.content, prints=shown.prints)
+        kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
+        return Result(
+            "failed", told.content, " ".join(told.content.split()), kind, prints=shown.prints, trace=ran.trace
+        )
+
+    async def _task(self, task: Task, call: Call) -> Result:
+        """Run a task."""
+        shown = self._record.results[call.step].call(call.number)
+        try:
+            arguments = task.checked(self.arguments(call.step))
+        except AgentMagicError as error:
+            return _failed(str(error), type(error).__name__)
+        if task.pure:
+            kept = await self._begin(call, pure_key(task.name, task.source_sha, pack(arguments)))
+            if kept is not None:
+                return kept
+        ran = await run_function(
+            task.function,
+            arguments,
+            main=task.main,
+            process=task.process,
+            timeout_s=task.timeout_s,
+            prints=shown.printed,
+        )
+        if ran.error is not None:
+            told = error_text(reason_of(ran.error)).content
+            kind, attempts = type(ran.error).__name__, 1 + task.retries
+            why = " ".join(told.split())
+            return Result("failed", told, why, kind, prints=shown.prints, trace=ran.trace, attempts=attempts)
+        try:
+            text = value_text(task.name, ran.value)
+        except RenderError:  # only a prompt needs a text of it
+            text = f"<{type(ran.value).__name__}>"
+        return Result("succeeded", _cut(text), value=ran.value, packed=pack(ran.value), prints=shown.prints)
+
+    def arguments(self, step: int) -> dict[str, Any]:
+        """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""
+        plan = self._record.plan
+        return {name: self._argument(plan, step, name) for name in plan.takes(step)}
+
+    def _argument(self, plan: Plan, step: int, name: str) -> Any:
+        found = plan.source_of(step, name)
+        if isinstance(found, str):
+            return self._record[found].value
+        if found is None:
+            part = plan.agents[step].part
+            return part.values[name] if part is not None and name in part.values else plan.values[name]
+        if self._frame_of is not None:
+            return self._frame_of(self._record, name)
+        return [self._record[one].value for one in found]
+
+    # what the ledger knows of a call
+
+    def key_of(self, call: Call, tool: Tool) -> CallKey | None:
+        """Return what a call is known by; `None` where nothing is kept."""
+        if tool.pure:
+            return pure_key(tool.name, tool.source_sha, call.wanted.arguments)
+        if self._cache is None:
+            return None
+        asked = self._record.results[call.step].attempts[call.turn - 1].request
+        place = [*self._cache.key(call.step, asked), call.wanted.id, tool.name]
+        return CallKey(_digest(place), tool.name, repeats=tool.safe)
+
+    def is_done(self, call: Call) -> bool:
+        """Tell whether a call has a result that will be used, so that no person has to agree to it."""
+        step = self._record.plan.agents[call.step]
+        tool = step.tool(call.wanted.tool) if call.wanted.tool and isinstance(step, Agent) else None
+        key = None if tool is None else self.key_of(call, tool)
+        return key is not None and self.journal is not None and not self._fresh and self.journal.is_done(key)
+
+    async def _begin(self, call: Call, key: CallKey | None) -> Result | None:
+        """Return the result that is there already; `None` to call the function, which is written down."""
+        journal = self.journal
+        if journal is None or key is None:
+            return None
+        fresh = self._fresh
+        while True:
+            known = journal.begin_call(call.step, call.number, key, fresh=fresh)
+            if known is None:
+                return None
+            if isinstance(known, Busy):
+                await asyncio.sleep(LOOK_S)
+            elif isinstance(known, Doubt):
+                settled = await self._settle(call, known)
+                if settled is not None:
+                    return settled
+                fresh = True
+            else:
+                return _result_of(known)
+
+    async def _settle(self, call: Call, doubt: Doubt) -> Result | None:
+        """Decide what becomes of a call that may have happened; `None` calls it again."""
+        tool, way = call.wanted.tool, self._policy.on_doubt
+        since = f"{datetime.fromtimestamp(doubt.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        said = f"{tool} was called with the same at {since}, and nobody knows whether it has finished"
+        if way == "again":
+            return None
+        if way == "error":
+            return _failed(f"Not called: {said}.", "CallInDoubt")
+        if self._asker is not None:
+            name = self._record.results[call.step].name
+            question = Question("doubt", name, tool, call.wanted.arguments, self._policy.ask_s)
+            verdict = await ask(self._asker, question)
+            if verdict.approved:
+                return None if verdict.text is None else Result("succeeded", verdict.text)
+            return _failed(f"Not called: {said}. {verdict.why}".strip(), "CallInDoubt")
+        ways = "Policy(on_doubt='again') calls it once more, on_doubt='error' tells the model that it failed."
+        why = f"CallInDoubt: {said}. It was not repeated. {ways}"
+        return Result("failed", why, why, "CallInDoubt", ends=True)
+
+
+def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:
+    """Return what the result of a pure function is known by: code, arguments and versions; `None` where unknown."""
+    if not sha or arguments is None:
+        return None
+    return CallKey(_digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _result_of(end: CallEnded) -> Result:
+    """Return a call's result as it was written down."""
+    return Result(
+        end.status,
+        end.result,
+        end.error,
+        end.kind,
+        end.source,
+        packed=end.value,
+        prints=end.prints,
+        trace=end.trace,
+        blocks=end.blocks,
+    )
+
+
+def _failed(why: str, kind: str) -> Result:
+    return Result("failed", _cut(why), " ".join(why.split()), kind)
+
+
+def _cut(text: str) -> str:
+    """Return a text that is not too long to be kept, and say what was left out."""
+    if len(text) <= MOST_TEXT:
+        return text
+    return f"{text[:MOST_TEXT]}\n[{len(text) - MOST_TEXT:,} more characters were left out]"

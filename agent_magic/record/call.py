@@ -1,0 +1,144 @@
+"""One call of a function: of a tool that a response asks for, or of a task. Its two events tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from agent_magic.record.answer import Source
+    from agent_magic.record.events import CallEnded, CallStarted
+
+
+APPROVAL: Final = "approval"
+"""Stands in the place of a function's name for the look of a person at an answer."""
+
+
+@dataclass(slots=True, repr=False)
+class ToolCall:
+    """One call of a function. Times in seconds since the run began; `None` is unknown.
+
+    It holds its events and reads everything else from them: nothing is copied.
+
+    Attributes:
+        agent: The name of the agent or task it was called for.
+        begun: The event of its start.
+        free_s: Since when it could have begun.
+        backoff_s: How long it waited from then on because the call before had failed.
+        ended: The event of its end; `None` while it runs.
+        prints: What the function has printed so far.
+    """
+
+    agent: str
+    begun: CallStarted
+    free_s: float
+    backoff_s: float = 0.0
+    ended: CallEnded | None = None
+    prints: str = ""
+
+    def __repr__(self) -> str:
+        return f"ToolCall({self.agent!r}, {self.tool}: {self.status})"
+
+    def printed(self, text: str) -> None:
+        """Append what the function prints."""
+        self.prints += text
+
+    @property
+    def number(self) -> int:
+        """1 for the first of its agent."""
+        return self.begun.number
+
+    @property
+    def turn(self) -> int:
+        """The number of the attempt whose response asked for it; 0 for a task."""
+        return self.begun.turn
+
+    @property
+    def tool(self) -> str:
+        """The name of the function."""
+        return self.begun.tool
+
+    @property
+    def arguments(self) -> str:
+        """What the model gave it, as JSON text; empty for a task."""
+        return self.begun.arguments
+
+    @property
+    def started_s(self) -> float:
+        """When it began."""
+        return self.begun.at_s
+
+    @property
+    def ended_s(self) -> float | None:
+        """When it ended; `None` while it runs."""
+        return None if self.ended is None else self.ended.at_s
+
+    @property
+    def duration_s(self) -> float | None:
+        """Seconds from its start to its end."""
+        return None if self.ended is None else self.ended.at_s - self.begun.at_s
+
+    @property
+    def held_by(self) -> str:
+        """What it waited for before."""
+        return self.begun.held_by
+
+    @property
+    def result(self) -> str:
+        """What it returned, as text."""
+        return "" if self.ended is None else self.ended.result
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, in one line; `None` for a success."""
+        return None if self.ended is None else self.ended.error
+
+    @property
+    def source(self) -> Source | None:
+        """Where its result came from; `None` while it runs."""
+        return None if self.ended is None else self.ended.source
+
+    @property
+    def status(self) -> str:
+        """`running`, `succeeded`, `failed`, `denied` by a person, or `cancelled`: it may have finished all the same."""
+        return "running" if self.ended is None else self.ended.status
+
+
+class Stretch(NamedTuple):
+    """A stretch of an agent's time between two requests.
+
+    Attributes:
+        kind: Whether a function ran, or calls only waited.
+        reason: What was waited for.
+        start_s: Its start.
+        end_s: Its end; `None` while it lasts.
+    """
+
+    kind: Literal["tool", "queued"]
+    reason: str
+    start_s: float
+    end_s: float | None
+
+
+def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
+    """Yield the time of calls that began together, from a moment on, without gaps.
+
+    Time in which any of them ran is the tools'. Where all that were left waited, it is what the next one waited for.
+
+    Args:
+        calls: The calls of one turn, at least one.
+        since_s: When the turn had ended.
+    """
+    running = any(one.ended is None for one in calls)
+    marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}
+    for start_s, end_s in pairwise(sorted({since_s, *(mark for mark in marks if mark > since_s)})):
+        if any(one.started_s <= start_s and (one.ended is None or one.ended.at_s > start_s) for one in calls):
+            yield Stretch("tool", "", start_s, end_s)
+        else:
+            held = next((one.held_by for one in calls if one.started_s == end_s), "")
+            yield Stretch("queued", held, start_s, end_s)
+    if running:
+        yield Stretch("tool", "", max(since_s, *marks), None)
