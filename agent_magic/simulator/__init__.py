@@ -3,8 +3,9 @@
 It is a separate program: `start` runs it as a child process, `python -m agent_magic.simulator` runs it by hand. It
 imports no other room. This module imports only the starter, not the server.
 
-A request passes `server` (HTTP), `request` (parsing and validation), `service` (limits, prompt cache), `answer` (text
-or tool calls) and `response` (bytes and their times), which `faults` may change.
+A request passes `server` (HTTP), `request` (parsing and validation, with `conversation`, `tools`, `content` and
+`thinking`), `service` (limits, prompt cache), `answer` (its blocks, with `calls`, `server_tools` and `citing`) and
+`response` (bytes and their times), which `faults` may change.
 """
 
 from agent_magic.simulator.child import Simulator, SimulatorError, start

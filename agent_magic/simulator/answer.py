@@ -1,26 +1,35 @@
-"""The answer to a request: its text or tool calls, where they are cut, and its stop reason."""
+"""The answer to a request: its blocks, where they are cut, and its stop reason."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
 from agent_magic.simulator import tokens
+from agent_magic.simulator.blocks import Block, broken, call_block, cut, text_block, thinking_block
+from agent_magic.simulator.calls import Wanted, wanted_calls
+from agent_magic.simulator.citing import cited
 from agent_magic.simulator.directives import Overrides, without_directives
-from agent_magic.simulator.request import Request
+from agent_magic.simulator.errors import invalid
+from agent_magic.simulator.json_types import Json
+from agent_magic.simulator.request import UNBOUND, Request, canonical
+from agent_magic.simulator.server_tools import CODE_NAMES, citations_of, name_in_response, result_of, too_often
 from agent_magic.simulator.structured import fill, schema_of
+from agent_magic.simulator.thinking import Chain
+from agent_magic.simulator.tools import is_of_server
 from agent_magic.simulator.topic import Subject, subject_of
-from agent_magic.simulator.writer import more, write
+from agent_magic.simulator.writer import Pen, more, write
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A tool call: the kind of its block, its tool, and its input as JSON, which may be cut."""
-
-    kind: str
-    name: str
-    input_json: str
+EMPTY_TOKENS = 2
+"""The length of an answer that says nothing."""
+QUOTED = 120
+THOUGHTS = (
+    "The question is about {topic}. What matters first is {a}.",
+    "Before anything is said on {topic}, {a} and {b} should be looked at.",
+    "For {topic} the open point is {a}; {b} can wait.",
+)
+LEADS = ("I look at {a} first.", "Let me check {a}.", "I need to know more about {topic}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,63 +37,225 @@ class Answer:
     """An answer.
 
     Attributes:
-        text: The text; empty for a refusal, tool calls or `max_tokens: 0`.
-        pieces: The text in the pieces that are streamed.
-        calls: The tool calls after the text.
+        blocks: Its blocks; none for a refusal or `max_tokens: 0`.
         stop_reason: Why it ends.
         stop_sequence: The stop sequence that ended it, or `None`.
         output_tokens: Its length.
     """
 
-    text: str
-    pieces: tuple[str, ...]
-    calls: tuple[Call, ...]
+    blocks: tuple[Block, ...]
     stop_reason: str
     stop_sequence: str | None
     output_tokens: int
 
+    @property
+    def text(self) -> str:
+        """The text of all text blocks."""
+        return "".join(block.text for block in self.blocks if block.kind == "text")
 
-def compose(request: Request, overrides: Overrides, rng: Random) -> Answer:
+    def count(self, kind: str, name: str) -> int:
+        """Count the blocks of a kind with this name."""
+        return sum(block.kind == kind and block.fields.get("name") == name for block in self.blocks)
+
+
+def compose(request: Request, overrides: Overrides, rng: Random, message_id: str) -> Answer:
     """Answer a request.
 
     Args:
         request: The request.
         overrides: Deviations from the usual answer.
         rng: Seeded with the content of the request, so that equal requests get equal answers.
+        message_id: The id of the message; those of its calls are made from it.
     """
-    text = _text(request, overrides, rng)
-    calls = [Call("tool_use", call["name"], json.dumps(call["input"])) for call in overrides.tool_use]
-    reason = "tool_use" if calls else "end_turn"
-    text, sequence = _stopped(text, request.stop_sequences)
-    if sequence is not None:
-        reason, calls = "stop_sequence", []
-    most = request.max_tokens
-    length = tokens.count(text) + sum(tokens.count(call.input_json) for call in calls)
-    if most is not None and (most == 0 or length > most):
-        text, calls = _cut(text, calls, most)
-        sequence, reason, length = None, "max_tokens", min(length, most)
-    reason = overrides.stop_reason or reason
-    if reason == "pause_turn":  # A server-side search that is not finished; it is not billed.
-        calls.append(Call("server_tool_use", "web_search", json.dumps({"query": " ".join(text.split()[:6])})))
-    return Answer(text, tuple(tokens.pieces(text, rng)), tuple(calls), reason, sequence, length)
+    return _Composer(request, overrides, rng, message_id).answer()
 
 
-def _text(request: Request, overrides: Overrides, rng: Random) -> str:
-    """Return the text before it is cut."""
-    if overrides.text is not None:
-        return overrides.text
-    if overrides.stop_reason == "refusal" or overrides.tool_use:
-        return ""
-    said = f"{request.earlier}\n\n{request.prompt}" if request.earlier and request.schema else request.prompt
-    subject = subject_of(without_directives(said), request.system)
-    schema = schema_of(subject, request.system) if request.schema is None else request.schema
-    if overrides.echo:
-        text = request.prompt
-    elif schema is not None:
-        text = fill(schema, subject, rng)
-    else:
-        text = write(subject, request.system, rng)
-    return text if overrides.tokens is None else _fitted(text, overrides.tokens, subject, rng)
+class _Composer:
+    """Composes one answer."""
+
+    def __init__(self, request: Request, overrides: Overrides, rng: Random, message_id: str) -> None:
+        self._request, self._overrides, self._rng, self._message_id = request, overrides, rng, message_id
+        self._numbers = 0
+        said = f"{request.earlier}\n\n{request.prompt}" if request.earlier and request.schema else request.prompt
+        self._subject = subject_of(without_directives(said), request.system)
+
+    def answer(self) -> Answer:
+        """Return the answer."""
+        calls = self._calls()
+        text = self._text(calls)
+        text, sequence = _stopped(text, self._request.stop_sequences)
+        if sequence is not None:
+            calls = []
+        # A server tool's call waits where the client has to act too: its result opens the next response.
+        own = [call for call in calls if not self._is_of_server(call)]
+        blocks = [*self._opening(calls), *self._body(text, calls, waiting=bool(own))]
+        reason = "tool_use" if own else "end_turn" if sequence is None else "stop_sequence"
+        reason, sequence, blocks = self._cut(reason, sequence, blocks)
+        if self._overrides.stop_reason == "pause_turn":  # A server-side search that is not finished; it is not billed.
+            query = {"query": " ".join(text.split()[:6])}
+            search = call_block("server_tool_use", self._number("srvtoolu"), "web_search", query, self._rng)
+            blocks.append(Block(search.kind, search.text, search.pieces, search.fields))
+        length = sum(block.tokens for block in blocks)
+        if not blocks and reason == "end_turn" and self._request.max_tokens:
+            length = min(EMPTY_TOKENS, self._request.max_tokens)
+        return Answer(tuple(blocks), reason, sequence, length)
+
+    def _calls(self) -> list[Wanted]:
+        """Return the calls of this turn, as the directives say or as the prompt suggests."""
+        overrides = self._overrides
+        if overrides.tool_use:
+            return [Wanted(call["name"], call["input"]) for call in overrides.tool_use]
+        exact = overrides.text is not None or overrides.echo or overrides.calls_given
+        if exact or overrides.stop_reason not in (None, "max_tokens", "tool_use"):
+            return []
+        return wanted_calls(self._request, self._subject, self._rng)
+
+    def _text(self, calls: list[Wanted]) -> str:
+        """Return the text before it is cut."""
+        overrides, rng, request = self._overrides, self._rng, self._request
+        if overrides.text is not None:
+            return overrides.text
+        if overrides.stop_reason == "refusal" or overrides.tool_use:
+            return ""
+        if any(not self._is_of_server(call) for call in calls):
+            leads = not request.model.notes and rng.random() < 0.5
+            return Pen(self._subject, rng).draw(LEADS) if leads else ""
+        subject = self._subject
+        schema = schema_of(subject, request.system) if request.schema is None else request.schema
+        if overrides.echo:
+            text = request.prompt
+        elif schema is not None:
+            text = fill(schema, subject, rng)
+        else:
+            text = write(subject, request.system, rng)
+            if request.results and " " in text:
+                text = f"{self._quotes()}\n\n{text}"
+        return text if overrides.tokens is None else _fitted(text, overrides.tokens, subject, rng)
+
+    def _quotes(self) -> str:
+        """Return a short part of each tool result."""
+        found: list[str] = []
+        for each in self._request.results:
+            short = " ".join(each.text.split())
+            short = short if len(short) <= QUOTED else f"{short[:QUOTED].rsplit(' ', 1)[0]} …"
+            verb = "failed" if each.is_error else "returned"
+            found.append(f"`{each.name}` {verb}: “{short}”." if short else f"`{each.name}` {verb} nothing.")
+        return "\n".join(dict.fromkeys(found))
+
+    def _opening(self, calls: list[Wanted]) -> list[Block]:
+        """Return what stands in front: the results of the server's open calls, and thinking."""
+        blocks = [
+            Block(fields["type"], fields={key: value for key, value in fields.items() if key != "type"})
+            for call in self._request.open_calls
+            for fields in [result_of(call["name"], call["id"], call["input"], self._subject, self._rng)]
+        ]
+        thought = self._thought(calls)
+        if thought is None or self._request.max_tokens == 0:
+            return blocks
+        chain = self._request.chain or _chain_of(self._request)
+        for block in blocks:
+            chain.add(f"assistant:{block.kind}", canonical(block.whole()))
+        length, shown = tokens.count(thought), self._request.thinking.shown
+        if thought == "redacted":
+            data = chain.sign("redacted_thinking", "", length)
+            return [*blocks, Block("redacted_thinking", fields={"data": data}, tokens=length)]
+        signature = chain.sign("thinking", thought if shown else "", length)
+        return [*blocks, thinking_block(thought, signature, length, self._rng, shown=shown)]
+
+    def _thought(self, calls: list[Wanted]) -> str | None:
+        """Return what is thought, or `None` for nothing."""
+        request, kind = self._request, self._request.thinking.kind
+        own = self._overrides.think
+        notes = kind is None and request.model.notes and bool(calls) and not self._overrides.tool_use
+        if own is None and kind not in ("adaptive", "enabled", "between_tools") and not notes:
+            return None
+        return own or " ".join(Pen(self._subject, self._rng).draw(THOUGHTS) for _ in range(2))
+
+    def _body(self, text: str, calls: list[Wanted], *, waiting: bool) -> Iterator[Block]:
+        """Yield text and calls. The results of server tools stand before the text, calls of the client after it."""
+        own = [call for call in calls if not self._is_of_server(call)]
+        sources: list[tuple[str, Json]] = []
+        pen = Pen(self._subject, self._rng)
+        used = dict[str, int]()
+        for call in calls:
+            if self._is_of_server(call) and not waiting:
+                yield from (pair := self._resolved(call, used))
+                sources += citations_of({"type": pair[1].kind, **pair[1].fields}, pen)
+        exact = self._overrides.text is not None or self._overrides.echo or self._overrides.tokens is not None
+        if self._request.citable and not own and not exact and self._request.schema is None:
+            sources += cited(self._request.citable, self._rng)
+        head, gap, rest = text.partition("\n\n") if sources else (text, "", "")
+        if head:
+            yield text_block(head + gap, self._rng)
+        for sentence, citation in sources:
+            yield text_block(sentence, self._rng, (citation,))
+        if rest:
+            yield text_block(f"\n\n{rest}", self._rng)
+        for call in calls:
+            if waiting and self._is_of_server(call):
+                yield self._server_call(call)
+        for call in own:
+            yield self._own_call(call)
+
+    def _resolved(self, call: Wanted, used: dict[str, int]) -> tuple[Block, Block]:
+        """Return a server tool's call and its result."""
+        block = self._server_call(call)
+        tool = self._request.tools.find(call.name) or {}
+        used[call.name] = used.get(call.name, 0) + 1
+        name, number = block.fields["name"], block.fields["id"]
+        if used[call.name] > (tool.get("max_uses") or used[call.name]):
+            fields = too_often(name, number)
+        else:
+            fields = result_of(name, number, call.given, self._subject, self._rng)
+        return block, Block(fields.pop("type"), fields=fields)
+
+    def _server_call(self, call: Wanted) -> Block:
+        tool = self._request.tools.find(call.name)
+        name = name_in_response(tool) if tool else call.name
+        return call_block("server_tool_use", self._number("srvtoolu"), name, call.given, self._rng)
+
+    def _own_call(self, call: Wanted) -> Block:
+        tool = self._request.tools.find(call.name) or {}
+        eager = bool(tool.get("eager_input_streaming"))
+        block = call_block("tool_use", self._number("toolu"), call.name, call.given, self._rng, eager=eager)
+        if not self._overrides.broken:
+            return block
+        if not (eager and self._request.stream):
+            raise invalid("simulator: [[broken]] needs a stream and a tool with eager_input_streaming")
+        return broken(block)
+
+    def _is_of_server(self, call: Wanted) -> bool:
+        tool = self._request.tools.find(call.name)
+        return call.name in CODE_NAMES if tool is None else is_of_server(tool)
+
+    def _number(self, prefix: str) -> str:
+        self._numbers += 1
+        return f"{prefix}_{self._message_id}_{self._numbers - 1}"
+
+    def _cut(self, reason: str, sequence: str | None, blocks: list[Block]) -> tuple[str, str | None, list[Block]]:
+        """Cut the blocks at `max_tokens`; a directive cuts the last call in the middle of its arguments."""
+        most, wanted = self._request.max_tokens, self._overrides.stop_reason
+        if wanted == "max_tokens" and blocks and blocks[-1].kind == "tool_use":
+            length = sum(block.tokens for block in blocks)
+            most = min(length - (blocks[-1].tokens + 1) // 2, length if most is None else most)
+        if most is None or (most > 0 and sum(block.tokens for block in blocks) <= most):
+            return wanted or reason, sequence, blocks
+        kept, left = list[Block](), most
+        for block in blocks:
+            if left <= 0:
+                break
+            kept.append(cut(block, left))
+            left -= block.tokens
+        return wanted or "max_tokens", None, kept
+
+
+def _chain_of(request: Request) -> Chain:
+    """Return the chain at the end of a request without thinking blocks."""
+    chain = Chain(request.model)
+    for segment in request.segments:
+        if segment.label not in UNBOUND:
+            chain.add(segment.label, segment.text)
+    return chain
 
 
 def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
@@ -103,14 +274,3 @@ def _stopped(text: str, sequences: tuple[str, ...]) -> tuple[str, str | None]:
         return text, None
     place, sequence = min(hits)
     return text[:place], sequence
-
-
-def _cut(text: str, calls: list[Call], most: int) -> tuple[str, list[Call]]:
-    """Cut text and calls to so many tokens; the last call may be cut in the middle of its JSON."""
-    text = tokens.cut(text, most)
-    left, kept = most - tokens.count(text), list[Call]()
-    for call in calls:
-        if left > 0:
-            kept.append(Call(call.kind, call.name, tokens.cut(call.input_json, left)))
-            left -= tokens.count(call.input_json)
-    return text, kept

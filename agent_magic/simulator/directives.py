@@ -1,6 +1,8 @@
 """Overrides of the usual response, for tests: directives in the prompt, such as `[[fault:cut]]`, and a script file.
 
-Directives override the script. One table has the keys of both and their values.
+Directives override the script. One table has the keys of both and their values. `[[NAME@2:...]]` holds in the second
+turn of the prompt, the one after its first tool results; `@2-4` in three turns. Calls are made in turn 1 unless they
+say otherwise; everything else holds in every turn.
 """
 
 from __future__ import annotations
@@ -20,9 +22,13 @@ FAULTS = tuple(
 STOP_REASONS = tuple(
     "end_turn max_tokens stop_sequence tool_use pause_turn refusal model_context_window_exceeded".split()
 )
-_DIRECTIVE = re.compile(r"\[\[(fault|status|ttft|pace|tokens|stop|echo)(?::([^\]]*))?\]\]")
-_TOOL = re.compile(r"\[\[tool:\s*([\w.-]+)\s*(\{.*?\})?\s*\]\]", re.DOTALL)
+_TURNS = r"(?:@(\d{1,4}(?:-\d{1,4})?))?"
+_DIRECTIVE = re.compile(rf"\[\[(fault|status|ttft|pace|tokens|stop|echo|text|think|broken){_TURNS}(?::([^\]]*))?\]\]")
+_TOOL = re.compile(rf"\[\[tool{_TURNS}:\s*([\w.-]+)\s*(\{{.*?\}})?\s*\]\]", re.DOTALL)
 _KEY_OF_DIRECTIVE = {"ttft": "ttft_s", "stop": "stop_reason"}
+_FLAGS = ("echo", "broken")
+_WORDS = ("text", "think")
+"""Directives whose value is a text, spaces and all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,14 @@ class Overrides:
     """Overrides for one request; `None` is the usual behaviour.
 
     Attributes:
-        text: The text of the response.
+        text: The text of the response, or of what stands before its calls; empty is an answer without content.
+        think: What is thought before it; empty for the mock's own words, `redacted` for a redacted block.
         echo: Respond with the prompt, verbatim.
         tokens: Exact length of the text in tokens.
         tool_use: Tool calls to respond with, each with `name` and `input`.
-        stop_reason: The stop reason.
+        calls_given: Whether directives or script decide on the calls of all turns of this prompt.
+        broken: Whether the arguments of calls are no JSON; only where they are streamed eagerly.
+        stop_reason: The stop reason; `max_tokens` cuts the last call in the middle of its arguments.
         ttft_s: Exact seconds to the first byte.
         pace: Exact tokens per second.
         fault: One of `FAULTS`.
@@ -47,9 +56,12 @@ class Overrides:
     """
 
     text: str | None = None
+    think: str | None = None
     echo: bool = False
     tokens: int | None = None
     tool_use: tuple[Json, ...] = ()
+    calls_given: bool = False
+    broken: bool = False
     stop_reason: str | None = None
     ttft_s: float | None = None
     pace: float | None = None
@@ -70,11 +82,22 @@ class Rule:
         pattern: The prompts that it applies to.
         values: The overrides.
         times: How often it applies; `None` is always.
+        turns: The first and the last turn in which it applies; `None` is in all.
     """
 
     pattern: re.Pattern[str]
     values: Mapping[str, Any]
     times: int | None = None
+    turns: tuple[int, int] | None = None
+
+    @property
+    def key(self) -> str:
+        """What its uses are counted by."""
+        return f"{self.pattern.pattern} {self.turns}"
+
+    def holds_in(self, turn: int) -> bool:
+        """Tell whether it applies in a turn."""
+        return self.turns is None or self.turns[0] <= turn <= self.turns[1]
 
 
 class DirectiveError(ValueError):
@@ -100,6 +123,11 @@ def _positive(value: object) -> float | None:
     return _seconds(value) or None
 
 
+def _turns(value: object) -> tuple[int, int] | None:
+    found = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", str(value))
+    return (int(found[1]), int(found[2] or found[1])) if found and int(found[1]) else None
+
+
 def _calls(value: object) -> tuple[Json, ...] | None:
     calls = [as_object(each) or {} for each in as_list(value) or ()]
     right = all(isinstance(call.get("name"), str) and isinstance(call.get("input"), dict) for call in calls)
@@ -112,6 +140,8 @@ def _one_of(names: tuple[str, ...]) -> Callable[[object], str | None]:
 
 _KEYS: dict[str, tuple[Callable[[object], Any], str]] = {
     "text": (as_text, "a string"),
+    "think": (as_text, "a string"),
+    "broken": (as_flag, "true or false"),
     "echo": (as_flag, "true or false"),
     "tokens": (_natural, "an integer >= 0"),
     "tool_use": (_calls, 'a list of {"name": ..., "input": {...}}'),
@@ -126,6 +156,7 @@ _KEYS: dict[str, tuple[Callable[[object], Any], str]] = {
     "message": (as_text, "a string"),
     "retry_after": (_natural, "whole seconds >= 0"),
     "times": (_natural, "an integer >= 0"),
+    "turn": (_turns, "a turn from 1 on such as 2, or several such as 2-4"),
 }
 
 
@@ -143,19 +174,20 @@ def _checked(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def find_directives(prompt: str) -> list[Rule]:
-    """Return the directives of a prompt, in order. All tool calls are one directive, the last.
+    """Return the directives of a prompt, in order. The tool calls of a turn are one directive; they come last.
 
     Raises:
         DirectiveError: A directive has an invalid value.
     """
     found = [_directive(match) for match in _DIRECTIVE.finditer(prompt)]
-    if calls := list(_TOOL.finditer(prompt)):
+    by_turn: dict[str, list[Json]] = {}
+    for call in _TOOL.finditer(prompt):
         try:
-            tool_use = [{"name": call[1], "input": json.loads(call[2] or "{}")} for call in calls]
+            given = json.loads(call[3] or "{}")
         except ValueError as error:
             raise DirectiveError(f"the input of [[tool:NAME {{...}}]] is not valid JSON: {error}") from None
-        found.append(Rule(_TOOL, _checked({"tool_use": tool_use})))
-    return found
+        by_turn.setdefault(call[1] or "1", []).append({"name": call[2], "input": given})
+    return [*found, *(_rule("[[tool", {"tool_use": calls, "turn": turn}) for turn, calls in by_turn.items())]
 
 
 def without_directives(prompt: str) -> str:
@@ -164,14 +196,18 @@ def without_directives(prompt: str) -> str:
 
 
 def _directive(match: re.Match[str]) -> Rule:
-    name, options = match[1], (match[2] or "").split()
+    name, turn, value = match[1], match[2], match[3]
     main = _KEY_OF_DIRECTIVE.get(name, name)
-    given: dict[str, object] = {"echo": True} if name == "echo" else {}
-    for place, option in enumerate(options):
-        key, equals, value = option.partition("=")
-        if not equals and place == 0 and name != "echo":
-            key, value = main, option
-        given[key] = _plain(value)
+    given: dict[str, object] = {"turn": turn} if turn else {}
+    if name in _WORDS:
+        return _rule(match[0], {**given, name: value or ""})
+    if name in _FLAGS:
+        given[name] = True
+    for place, option in enumerate((value or "").split()):
+        key, equals, text = option.partition("=")
+        if not equals and place == 0 and name not in _FLAGS:
+            key, text = main, option
+        given[key] = _plain(text)
     if main not in given:
         raise DirectiveError(f"{match[0]} has no value; write [[{name}:VALUE]]")
     return _rule(match[0], given)
@@ -189,9 +225,9 @@ def _plain(text: str) -> object:
 
 def _rule(match: str, given: Mapping[str, object]) -> Rule:
     values = _checked(given)
-    times = values.pop("times", None)
+    times, turns = values.pop("times", None), values.pop("turn", None)
     regular = len(match) > 1 and match.startswith("/") and match.endswith("/")
-    return Rule(re.compile(match[1:-1] if regular else re.escape(match)), values, times)
+    return Rule(re.compile(match[1:-1] if regular else re.escape(match)), values, times, turns)
 
 
 def read_script(path: str) -> tuple[Rule, ...]:

@@ -24,6 +24,10 @@ class Model:
         prefill: Whether the last message may be an assistant turn.
         forced_tools: Whether `tool_choice` may force a tool.
         picture: The longest side in pixels and the most tokens of a picture; larger ones are scaled down.
+        tool_prompt: The tokens of the hidden instruction on tools, for a free and for a forced choice. Those of the
+            models since 5.1 are not documented; they are given those of Opus 5.
+        preserved: Whether a thinking block is bound to everything before it.
+        notes: Whether what it says between tool calls comes as thinking.
     """
 
     id: str
@@ -37,26 +41,31 @@ class Model:
     prefill: bool = False
     forced_tools: bool = True
     picture: tuple[int, int] = (2576, 4784)
+    tool_prompt: tuple[int, int] = (286, 406)
+    preserved: bool = False
+    notes: bool = False
 
 
+_PRESERVED = partial(Model, cache_min=512, preserved=True)
+_NOTING = partial(_PRESERVED, forced_tools=False, notes=True)
 _CURRENT = (
-    Model("claude-fable-5-2", "Claude Fable 5.2", "fable", "fable-5", 512, forced_tools=False),
-    Model("claude-mythos-5-2", "Claude Mythos 5.2", "mythos", "mythos-5", 512, forced_tools=False),
-    Model("claude-haiku-5-5", "Claude Haiku 5.5", "haiku", "haiku-5-5", 512),
-    Model("claude-sonnet-5-5", "Claude Sonnet 5.5", "sonnet", "sonnet-5-5", 512, forced_tools=False),
-    Model("claude-fable-5-1", "Claude Fable 5.1", "fable", "fable-5", 512, forced_tools=False),
-    Model("claude-opus-5-5", "Claude Opus 5.5", "opus", "opus-5-5", 512, forced_tools=False),
-    Model("claude-mythos-5-1", "Claude Mythos 5.1", "mythos", "mythos-5", 512, forced_tools=False),
-    Model("claude-sonnet-5", "Claude Sonnet 5", "sonnet", "sonnet-5", 1024),
+    _NOTING("claude-fable-5-2", "Claude Fable 5.2", "fable", "fable-5"),
+    _NOTING("claude-mythos-5-2", "Claude Mythos 5.2", "mythos", "mythos-5"),
+    _PRESERVED("claude-haiku-5-5", "Claude Haiku 5.5", "haiku", "haiku-5-5"),
+    _NOTING("claude-sonnet-5-5", "Claude Sonnet 5.5", "sonnet", "sonnet-5-5"),
+    _NOTING("claude-fable-5-1", "Claude Fable 5.1", "fable", "fable-5"),
+    _NOTING("claude-opus-5-5", "Claude Opus 5.5", "opus", "opus-5-5"),
+    _NOTING("claude-mythos-5-1", "Claude Mythos 5.1", "mythos", "mythos-5"),
+    Model("claude-sonnet-5", "Claude Sonnet 5", "sonnet", "sonnet-5", 1024, tool_prompt=(354, 474)),
     Model("claude-fable-5", "Claude Fable 5", "fable", "fable-5", 512),
     Model("claude-mythos-5", "Claude Mythos 5", "mythos", "mythos-5", 512),
     Model("claude-opus-5", "Claude Opus 5", "opus", "opus-5", 512),
-    Model("claude-opus-4-8", "Claude Opus 4.8", "opus", "opus-4", 1024),
-    Model("claude-opus-4-7", "Claude Opus 4.7", "opus", "opus-4", 2048),
+    Model("claude-opus-4-8", "Claude Opus 4.8", "opus", "opus-4", 1024, tool_prompt=(290, 410)),
+    Model("claude-opus-4-7", "Claude Opus 4.7", "opus", "opus-4", 2048, tool_prompt=(675, 804)),
 )
 
 
-_OLDER = partial(Model, sampling=True, picture=(1568, 1568))
+_OLDER = partial(Model, sampling=True, picture=(1568, 1568), tool_prompt=(497, 588))
 _OLDEST = partial(_OLDER, context=200_000, max_output=64_000, prefill=True)
 _EARLIER = (
     _OLDER("claude-opus-4-6", "Claude Opus 4.6", "opus", "opus-4", 4096),

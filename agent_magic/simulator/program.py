@@ -31,9 +31,16 @@ directives in the prompt change the response:
   [[fault:NAME]]   {", ".join(FAULTS[:7])},
                    {", ".join(FAULTS[7:])}
   [[status:529]]   an error, also with retry_after=1 error_code=... message=... times=2
-  [[tool:NAME {{"a": 1}}]]   a call of this tool, where tools are offered
+  [[tool:NAME {{"a": 1}}]]   a call of this tool, where tools are offered; several are one response
+  [[text:I look it up.]]   the text before the calls, or alone; [[text:]] is an answer without content
+  [[think]] [[think:Hm.]] [[think:redacted]]   a thinking block, with a signature that is checked
+  [[broken]]   arguments that are no JSON, of tools with eager_input_streaming
   [[ttft:2.0]] [[pace:50]] [[tokens:50]] [[stop:refusal]] [[echo]]
-a line of a script:  {{"match": "text or /regex/", "text": "...", "times": 2, "fault": "cut", ...}}
+  [[stop:max_tokens]]   cuts the last call in the middle of its arguments
+  [[stop:pause_turn times=1]]   a search that goes on in the next response
+  [[NAME@2:...]] [[NAME@2-4:...]]   holds in turn 2, after the first tool results; calls hold in turn 1
+without [[tool]], tools that fit the words of the prompt are called, one to three times, with arguments that fit.
+a line of a script:  {{"match": "text or /regex/", "text": "...", "turn": 2, "times": 2, ...}}
 """
 TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 

@@ -7,31 +7,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from agent_magic.simulator import tokens
+from agent_magic.simulator import content, thinking, tokens
+from agent_magic.simulator.conversation import check_blocks, check_content, check_messages, documents, open_calls
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.json_types import Json, as_flag, as_int, as_list, as_object, as_text
 from agent_magic.simulator.models import MODELS, Model
-from agent_magic.simulator.schemas import check_schema
+from agent_magic.simulator.thinking import USUAL, Chain, Thinking
+from agent_magic.simulator.tools import NO_TOOLS, Tools, parse_tools
 
 REQUEST_OVERHEAD = 3
 MESSAGE_OVERHEAD = 4
 FORMAT_OVERHEAD = 40
 """Of the instruction that comes with a schema. The API's own length is not documented."""
-MEDIA_TOKENS = 1500
-"""The tokens of a picture or document of unknown size."""
 TTL_S = {"5m": 300, "1h": 3600}
-ROLES = ("user", "assistant", "system")
 SAMPLING = ("temperature", "top_p", "top_k")
-CHOICES = ("auto", "any", "tool", "none")
-MAX_MESSAGES = 100_000
 MAX_BREAKPOINTS = 4
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+UNBOUND = ("format", "settings")
+"""The segments that may change without breaking a thinking block."""
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _Value = TypeVar("_Value")
 
 
@@ -40,7 +39,8 @@ class Segment:
     """One block of the prompt.
 
     Attributes:
-        label: Its position, such as `system` or `user:text`; part of the identity of a prefix.
+        label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` stands for
+            what empties the cache of the messages when it changes: tool choice, thinking, effort, pictures or none.
         text: Its content, without `cache_control`.
         tokens: Its length, with its share of the overhead.
         ttl_s: The lifetime of the cache entry that ends here, or `None`.
@@ -50,6 +50,15 @@ class Segment:
     text: str
     tokens: int
     ttl_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A result that the last message brings: the name of its tool, its text, and whether it is an error."""
+
+    name: str
+    text: str
+    is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,15 @@ class Request:
         prompt: The text of the last user message with more than tool results.
         earlier: The text of the user messages before that.
         schema: The JSON schema of the response, or `None`.
-        may_call: Whether tools are offered and no tool result follows the prompt.
+        tools: The tools.
+        thinking: How the model is to think.
+        turn: 1 for the response to the prompt, 2 for the one to its first tool results, and so on.
+        resumed: Whether the last message is the model's own, which it goes on with.
+        called: The names of the tools that were called since the prompt.
+        results: The tool results of the last message.
+        open_calls: The calls of server tools without a result yet.
+        citable: The documents and search results to cite; empty where citations are off.
+        chain: The end of the chain of thinking blocks; `None` where there are none.
     """
 
     model: Model
@@ -78,7 +95,15 @@ class Request:
     prompt: str = ""
     earlier: str = ""
     schema: Json | None = None
-    may_call: bool = False
+    tools: Tools = NO_TOOLS
+    thinking: Thinking = USUAL
+    turn: int = 1
+    resumed: bool = False
+    called: tuple[str, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    open_calls: tuple[Json, ...] = ()
+    citable: tuple[Json, ...] = ()
+    chain: Chain | None = None
 
     @property
     def input_tokens(self) -> int:
@@ -117,14 +142,16 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
     max_tokens = None if counting else _required(body, "max_tokens", as_int, "a valid integer")
     if max_tokens is not None and max_tokens < 0:
         raise invalid("max_tokens: Input should be greater than or equal to 0")
-    messages = _messages(body)
+    messages = check_messages(_required(body, "messages", as_list, "a valid list"))
     if body.get("system"):
-        _check_blocks(_optional(body, "system", _text_or_list, "a valid string or a list of text blocks"), "system")
-    tools = _tools(body)
+        check_blocks(_optional(body, "system", _text_or_list, "a valid string or a list of text blocks"), "system")
     if (model := MODELS.get(model_id)) is None:
         raise ApiError(404, f"model: {model_id}")
-    _check_model(body, model, messages, max_tokens)
-    choice = _tool_choice(body, model, {tool["name"] for tool in tools})
+    schema = _schema(body)
+    tools = parse_tools(body, model)
+    _check_model(body, model, messages, max_tokens, typed=schema is not None)
+    how = thinking.parse_thinking(body, model, tools.choice)
+    thinking.check_start(messages, how)
     asking = max((place for place, one in enumerate(messages) if _asks(one)), default=None)
     request = Request(
         model,
@@ -133,11 +160,16 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
         stream=_optional(body, "stream", as_flag, "a valid boolean") or False,
         stop_sequences=_stop_sequences(body),
         system=text_of(body.get("system")),
-        prompt="" if asking is None else text_of(messages[asking]["content"]),
+        prompt="" if asking is None else _said(messages[asking]["content"]),
         earlier="\n\n".join(text_of(one["content"]) for one in messages[:asking] if one["role"] == "user"),
-        schema=_schema(body),
-        may_call=bool(tools) and choice != "none" and asking == len(messages) - 1,
+        schema=schema,
+        tools=tools,
+        thinking=how,
+        resumed=messages[-1]["role"] == "assistant",
     )
+    if any(not isinstance(one["content"], str) for one in messages):
+        check_content(messages, model, typed=schema is not None)
+        request = _with_blocks(request, messages, asking)
     if (marks := sum(segment.ttl_s is not None for segment in request.segments)) > MAX_BREAKPOINTS:
         raise invalid(f"At most {MAX_BREAKPOINTS} blocks with cache_control may be provided; found {marks}.")
     if request.input_tokens > model.context:
@@ -145,11 +177,62 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
     return request
 
 
-def text_of(content: object) -> str:
+def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> Request:
+    """Add what only messages with blocks have: turns, results, thinking and documents."""
+    since = messages[(-1 if asking is None else asking) + 1 :]
+    calls = [block for one in since for block in content.blocks_of(one["content"]) if block["type"] == "tool_use"]
+    names = {call["id"]: call["name"] for call in calls}
+    segments, chain = _chained(request, messages)
+    return replace(
+        request,
+        segments=segments,
+        turn=1 + sum(one["role"] == "user" for one in since),
+        called=tuple(names.values()),
+        results=tuple(
+            ToolResult(names.get(block["tool_use_id"], ""), _block_text(block), bool(block.get("is_error")))
+            for block in content.blocks_of(messages[-1]["content"])
+            if block["type"] == "tool_result"
+        ),
+        open_calls=tuple(open_calls(messages)),
+        citable=tuple(documents(messages)),
+        chain=chain,
+    )
+
+
+def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...], Chain | None]:
+    """Check the thinking blocks, and add their tokens, which their signatures tell."""
+    places = [
+        f"messages.{place}.content.{number}"
+        for place, one in enumerate(messages)
+        for number, block in enumerate(content.blocks_of(one["content"]))
+        if block["type"] in thinking.BLOCKS
+    ]
+    if not places:
+        return request.segments, None
+    chain, segments, next_place = Chain(request.model), list[Segment](), iter(places)
+    for segment in request.segments:
+        if segment.label.partition(":")[2] in thinking.BLOCKS:
+            size = chain.check(thinking.block_of(segment.text), next(next_place))
+            segments.append(replace(segment, tokens=segment.tokens + size))
+        else:
+            segments.append(segment)
+            if segment.label not in UNBOUND:
+                chain.add(segment.label, segment.text)
+    return tuple(segments), chain
+
+
+def text_of(value: object) -> str:
     """Return the text of a message or a tool result, its blocks joined by blank lines."""
-    if isinstance(content, str):
-        return content
-    return "\n\n".join(filter(None, map(_block_text, _blocks(content))))
+    if isinstance(value, str):
+        return value
+    return "\n\n".join(filter(None, map(_block_text, content.blocks_of(value))))
+
+
+def _said(value: object) -> str:
+    """Return the text of a message without its tool results."""
+    if isinstance(value, str):
+        return value
+    return text_of([block for block in content.blocks_of(value) if block["type"] != "tool_result"])
 
 
 def _block_text(block: Json) -> str:
@@ -158,13 +241,9 @@ def _block_text(block: Json) -> str:
     return text_of(block.get("content")) if block.get("type") == "tool_result" else ""
 
 
-def _blocks(content: object) -> list[Json]:
-    return [block for each in as_list(content) or () if (block := as_object(each))]
-
-
 def _asks(message: Json) -> bool:
     """Return whether a message is a user message with more than tool results."""
-    blocks = _blocks(message["content"])
+    blocks = content.blocks_of(message["content"])
     return message["role"] == "user" and (not blocks or any(block["type"] != "tool_result" for block in blocks))
 
 
@@ -200,97 +279,14 @@ def _text_or_list(value: object) -> str | list[object] | None:
     return as_text(value) or as_list(value)
 
 
-def _messages(body: Json) -> list[Json]:
-    given = _required(body, "messages", as_list, "a valid list")
-    if not given:
-        raise invalid("messages: at least one message is required")
-    if len(given) > MAX_MESSAGES:
-        raise invalid(f"messages: at most {MAX_MESSAGES} messages are allowed")
-    messages = [_message(each, f"messages.{place}") for place, each in enumerate(given)]
-    _check_results(messages)
-    return messages
-
-
-def _message(value: object, where: str) -> Json:
-    message = as_object(value)
-    if message is None:
-        raise invalid(f"{where}: Input should be an object")
-    if message.get("role") not in ROLES:
-        raise invalid(f"{where}.role: Input should be 'user', 'assistant' or 'system'")
-    if "content" not in message:
-        raise invalid(f"{where}.content: Field required")
-    _check_blocks(message["content"], f"{where}.content")
-    return message
-
-
-def _check_blocks(content: object, where: str) -> None:
-    if isinstance(content, str):
-        if not content:
-            raise invalid(f"{where}: text content must be non-empty")
-        return
-    if not (blocks := as_list(content)):
-        raise invalid(f"{where}: Input should be a valid string or a non-empty list of blocks")
-    for place, each in enumerate(blocks):
-        block = as_object(each)
-        if block is None or not isinstance(block.get("type"), str):
-            raise invalid(f"{where}.{place}.type: Field required")
-        if block["type"] == "text" and not (isinstance(block.get("text"), str) and block["text"]):
-            raise invalid(f"{where}.{place}.text: text content blocks must be non-empty strings")
-
-
-def _check_results(messages: list[Json]) -> None:
-    """Reject tool calls without a result in the next message, and results without a call in the previous one."""
-    calls: list[object] = []
-    for place, message in enumerate([*messages, {"content": ()}]):
-        blocks = _blocks(message["content"])
-        results = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
-        if missing := [str(call) for call in calls if call not in results]:
-            raise invalid(
-                f"messages.{place - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                f"{', '.join(missing)}"
-            )
-        if unknown := [str(result) for result in results if result not in calls]:
-            raise invalid(f"messages.{place}: unexpected `tool_use_id` found in `tool_result` blocks: {unknown[0]}")
-        calls = [block.get("id") for block in blocks if block["type"] == "tool_use"]
-
-
-def _tools(body: Json) -> list[Json]:
-    tools: list[Json] = []
-    for place, each in enumerate(_optional(body, "tools", as_list, "a valid list") or ()):
-        tool, where = as_object(each), f"tools.{place}"
-        if tool is None or not isinstance(tool.get("name"), str):
-            raise invalid(f"{where}.name: Field required")
-        if not _TOOL_NAME.fullmatch(tool["name"]):
-            raise invalid(f"{where}.name: String should match pattern '^{_TOOL_NAME.pattern}$'")
-        if any(tool["name"] == other["name"] for other in tools):
-            raise invalid("tools: Tool names must be unique.")
-        if tool.get("type") in (None, "custom") and (as_object(tool.get("input_schema")) or {}).get("type") != "object":
-            raise invalid(f"{where}.input_schema.type: Input should be 'object'")
-        tools.append(tool)
-    return tools
-
-
-def _tool_choice(body: Json, model: Model, names: set[str]) -> str:
-    """Return the type of the tool choice."""
-    choice = _optional(body, "tool_choice", as_object, "an object") or {"type": "auto"}
-    kind = choice.get("type")
-    if kind not in CHOICES:
-        raise invalid(f"tool_choice.type: Input should be one of {', '.join(CHOICES)}")
-    if kind in ("any", "tool") and not model.forced_tools:
-        raise invalid(f"tool_choice: {kind!r} is not supported by {model.id}; use 'auto' or output_config.format")
-    if kind == "tool" and choice.get("name") not in names:
-        raise invalid(f"tool_choice.name: tool {choice.get('name')!r} not found in provided tools")
-    return kind
-
-
-def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int | None) -> None:
+def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int | None, *, typed: bool) -> None:
     """Refuse what this model does not support."""
     if max_tokens is not None and max_tokens > model.max_output:
         raise invalid(f"max_tokens: {max_tokens} > {model.max_output}, which is the maximum for {model.id}")
     for key in SAMPLING:
         if body.get(key) is not None and not model.sampling:
             raise invalid(f"{key}: this parameter is not supported by {model.id}; leave it out")
-    if messages[-1]["role"] == "assistant" and _schema(body) is not None:
+    if messages[-1]["role"] == "assistant" and typed and not _is_paused(messages[-1]):
         raise invalid("output_config.format: cannot be combined with an assistant prefill")
     if messages[-1]["role"] == "assistant" and not model.prefill and not _is_paused(messages[-1]):
         raise invalid(f"messages: {model.id} takes no assistant prefill; the last message must be a user message")
@@ -300,7 +296,7 @@ def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int
 
 def _is_paused(message: Json) -> bool:
     """Tell whether a message is a paused turn: it ends with a server tool's call or result."""
-    kind = str((_blocks(message["content"]) or [{}])[-1].get("type"))
+    kind = str((content.blocks_of(message["content"]) or [{}])[-1].get("type"))
     return kind == "server_tool_use" or kind.endswith("_tool_result")
 
 
@@ -320,16 +316,15 @@ def _schema(body: Json) -> Json | None:
     schema = as_object(wanted.get("schema"))
     if wanted.get("type") != "json_schema" or schema is None:
         raise invalid("output_config.format: Input should be {'type': 'json_schema', 'schema': {...}}")
-    check_schema(schema)
     return schema
 
 
 # Segments and their tokens.
 
 
-def _segments(body: Json, tools: Iterable[Json], messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
+def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
     """Split a body into its segments, the top-level `cache_control` applied to the last one."""
-    found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools]
+    found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools.offered]
     if wanted := as_object((as_object(body.get("output_config")) or {}).get("format")):
         # The API turns it into an instruction of its own. Another format empties the cache, so it stands in front.
         text = _canonical(wanted)
@@ -337,34 +332,48 @@ def _segments(body: Json, tools: Iterable[Json], messages: Iterable[Json], model
     if isinstance(system := body.get("system") or (), str):
         found.append(Segment("system", system, tokens.count(system)))
     else:
-        found += [_segment("system", block, model) for block in _blocks(system)]
-    for message in messages:
-        role, content, first = message["role"], message["content"], len(found)
-        if isinstance(content, str):
-            found.append(Segment(f"{role}:text", content, tokens.count(content)))
-        else:
-            found += [_segment(role, block, model) for block in _blocks(content)]
-        found[first] = replace(found[first], tokens=found[first].tokens + MESSAGE_OVERHEAD)
-    found[0] = replace(found[0], tokens=found[0].tokens + REQUEST_OVERHEAD)
+        found += [_segment("system", block, model) for block in content.blocks_of(system)]
+    said = [part for message in messages for part in _message_segments(message, model)]
+    if settings := _settings(body, said):
+        found.append(Segment("settings", _encode(settings), 0))
+    found += said
+    found[0] = replace(found[0], tokens=found[0].tokens + REQUEST_OVERHEAD + tools.prompt_tokens(model))
     found[-1] = replace(found[-1], ttl_s=found[-1].ttl_s or _ttl_s(body))
     return tuple(found)
 
 
-def _segment(role: str, block: Json, model: Model) -> Segment:
-    text = str(block["text"]) if block["type"] == "text" else _canonical(block)
-    return Segment(f"{role}:{block['type']}", text, _tokens_of(block, model), _ttl_s(block))
+def _settings(body: Json, said: Sequence[Segment]) -> Json:
+    """Return what empties the cache of the messages when it changes."""
+    effort = (as_object(body.get("output_config")) or {}).get("effort")
+    found: Json = {"tool_choice": body.get("tool_choice"), "thinking": body.get("thinking"), "effort": effort}
+    found["pictures"] = any('"type":"image"' in part.text for part in said if not part.label.endswith(":text")) or None
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _message_segments(message: Json, model: Model) -> list[Segment]:
+    role, given = message["role"], message["content"]
+    if isinstance(given, str):
+        return [Segment(f"{role}:text", given, tokens.count(given) + MESSAGE_OVERHEAD)]
+    found = [_segment(f"{role}:{block['type']}", block, model) for block in content.blocks_of(given)]
+    found[0] = replace(found[0], tokens=found[0].tokens + MESSAGE_OVERHEAD)
+    return found
+
+
+def _segment(label: str, block: Json, model: Model) -> Segment:
+    text = str(block["text"]) if block["type"] == "text" else canonical(block)
+    return Segment(label, text, _tokens_of(block, model), _ttl_s(block))
 
 
 def _tokens_of(block: Json, model: Model) -> int:
-    kind, source = block.get("type"), as_object(block.get("source")) or {}
+    """Count the tokens of a block. Citations are free; thinking is counted when its signature is checked."""
+    kind = block.get("type")
     if kind == "text":
         return tokens.count(str(block.get("text", "")))
-    if kind == "image":
-        size = tokens.png_size(str(source.get("data", ""))) if source.get("type") == "base64" else None
-        return tokens.of_picture(size, *model.picture) if size else MEDIA_TOKENS
-    if kind == "document":
-        return tokens.count(str(source.get("data", ""))) if source.get("type") == "text" else MEDIA_TOKENS
-    nested = _blocks(block.get("content")) if kind == "tool_result" else []
+    if kind in ("image", "document"):
+        return content.tokens_of(block, model)
+    if kind in thinking.BLOCKS:
+        return 0
+    nested = content.blocks_of(block.get("content")) if kind in ("tool_result", "search_result") else []
     rest = {key: value for key, value in block.items() if not (nested and key == "content")}
     return tokens.count(_canonical(rest)) + sum(_tokens_of(each, model) for each in nested)
 
@@ -375,4 +384,10 @@ def _ttl_s(block: Json) -> int | None:
 
 
 def _canonical(block: Json) -> str:
-    return json.dumps({key: value for key, value in block.items() if key != "cache_control"}, separators=(",", ":"))
+    """Return a definition as JSON, in its own order."""
+    return _encode({key: value for key, value in block.items() if key != "cache_control"})
+
+
+def canonical(block: Json) -> str:
+    """Return the block of a message as JSON. Order and absent fields do not matter: clients write blocks anew."""
+    return _encode_sorted({key: value for key, value in block.items() if key != "cache_control" and value is not None})

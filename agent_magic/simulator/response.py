@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from agent_magic.simulator import tokens
-from agent_magic.simulator.answer import Answer, Call
+from agent_magic.simulator.answer import Answer
+from agent_magic.simulator.blocks import Block
 from agent_magic.simulator.caching import InputUsage
 from agent_magic.simulator.json_types import Json
 from agent_magic.simulator.latency import Timing
 from agent_magic.simulator.request import Request
+from agent_magic.simulator.thinking import BLOCKS
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
@@ -106,16 +108,15 @@ def event(name: str, **fields: object) -> bytes:
 
 
 def delta(text: str) -> bytes:
-    """Return the event of one piece of text."""
+    """Return the event of one piece of text of the first block."""
     return _DELTA_HEAD + _encode_text(text).encode() + _DELTA_TAIL
 
 
 def message(result: Result) -> Json:
     """Return the complete message."""
     answer = result.answer
-    content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
-    content += [{**_opened(call, result, place), "input": _input(call)} for place, call in enumerate(answer.calls)]
-    return {**_head(result), "content": content, **_ending(answer), "usage": _usage(result.usage, answer.output_tokens)}
+    content = [block.whole() for block in answer.blocks]
+    return {**_head(result), "content": content, **_ending(answer), "usage": _usage(result, answer.output_tokens)}
 
 
 def _head(result: Result) -> Json:
@@ -129,8 +130,9 @@ def _ending(answer: Answer) -> Json:
     return found
 
 
-def _usage(usage: InputUsage, output_tokens: int) -> Json:
-    return {
+def _usage(result: Result, output_tokens: int) -> Json:
+    usage, answer = result.usage, result.answer
+    found: Json = {
         "input_tokens": usage.uncached,
         "cache_creation_input_tokens": usage.written,
         "cache_read_input_tokens": usage.read,
@@ -141,46 +143,62 @@ def _usage(usage: InputUsage, output_tokens: int) -> Json:
         "output_tokens": output_tokens,
         "service_tier": "standard",
     }
+    if len(answer.blocks) > 1:  # A text alone has no part that is counted on its own.
+        counted = {f"{name}_requests": _results(answer, name) for name in ("web_search", "web_fetch")}
+        if any(counted.values()):
+            found["server_tool_use"] = counted
+        if thought := sum(block.tokens for block in answer.blocks if block.kind in BLOCKS):
+            found["output_tokens_details"] = {"thinking_tokens": thought}
+    return found
 
 
-def _opened(call: Call, result: Result, place: int) -> Json:
-    """Return the block of a tool call as it opens, with an empty input."""
-    prefix = "toolu" if call.kind == "tool_use" else "srvtoolu"
-    return {"type": call.kind, "id": f"{prefix}_{result.message_id}_{place}", "name": call.name, "input": {}}
-
-
-def _input(call: Call) -> Json:
-    try:
-        return json.loads(call.input_json)
-    except ValueError:  # Cut at `max_tokens`.
-        return {}
+def _results(answer: Answer, name: str) -> int:
+    """Count the results of a server tool that are no errors."""
+    found = [block.fields["content"] for block in answer.blocks if block.kind == f"{name}_tool_result"]
+    return sum(isinstance(each, list) or not each["type"].endswith("_error") for each in found)
 
 
 def _frames(result: Result) -> Iterator[Frame]:
     """Yield the events of a stream: the opening, one frame per delta, the ending."""
     timing, answer = result.timing, result.answer
     start: Json = {**_head(result), "content": [], "stop_reason": None, "stop_sequence": None}
-    start["usage"] = _usage(result.usage, min(1, answer.output_tokens))
+    start["usage"] = _usage(result, min(1, answer.output_tokens))
     opening = event("message_start", message=start)
-    if answer.text:
-        opening += event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    if answer.blocks:
+        opening += event("content_block_start", index=0, content_block=answer.blocks[0].opened())
     yield Frame(timing.ttft_s, opening + event("ping"))
+    ahead, sent = b"", 0
+    for index, block in enumerate(answer.blocks):
+        if index:
+            ahead += event("content_block_start", index=index, content_block=block.opened())
+        first_text = block.kind == "text" and not index
+        for frame in _texts(block, timing) if first_text else _deltas(block, index, sent, timing):
+            yield replace(frame, data=ahead + frame.data) if ahead else frame
+            ahead = b""
+        ahead += event("content_block_stop", index=index)
+        sent += block.tokens
+    usage = _usage(result, answer.output_tokens)
+    del usage["service_tier"], usage["cache_creation"]
+    ahead += event("message_delta", delta=_ending(answer), usage=usage) + event("message_stop")
+    yield Frame(timing.at_s(answer.output_tokens), ahead, answer.output_tokens)
+
+
+def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
+    """Yield the pieces of a text that is the first block: nearly all events of most streams."""
     size = 0
-    for piece in answer.pieces:
+    for piece in block.pieces:
         # The first piece is sent at the time to the first token, a later one when it is complete.
         at_s = timing.at_s(size // tokens.BYTES_PER_TOKEN)
         size += len(piece.encode("utf-8", "surrogatepass"))
         yield Frame(at_s, delta(piece), -(-size // tokens.BYTES_PER_TOKEN))
-    ending = event("content_block_stop", index=0) if answer.text else b""
-    at_s = timing.at_s(answer.output_tokens)
-    for place, call in enumerate(answer.calls):
-        # The API sends the input of a call when it is complete, and nothing until then.
-        index = place + bool(answer.text)
-        ending += event("content_block_start", index=index, content_block=_opened(call, result, place))
-        piece = {"type": "input_json_delta", "partial_json": call.input_json}
-        yield Frame(at_s, ending + event("content_block_delta", index=index, delta=piece), answer.output_tokens)
-        ending = event("content_block_stop", index=index)
-    usage = _usage(result.usage, answer.output_tokens)
-    del usage["service_tier"], usage["cache_creation"]
-    ending += event("message_delta", delta=_ending(answer), usage=usage) + event("message_stop")
-    yield Frame(at_s, ending, answer.output_tokens)
+    for each in block.late:
+        yield Frame(timing.at_s(block.tokens), event("content_block_delta", index=0, delta=each), block.tokens)
+
+
+def _deltas(block: Block, index: int, sent: int, timing: Timing) -> Iterator[Frame]:
+    """Yield the pieces of any block. An argument of a call is sent when it is complete, and nothing until then."""
+    total, size = len(block.text), 0
+    for each, length in block.deltas():
+        size += length
+        done = sent + (block.tokens * size // total if total else block.tokens)
+        yield Frame(timing.at_s(done), event("content_block_delta", index=index, delta=each), done)

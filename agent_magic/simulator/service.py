@@ -133,15 +133,21 @@ class Service:
             directives = find_directives(request.prompt)
         except DirectiveError as error:
             raise invalid(f"simulator: {error}") from None
+        decided = False
         for place, rule in enumerate(self.settings.script):
-            if rule.pattern.search(request.prompt) and self._count(rule.times, f"line {place}"):
+            if not rule.pattern.search(request.prompt):
+                continue
+            decided = decided or "tool_use" in rule.values
+            if rule.holds_in(request.turn) and self._count(rule.times, f"line {place}"):
                 values.update(rule.values)
                 break
         for each in directives:
-            allowed = request.may_call or "tool_use" not in each.values
-            if allowed and self._count(each.times, request.model.id, request.prompt, each.pattern.pattern):
+            calls = "tool_use" in each.values
+            decided = decided or calls
+            allowed = each.holds_in(request.turn) and (not calls or (request.tools.may_call and not request.resumed))
+            if allowed and self._count(each.times, request.model.id, request.prompt, each.key):
                 values.update(each.values)
-        return Overrides(**values)
+        return Overrides(**values, calls_given=decided)
 
     def _count(self, times: int | None, *key: str) -> bool:
         """Count a use, and return whether it is among the allowed `times`."""
@@ -165,7 +171,7 @@ class Service:
         draw = self.settings.latency.draw
         timing = draw(request.model.family, pace, ttft_s=overrides.ttft_s, pace=overrides.pace)
         message_id = f"msg_sim_{next(self._numbers):010d}"
-        return Result(message_id, request, compose(request, overrides, text), lookup.usage, timing)
+        return Result(message_id, request, compose(request, overrides, text, message_id), lookup.usage, timing)
 
 
 def _raise_scripted(overrides: Overrides) -> None:

@@ -59,12 +59,17 @@ _KINDS = {
     r"(?<![sui])s$|list$": {"type": "array", "items": {"type": "string"}},
 }
 """The schema of a value whose key says what it is."""
+CITIES = ("Berlin", "Lisbon", "Oslo", "Porto", "Riga", "Turin")
 NAMES = ("ada", "ben", "chen", "dora", "emil", "fatima")
 _TEXTS = {
     r"quote|excerpt|evidence|passage|snippet": "quote",
     r"summary|reason|why|explan|comment|note|description|rationale|advice|reply|answer|text": "sentence",
     r"^(?:name|author|person|customer|user|owner|assignee)$": "name",
-    r"title|headline": "title",
+    r"title|headline|subject": "title",
+    r"^(?:to|cc|recipients?)$|e?mail": "address",
+    r"^(?:city|place|location|town)$": "city",
+    r"path|file": "path",
+    r"^(?:url|link|page)$": "url",
 }
 """What a text is, by words of its field's name. Others are a phrase of the prompt."""
 _LIKED = (
@@ -198,13 +203,18 @@ class _Filler:
             like: Json = next((each for words, each in _KINDS.items() if re.search(words, name)), Json())
             low = _bound(schema, "minimum", as_number(like.get("minimum")) or (0.0 if "maximum" in like else 1.0))
             high = _bound(schema, "maximum", max(low, as_number(like.get("maximum")) or low + 4))
+            step = 1.0 if kind == "integer" else 0.01
+            low = max(low, _bound(schema, "exclusiveMinimum", low - step) + step)
+            high = min(max(low, high), _bound(schema, "exclusiveMaximum", high + step) - step)
             number = self._rng.uniform(low, max(low, high))
             return round(number) if kind == "integer" else round(number, 2)
         if isinstance(form := FORMATS.get(str(schema.get("format"))), str):
             return form.format(
                 day=self._rng.randint(1, 28), hour=self._rng.randint(8, 18), name=self._rng.choice(NAMES)
             )
-        return self._text(next((what for words, what in _TEXTS.items() if re.search(words, name)), ""))
+        text = self._text(next((what for words, what in _TEXTS.items() if re.search(words, name)), ""))
+        fewest, most = as_int(schema.get("minLength")) or 0, as_int(schema.get("maxLength"))
+        return text.ljust(min(fewest, MOST_VALUES), ".")[: len(text) + fewest if most is None else most]
 
     def _text(self, what: str) -> str:
         """Write a text that fits the name of its field."""
@@ -213,8 +223,12 @@ class _Filler:
             return said[-1] if said else self._subject.topic
         if what == "sentence":
             return self._pen.draw(SENTENCES)
-        if what == "name":
-            return self._rng.choice(NAMES).title()
+        if what in ("name", "city"):
+            return self._rng.choice(NAMES if what == "name" else CITIES).title()
+        if what in ("address", "path", "url"):
+            word = "-".join(self._subject.topic.lower().split()[:2])
+            forms = {"address": "{name}@example.com", "path": f"data/{word}.csv", "url": f"https://example.com/{word}"}
+            return forms[what].format(name=self._rng.choice(NAMES))
         return capital(self._subject.topic if what == "title" else next(self._phrases))
 
 

@@ -44,8 +44,8 @@ _LEAD = re.compile(
 _WORD_OR_BREAK = re.compile(r"[^\W_](?:[\w'’+#-]|[./](?=\w))*|[^\w\s]|\n")
 _BLOCK = re.compile(r"<([A-Za-z][\w-]{0,40})[^<>]{0,80}>(.*?)</\1>", re.DOTALL)
 _BOLD = re.compile(r"\*\*(.{3,40}?)\*\*")
-_STOP_WORDS = frozenset(f"{_STOPPERS} {_FUNCTION_WORDS} {_LEADS.replace('|', ' ')}".split())
-_COMMON = _STOP_WORDS | frozenset(_INSTRUCTIONS.split())
+STOP_WORDS = frozenset(f"{_STOPPERS} {_FUNCTION_WORDS} {_LEADS.replace('|', ' ')}".split())
+COMMON = STOP_WORDS | frozenset(_INSTRUCTIONS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ def _lead(text: str) -> str | None:
     """Return the first phrase after a preposition that has more than common words."""
     for found in _LEAD.finditer(text):
         words = found[1].split()
-        while words and words[-1].lower() in _STOP_WORDS:
+        while words and words[-1].lower() in STOP_WORDS:
             words.pop()
-        if any(word.lower() not in _COMMON for word in words):
+        if any(word.lower() not in COMMON for word in words):
             return " ".join(words)
     return None
 
@@ -115,4 +115,4 @@ def _inside(phrase: str) -> str:
 
 
 def _is_telling(word: str) -> bool:
-    return word[0].isalpha() and word.lower() not in _COMMON
+    return word[0].isalpha() and word.lower() not in COMMON

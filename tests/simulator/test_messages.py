@@ -68,7 +68,7 @@ def test_usage_is_what_count_tokens_says(talk) -> None:
 
     counted, billed = talk.sdk(both)
     assert counted == billed
-    assert 50 < counted < 70
+    assert 286 + 50 < counted < 286 + 70  # with the hidden instruction on tools
 
 
 def test_same_seed_same_answer(started) -> None:

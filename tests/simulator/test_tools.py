@@ -106,9 +106,10 @@ def test_a_script_calls_tools_turn_after_turn(started, tmp_path) -> None:
 
 SCHEMA = {"type": "object", "properties": {}}
 WRONG = [
-    ({"tools": [{"name": "a b", "input_schema": SCHEMA}]}, "tools.0.name: String should match pattern"),
+    ({"tools": [{"name": "a b", "input_schema": SCHEMA}]}, "tools.0.custom.name: String should match pattern"),
     ({"tools": [*TOOLS, TOOLS[0]]}, "tools: Tool names must be unique."),
-    ({"tools": [{"name": "a"}]}, "tools.0.input_schema.type: Input should be 'object'"),
+    ({"tools": [{"name": "a"}]}, "tools.0.custom.input_schema: Field required"),
+    ({"tools": [{"name": "a", "input_schema": {}}]}, "tools.0.custom.input_schema.type: Input should be 'object'"),
     ({"tools": TOOLS, "tool_choice": {"type": "some"}}, "tool_choice.type: Input should be one of auto"),
     ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name: tool 'x' not found"),
     ({"tools": TOOLS, "tool_choice": "auto"}, "tool_choice: Input should be an object"),

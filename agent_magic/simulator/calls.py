@@ -1,0 +1,165 @@
+"""Which tools are called, and with which arguments, where no directive says so.
+
+A tool fits a prompt that has words of its name or description, or that asks for something where the tool looks things
+up. Arguments follow the schema. There are one to three calls for a prompt, and an end: a tool that changes something is
+called once. The text, not the meaning, decides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from agent_magic.simulator.json_types import Json, as_list, as_object
+from agent_magic.simulator.request import Request
+from agent_magic.simulator.server_tools import FAMILIES
+from agent_magic.simulator.sql import sounds_like_sql, sql_for, tables_told
+from agent_magic.simulator.structured import fill
+from agent_magic.simulator.tools import is_of_server, is_own
+from agent_magic.simulator.topic import COMMON, STOP_WORDS, Subject
+
+MOST_CALLS = 3
+OPTIONAL = 0.4
+"""How often an argument that may be left out is given."""
+_WORD = re.compile(r"[A-Za-z][a-z]+|[A-Z]+(?![a-z])")
+_ASKS = re.compile(
+    r"\b(?:which|what|who|when|where|how|look up|check|find|search|query|verify|"
+    r"use (?:the|a) tools?)\b",
+    re.IGNORECASE,
+)
+_READS = re.compile(r"(?:sql|query|search|look|fetch|read|get|find|load|list|select|database|web)", re.IGNORECASE)
+_CHANGES = re.compile(
+    r"(?:^|_)(?:send|write|delete|remove|create|update|insert|post|pay|book|order|save|mail|notify|cancel|set)(?:_|$)"
+)
+_DENIED = re.compile(r"\b(?:denied|declined|refused|rejected|not (?:allowed|approved|permitted))\b", re.IGNORECASE)
+_ABOUT = {
+    "web_search": "search the web for current news and latest facts today",
+    "web_fetch": "fetch a page url https www",
+    "code_execution": "run python code to calculate compute simulate",
+    "bash": "shell command terminal",
+    "memory": "remember recall memory",
+    "str_replace_editor": "edit file text",
+    "str_replace_based_edit_tool": "edit file text",
+}
+_FIXED: dict[str, tuple[Json, ...]] = {
+    "bash": ({"command": "ls -la"}, {"command": "wc -l *.csv"}),
+    "memory": ({"command": "view", "path": "/memories"},),
+    "str_replace_editor": ({"command": "view", "path": "/repo/README.md"},),
+    "str_replace_based_edit_tool": ({"command": "view", "path": "/repo/README.md"},),
+    "code_execution": ({"command": "python -c 'print(sum(range(10)))'"},),
+    "web_fetch": ({"url": "https://example.com/"},),
+    "tool_search_tool_regex": ({"query": ".*"},),
+    "tool_search_tool_bm25": ({"query": "data"},),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call that the model wants to make: its tool and its arguments."""
+
+    name: str
+    given: Json
+
+
+def wanted_calls(request: Request, subject: Subject, rng: Random) -> list[Wanted]:
+    """Return the calls of this turn; none where the model answers."""
+    tools = request.tools
+    if not tools.may_call or (request.resumed and not tools.must_call):
+        return []
+    ranked = _ranked(request)
+    if tools.must_call:
+        forced = tools.find(tools.forced) if tools.forced else None
+        named = [tool for tool in tools.offered if tool.get("name")]
+        chosen = [forced] if forced else (ranked or named)[:1]
+    else:
+        chosen = _chosen(request, ranked, rng)
+    return [Wanted(tool["name"], _arguments(tool, request, subject, rng)) for tool in chosen]
+
+
+def _ranked(request: Request) -> list[Json]:
+    """Return the tools that fit the prompt, the best first, without those that fit less than half as well."""
+    words = _stems(request.prompt) - STOP_WORDS
+    asks = bool(_ASKS.search(request.prompt))
+    scores = [(_score(tool, words, asks=asks), -place, tool) for place, tool in enumerate(request.tools.offered)]
+    least = max(1, max(score for score, _, _ in scores) / 2)
+    return [tool for score, _, tool in sorted(scores, key=lambda each: each[:2], reverse=True) if score >= least]
+
+
+def _score(tool: Json, words: set[str], *, asks: bool) -> int:
+    if (name := tool.get("name")) is None:
+        return 0
+    about = str(tool.get("description") or _ABOUT.get(name, ""))
+    named = _stems(name) - STOP_WORDS
+    described = _stems(about) - COMMON - named
+    looks = asks and bool(_READS.search(f"{name} {about}")) and (is_own(tool) or name in FAMILIES)
+    return 2 * len(named & words) + len(described & words) + looks
+
+
+def _stems(text: str) -> set[str]:
+    return {word.lower().removesuffix("s") for word in _WORD.findall(text.replace("_", " "))}
+
+
+def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
+    """Choose the tools of this turn."""
+    again = _to_be_called_again(request)
+    told = [tool for tool in ranked if re.search(rf"\b{re.escape(tool['name'])}\b", request.prompt)]
+    due = [tool for tool in told if tool["name"] not in request.called]
+    if again and request.turn <= MOST_CALLS - len(due):
+        return again[:1]
+    # The number of calls is a property of the prompt: the same in each turn.
+    total = 1 + zlib.crc32(request.prompt.encode("utf-8", "surrogatepass")) % MOST_CALLS
+    left = min(max(total, len(request.called) + len(due)), MOST_CALLS) - len(request.called)
+    readers = [tool for tool in ranked if not _CHANGES.search(tool["name"])]
+    writers = [tool for tool in ranked if tool not in readers and tool["name"] not in request.called]
+    if left <= 0:
+        return []
+    if not readers or left <= len(due) or (left == 1 and writers and request.called):
+        return (due or writers)[:1]
+    left -= bool(writers) and left > 1
+    count = rng.randint(1, left) if request.tools.parallel and len(readers) > 1 else 1
+    first = len(request.called) % len(readers)
+    return [readers[(first + place) % len(readers)] for place in range(count)]
+
+
+def _to_be_called_again(request: Request) -> list[Json]:
+    """Return the tools whose last call failed in a way that other arguments may cure, or only told of the tables."""
+    names = [
+        each.name
+        for each in request.results
+        if (each.is_error and not _DENIED.search(each.text)) or tables_told(each.text)
+    ]
+    return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]
+
+
+def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> Json:
+    """Return arguments for a call: an example of the definition, or values that fit the schema."""
+    name, examples = tool["name"], as_list(tool.get("input_examples"))
+    if is_of_server(tool) and name == "web_search":
+        return {"query": " ".join([*subject.terms[:2], subject.topic])}
+    if not is_own(tool):
+        return rng.choice(_FIXED.get(name, ({},)))
+    if examples and rng.random() < 0.5:
+        return rng.choice(examples)
+    schema: Json = tool["input_schema"]
+    given: Json = json.loads(fill(schema, subject, rng))
+    required = as_list(schema.get("required")) or ()
+    given = {key: value for key, value in given.items() if key in required or rng.random() < OPTIONAL or not required}
+    if sounds_like_sql(tool):
+        context = "\n".join(
+            (*(each.text for each in request.results), str(tool.get("description")), request.system, request.prompt)
+        )
+        for key in _text_keys(schema, given):
+            given[key] = sql_for(context, rng)
+    return given
+
+
+def _text_keys(schema: Json, given: Json) -> Sequence[str]:
+    """Return the arguments that are to be SQL."""
+    properties = as_object(schema.get("properties")) or {}
+    texts = [key for key in given if (as_object(properties.get(key)) or {}).get("type") == "string"]
+    named = [key for key in texts if re.search(r"sql|query|statement", key, re.IGNORECASE)]
+    return named or texts[: len(texts) == 1]

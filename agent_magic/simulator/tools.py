@@ -1,0 +1,178 @@
+"""The tools of a request: their definitions, and which of them the model may or must call.
+
+Source: the vendor's pages on defining tools and on each tool of the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_magic.simulator.errors import invalid
+from agent_magic.simulator.json_types import Json, as_flag, as_list, as_object, as_text
+from agent_magic.simulator.models import Model
+from agent_magic.simulator.schemas import WHERE, check_schemas, misfit
+
+CHOICES = ("auto", "any", "tool", "none")
+MOST_STRICT = 20
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_EDITOR = "str_replace_based_edit_tool"
+_BY_SERVER = {
+    **{f"web_search_{date}": "web_search" for date in (20250305, 20260209, 20260318)},
+    **{f"web_fetch_{date}": "web_fetch" for date in (20250910, 20260209, 20260309, 20260318)},
+    **{f"code_execution_{date}": "code_execution" for date in (20250522, 20250825, 20260120, 20260521)},
+    **{f"tool_search_tool_{kind}_20251119": f"tool_search_tool_{kind}" for kind in ("regex", "bm25")},
+}
+_BY_CLIENT = {
+    "memory_20250818": "memory",
+    "bash_20250124": "bash",
+    "text_editor_20250124": "str_replace_editor",
+    "text_editor_20250429": _EDITOR,
+    "text_editor_20250728": _EDITOR,
+}
+TOOLSETS = ("computer_toolset_20260801", "browser_toolset_20260801", "mcp_toolset")
+"""Types that stand for several tools and have no name."""
+NAME_OF_TYPE = {**_BY_SERVER, **_BY_CLIENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools of a request.
+
+    Attributes:
+        offered: The definitions, in order.
+        choice: `auto`, `any`, `tool` or `none`.
+        forced: The name of the tool that must be called, or `None`.
+        parallel: Whether one response may have several calls.
+    """
+
+    offered: tuple[Json, ...] = ()
+    choice: str = "auto"
+    forced: str | None = None
+    parallel: bool = True
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the model may call a tool."""
+        return bool(self.offered) and self.choice != "none"
+
+    @property
+    def must_call(self) -> bool:
+        """Whether the model has to call a tool."""
+        return self.choice in ("any", "tool")
+
+    def find(self, name: str) -> Json | None:
+        """Return the tool of a name, or `None`."""
+        return next((tool for tool in self.offered if tool.get("name") == name), None)
+
+    def prompt_tokens(self, model: Model) -> int:
+        """Return the tokens of the hidden instruction on tools."""
+        return model.tool_prompt[self.must_call] if self.offered else 0
+
+
+NO_TOOLS = Tools()
+
+
+def is_of_server(tool: Json) -> bool:
+    """Tell whether the server runs a tool."""
+    return tool.get("type") in _BY_SERVER
+
+
+def is_own(tool: Json) -> bool:
+    """Tell whether a tool is defined by the request, with a schema of its own."""
+    return tool.get("type") in (None, "custom")
+
+
+def parse_tools(body: Json, model: Model) -> Tools:
+    """Parse and check `tools` and `tool_choice`.
+
+    Raises:
+        ApiError: The first thing that is wrong.
+    """
+    given = body.get("tools")
+    if given is not None and as_list(given) is None:
+        raise invalid("tools: Input should be a valid list")
+    tools = [_tool(each, f"tools.{place}") for place, each in enumerate(as_list(given) or ())]
+    names = [tool["name"] for tool in tools if "name" in tool]
+    if len(set(names)) < len(names):
+        raise invalid("tools: Tool names must be unique.")
+    if tools and all(tool.get("defer_loading") for tool in tools):
+        raise invalid("tools: At least one tool must have defer_loading=false.")
+    if len(strict := [place for place, tool in enumerate(tools) if tool.get("strict")]) > MOST_STRICT:
+        raise invalid(f"tools: Too many strict tools ({len(strict)}). The maximum number is {MOST_STRICT}.")
+    schemas = [(f"tools.{place}.custom.input_schema", tools[place]["input_schema"]) for place in strict]
+    answer = as_object((as_object((as_object(body.get("output_config")) or {}).get("format")) or {}).get("schema"))
+    check_schemas([*schemas, *([(WHERE, answer)] if answer is not None else [])])
+    return _chosen(body, model, tools, names)
+
+
+def _tool(value: object, where: str) -> Json:
+    """Check the definition of one tool."""
+    tool = as_object(value)
+    if tool is None:
+        raise invalid(f"{where}.name: Field required")
+    kind = tool.get("type")
+    if kind in TOOLSETS:
+        return tool
+    if not is_own(tool) and kind not in NAME_OF_TYPE:
+        known = ", ".join(f"'{each}'" for each in ("custom", *NAME_OF_TYPE, *TOOLSETS))
+        raise invalid(
+            f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {known}"
+        )
+    if (name := as_text(tool.get("name"))) is None:
+        raise invalid(f"{where}.name: Field required")
+    if kind in NAME_OF_TYPE:
+        if name != NAME_OF_TYPE[kind]:
+            raise invalid(f"{where}.{kind}.name: Input should be '{NAME_OF_TYPE[kind]}'")
+        return tool
+    if not NAME.fullmatch(name):
+        raise invalid(f"{where}.custom.name: String should match pattern '^{NAME.pattern}$'")
+    _check_own(tool, f"{where}.custom")
+    return tool
+
+
+def _check_own(tool: Json, where: str) -> None:
+    """Check description, schema and examples of an own tool."""
+    for key, narrow, wanted in (
+        ("description", as_text, "string"),
+        ("strict", as_flag, "boolean"),
+        ("eager_input_streaming", as_flag, "boolean"),
+        ("defer_loading", as_flag, "boolean"),
+        ("input_examples", as_list, "list"),
+    ):
+        if tool.get(key) is not None and narrow(tool[key]) is None:
+            raise invalid(f"{where}.{key}: Input should be a valid {wanted}")
+    if "input_schema" not in tool:
+        raise invalid(f"{where}.input_schema: Field required")
+    schema = as_object(tool["input_schema"])
+    if schema is None or schema.get("type") != "object":
+        raise invalid(f"{where}.input_schema.type: Input should be 'object'")
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if as_object(properties) is None or as_list(required) is None:
+        raise invalid(f"{where}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12.")
+    for place, example in enumerate(as_list(tool.get("input_examples")) or ()):
+        if wrong := misfit(example, schema, schema):
+            raise invalid(f"{where}.input_examples.{place}: does not match the input_schema: {wrong}")
+
+
+def _chosen(body: Json, model: Model, tools: Sequence[Json], names: Sequence[str]) -> Tools:
+    """Parse the choice of a tool."""
+    if body.get("tool_choice") is None:
+        return Tools(tuple(tools))
+    choice = as_object(body["tool_choice"])
+    if choice is None:
+        raise invalid("tool_choice: Input should be an object")
+    kind = choice.get("type")
+    if kind not in CHOICES:
+        raise invalid(f"tool_choice.type: Input should be one of {', '.join(CHOICES)}")
+    if kind in ("any", "tool") and not model.forced_tools:
+        raise invalid(f"tool_choice: {kind!r} is not supported by {model.id}; use 'auto' or output_config.format")
+    if kind == "tool" and choice.get("name") not in names:
+        raise invalid(f"tool_choice.name: tool {choice.get('name')!r} not found in provided tools")
+    if not tools and kind != "none":
+        raise invalid("tool_choice: tool_choice may only be specified while providing tools.")
+    single = choice.get("disable_parallel_tool_use", False)
+    if as_flag(single) is None or (kind == "none" and "disable_parallel_tool_use" in choice):
+        raise invalid(f"tool_choice.{kind}.disable_parallel_tool_use: Input should be a valid boolean, not with 'none'")
+    return Tools(tuple(tools), kind, choice["name"] if kind == "tool" else None, not single)
