@@ -53,28 +53,24 @@ class Answer:
         """The text of all text blocks."""
         return "".join(block.text for block in self.blocks if block.kind == "text")
 
-    def count(self, kind: str, name: str) -> int:
-        """Count the blocks of a kind with this name."""
-        return sum(block.kind == kind and block.fields.get("name") == name for block in self.blocks)
 
-
-def compose(request: Request, overrides: Overrides, rng: Random, message_id: str) -> Answer:
+def compose(request: Request, overrides: Overrides, rng: Random, serial: str) -> Answer:
     """Answer a request.
 
     Args:
         request: The request.
         overrides: Deviations from the usual answer.
         rng: Seeded with the content of the request, so that equal requests get equal answers.
-        message_id: The id of the message; those of its calls are made from it.
+        serial: What the ids of its calls are made from.
     """
-    return _Composer(request, overrides, rng, message_id).answer()
+    return _Composer(request, overrides, rng, serial).answer()
 
 
 class _Composer:
     """Composes one answer."""
 
-    def __init__(self, request: Request, overrides: Overrides, rng: Random, message_id: str) -> None:
-        self._request, self._overrides, self._rng, self._message_id = request, overrides, rng, message_id
+    def __init__(self, request: Request, overrides: Overrides, rng: Random, serial: str) -> None:
+        self._request, self._overrides, self._rng, self._serial = request, overrides, rng, serial
         self._numbers = 0
         said = f"{request.earlier}\n\n{request.prompt}" if request.earlier and request.schema else request.prompt
         self._subject = subject_of(without_directives(said), request.system)
@@ -230,7 +226,7 @@ class _Composer:
 
     def _number(self, prefix: str) -> str:
         self._numbers += 1
-        return f"{prefix}_{self._message_id}_{self._numbers - 1}"
+        return f"{prefix}_{self._serial}_{self._numbers - 1}"
 
     def _cut(self, reason: str, sequence: str | None, blocks: list[Block]) -> tuple[str, str | None, list[Block]]:
         """Cut the blocks at `max_tokens`; a directive cuts the last call in the middle of its arguments."""

@@ -105,6 +105,8 @@ def _stems(text: str) -> set[str]:
 
 def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
     """Choose the tools of this turn."""
+    if any(each.is_error and _DENIED.search(each.text) for each in request.results):
+        return []
     again = _to_be_called_again(request)
     told = [tool for tool in ranked if re.search(rf"\b{re.escape(tool['name'])}\b", request.prompt)]
     due = [tool for tool in told if tool["name"] not in request.called]
@@ -112,9 +114,10 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
         return again[:1]
     # The number of calls is a property of the prompt: the same in each turn.
     total = 1 + zlib.crc32(request.prompt.encode("utf-8", "surrogatepass")) % MOST_CALLS
-    left = min(max(total, len(request.called) + len(due)), MOST_CALLS) - len(request.called)
     readers = [tool for tool in ranked if not _CHANGES.search(tool["name"])]
     writers = [tool for tool in ranked if tool not in readers and tool["name"] not in request.called]
+    looks_first = bool(readers) and not request.called and all(tool in writers for tool in due)
+    left = min(max(total, len(request.called) + len(due) + looks_first), MOST_CALLS) - len(request.called)
     if left <= 0:
         return []
     if not readers or left <= len(due) or (left == 1 and writers and request.called):
@@ -127,11 +130,7 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
 
 def _to_be_called_again(request: Request) -> list[Json]:
     """Return the tools whose last call failed in a way that other arguments may cure, or only told of the tables."""
-    names = [
-        each.name
-        for each in request.results
-        if (each.is_error and not _DENIED.search(each.text)) or tables_told(each.text)
-    ]
+    names = [each.name for each in request.results if each.is_error or tables_told(each.text)]
     return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]
 
 

@@ -51,7 +51,7 @@ def citations_of(result: Json, pen: Pen) -> list[tuple[str, Json]]:
 def _content(name: str, given: Json, subject: Subject, rng: Random) -> object:
     pen = Pen(subject, rng)
     if name == "web_search":
-        return [_page(place, subject, rng) for place in range(1, rng.randint(3, 5))]
+        return [_page(place, subject, rng) for place in range(1, rng.randint(4, 5))]
     if name == "web_fetch":
         url = str(given.get("url", "https://example.com/"))
         source = {"type": "text", "media_type": "text/plain", "data": pen.paragraph()}

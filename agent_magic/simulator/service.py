@@ -166,12 +166,15 @@ class Service:
 
     def _result(self, request: Request, overrides: Overrides, lookup: Lookup) -> Result:
         # Text and timing have separate generators, so that a changed text does not change the timing.
-        content = f"{self.settings.seed}:{request.digest().hex()}"
+        digest = request.digest().hex()
+        content = f"{self.settings.seed}:{digest}"
         pace, text = Random(f"pace:{content}"), Random(f"text:{content}")
         draw = self.settings.latency.draw
         timing = draw(request.model.family, pace, ttft_s=overrides.ttft_s, pace=overrides.pace)
-        message_id = f"msg_sim_{next(self._numbers):010d}"
-        return Result(message_id, request, compose(request, overrides, text, message_id), lookup.usage, timing)
+        number = f"{next(self._numbers):010d}"
+        # A conversation may go on with another server of the same numbers, so the ids of calls have the digest too.
+        answer = compose(request, overrides, text, f"sim_{digest[:8]}{number}")
+        return Result(f"msg_sim_{number}", request, answer, lookup.usage, timing)
 
 
 def _raise_scripted(overrides: Overrides) -> None:

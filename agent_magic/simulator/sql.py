@@ -10,12 +10,11 @@ from agent_magic.simulator.json_types import Json
 _SOUNDS = re.compile(r"(?:\b|_)(?:sql|sqlite|duckdb|postgres|database|select)(?:\b|_)", re.IGNORECASE)
 _NAME = r"[\"'`]?([A-Za-z_]\w{1,60})[\"'`]?"
 _TABLE = re.compile(rf"\b(?:create table(?: if not exists)?|from|join|into|tables?:?)\s+{_NAME}", re.IGNORECASE)
-_WITH_COLUMNS = re.compile(
-    r"[\"'`]?\b([A-Za-z_]\w{1,60})[\"'`]?\s?\(([a-z_][^()]{2,400}(?:\([\d, ]+\)[^()]*)*)\)", re.IGNORECASE
-)
+_WITH_COLUMNS = re.compile(rf"{_NAME}\s?\((\s*[\"'`a-z_](?:[^()]|\([^()]*\)){{2,900}})\)", re.IGNORECASE)
 _BEFORE_TABLE = re.compile(rf"\b{_NAME} table\b", re.IGNORECASE)
 _COLUMN = re.compile(r"\s*[\"'`]?([A-Za-z_]\w*)")
 _NO_TABLE = frozenset(
+    "create drop alter "
     "the a an this that these those it its one each every any all select where sql sqlite database data table tables "
     "read only which what run query column columns row rows values limit".split()
 )

@@ -103,3 +103,35 @@ def test_max_tokens_zero_fills_the_cache(talk) -> None:
     filled = talk.create("Warm up.", system=system, max_tokens=0)
     assert ([], 0) == (filled.content, filled.usage.output_tokens)
     assert talk.create("Go.", system=system).usage.cache_read_input_tokens > 0
+
+
+def looped(calls: int, **more: Any) -> list[Request]:
+    """The requests of two turns: a prompt, then so many calls and their results, with the moving mark."""
+    tools = [{"name": "look", "input_schema": {"type": "object", "properties": {}}}]
+    body = {"model": "claude-haiku-5-5", "max_tokens": 10, "tools": tools, "cache_control": MARK, **more}
+    ask: list[dict[str, Any]] = [{"role": "user", "content": LONG}]
+    made = [{"type": "tool_use", "id": f"t{number}", "name": "look", "input": {}} for number in range(calls)]
+    results = [{"type": "tool_result", "tool_use_id": call["id"], "content": "7"} for call in made]
+    turns = (ask, [*ask, {"role": "assistant", "content": made}, {"role": "user", "content": results}])
+    return [parse(json.dumps({**body, "messages": messages}).encode()) for messages in turns]
+
+
+def test_the_moving_mark_looks_back_over_twenty_blocks() -> None:
+    """The mark at the top stands at the end of each turn. A turn of ten calls and ten results is one block too long."""
+    for calls, hit in ((1, True), (9, True), (10, False)):
+        cache, (first, second) = PromptCache(), looped(calls)
+        written = use(cache, first, 0.0).written
+        found = use(cache, second, 1.0)
+        assert (written if hit else 0) == found.read
+        assert second.input_tokens == found.read + found.written
+
+
+def test_tool_choice_empties_the_messages_and_a_tool_empties_all() -> None:
+    """Tools and system stay cached under another choice; another tool begins anew."""
+    system = [{"type": "text", "text": LONG, "cache_control": MARK}]
+    cache = PromptCache()
+    first = use(cache, looped(1, system=system)[0], 0.0)
+    chosen = use(cache, looped(1, system=system, tool_choice={"type": "none"})[0], 1.0)
+    assert 0 < chosen.read < first.written
+    other = [{"name": "see", "input_schema": {"type": "object", "properties": {}}}]
+    assert use(cache, looped(1, system=system, tools=other)[0], 2.0).read == 0

@@ -105,6 +105,16 @@ def test_a_script_calls_tools_turn_after_turn(started, tmp_path) -> None:
 
 
 SCHEMA = {"type": "object", "properties": {}}
+NUMBER = {"n": {"type": "integer"}}
+
+
+def strict(name: str, optional: int = 0) -> dict[str, Any]:
+    """A strict tool."""
+    fields = {f"f{number}": {"type": "string"} for number in range(optional)}
+    schema = {"type": "object", "properties": fields, "additionalProperties": False}
+    return {"name": name, "strict": True, "input_schema": schema}
+
+
 WRONG = [
     ({"tools": [{"name": "a b", "input_schema": SCHEMA}]}, "tools.0.custom.name: String should match pattern"),
     ({"tools": [*TOOLS, TOOLS[0]]}, "tools: Tool names must be unique."),
@@ -113,6 +123,28 @@ WRONG = [
     ({"tools": TOOLS, "tool_choice": {"type": "some"}}, "tool_choice.type: Input should be one of auto"),
     ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name: tool 'x' not found"),
     ({"tools": TOOLS, "tool_choice": "auto"}, "tool_choice: Input should be an object"),
+    ({"tools": [], "tool_choice": {"type": "any"}}, "may only be specified while providing tools"),
+    ({"tools": TOOLS, "tool_choice": {"type": "auto", "disable_parallel_tool_use": 1}}, "disable_parallel_tool_use"),
+    (
+        {"tools": TOOLS, "tool_choice": {"type": "none", "disable_parallel_tool_use": True}},
+        "none.disable_parallel_tool_use",
+    ),
+    ({"tools": [{**TOOLS[0], "description": 7}]}, "tools.0.custom.description: Input should be a valid string"),
+    ({"tools": [{**TOOLS[0], "defer_loading": True}]}, "At least one tool must have defer_loading=false"),
+    ({"tools": [{**TOOLS[0], "name": "x" * 129}]}, "String should match pattern"),
+    ({"tools": [{"name": "a", "input_schema": {"type": "object", "required": "b"}}]}, "JSON schema is invalid"),
+    ({"tools": [{"type": "web_serch_20260318", "name": "web_serch"}]}, "Input tag 'web_serch_20260318' found using"),
+    (
+        {"tools": [{"type": "web_search_20260318", "name": "search"}]},
+        "web_search_20260318.name: Input should be 'web_search'",
+    ),
+    (
+        {"tools": [{**TOOLS[0], "input_examples": [{}, {"n": "1"}], "input_schema": {**SCHEMA, "properties": NUMBER}}]},
+        "tools.0.custom.input_examples.1: does not match the input_schema: n: '1' is not of type integer",
+    ),
+    ({"tools": [{**TOOLS[0], "strict": True}]}, "tools.0.custom.input_schema: .*'additionalProperties' must be"),
+    ({"tools": [strict(f"t{n}") for n in range(21)]}, "Too many strict tools .21"),
+    ({"tools": [strict(f"t{n}", optional=13) for n in range(2)]}, "too many optional parameters .limit: 24."),
 ]
 
 
