@@ -9,7 +9,7 @@ from agent_magic.engine.pacing.limits import FIELDS, Limits
 from agent_magic.engine.policy import policy_from
 from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.measure.compare import check_runs
-from agent_magic.measure.frames import make_frame
+from agent_magic.measure.frames import as_made, make_frame
 from agent_magic.measure.metrics import summarize
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def calibration(*runs: Holder) -> pd.DataFrame:
             found.append((late, record))
     rows = {(id(prediction), record.uid): _row(prediction, record) for prediction, record in found}
     simulated = any(row["simulated"] for row in rows.values())
-    return make_frame(rows.values(), COLUMNS, simulated=simulated).drop_duplicates(ignore_index=True)
+    return as_made(make_frame(rows.values(), COLUMNS, simulated=simulated).drop_duplicates(ignore_index=True))
 
 
 def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction | None:

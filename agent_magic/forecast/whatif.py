@@ -10,6 +10,7 @@ from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError
 from agent_magic.forecast.scenarios import ARGUMENTS, scenarios_of
 from agent_magic.measure.frames import make_frame
+from agent_magic.measure.metrics import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +58,9 @@ def whatif_frame(
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
     First a column per argument that was given, named as it, then `NUMBERS`. Unknown is `NA`, never 0. What was not
-    given stays as recorded, and stands in `attrs["unchanged"]`. A batch has no concurrency, schedule, limits or cache
-    of ours: those are `NA`, and what differs in them is one row. `cost_multiple` is over the dollars of one agent that
-    did the whole job; `NA` until that was measured.
+    given stays as recorded, and stands in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of
+    the run. A batch has no concurrency, schedule, limits or cache of ours: those are `NA`, and what differs in them is
+    one row. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
 
     Args:
         forecaster: The run.
@@ -103,7 +104,7 @@ def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping
 
 
 def _frame(rows: list[dict[str, Any]], forecaster: Forecaster, asked: list[str]) -> pd.DataFrame:
-    record = forecaster.record
+    record, summary = forecaster.record, summarize(forecaster.record)
     dtypes = {name: ASKED.get(name) or _dtype([row[name] for row in rows]) for name in asked}
     unchanged = {name: rows[0][name] for name in ARGUMENTS if name not in asked and rows[0][name] is not None}
     return make_frame(
@@ -114,6 +115,7 @@ def _frame(rows: list[dict[str, Any]], forecaster: Forecaster, asked: list[str])
         source="forecast",
         simulated=forecaster.evidence.simulated,
         unchanged=unchanged,
+        recorded={"wall_s": summary.wall_s, "cost_usd": summary.cost_usd},
     )
 
 

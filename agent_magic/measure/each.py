@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
 from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import InvalidAnswer, PlanError, UnknownGroup
-from agent_magic.measure.frames import agents_frame, frame_of
+from agent_magic.measure.frames import agents_frame, as_made, frame_of
 from agent_magic.measure.metrics import total_cost
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     keys, levels = [part.key for part in parts], parts[0].levels
     one = pd.Index(keys, name="key", tupleize_cols=False)
     frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
-    return frame
+    return as_made(frame)
 
 
 def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:

@@ -4,10 +4,14 @@ Unknown is `NA`, never 0: seconds, dollars and shares are `Float64`, tokens and 
 `string`; yes and no are `bool`, or `boolean` where they may be unknown. The most used columns come first: name,
 status, seconds, tokens, dollars. `frame.attrs` holds `run` (its id), `plan`, `source` and `simulated`; for a
 replayed run also `provenance`, for a forecast `basis` and `assumed`.
+
+The class of a frame is `RunFrame`, by which notebooks know it and show it short; see `agent_magic.show.frames`.
+Whatever is made of it (`df[...]`, `.loc`, `merge`, `concat`, `groupby`, a copy, a pickle) is a plain `DataFrame`.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from typing import TYPE_CHECKING, Any
@@ -192,6 +196,38 @@ def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **a
     rows = list(rows)
     frame = pd.DataFrame({name: pd.Series(_cells(rows, name, dtype), dtype=dtype) for name, dtype in dtypes.items()})
     frame.attrs.update(attrs)
+    return as_made(frame)
+
+
+def as_made(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame as one that a run made, which a notebook shows short."""
+    made = _frame_class()(frame)
+    made.attrs.update(frame.attrs)
+    return made
+
+
+@functools.cache
+def _frame_class() -> type[pd.DataFrame]:
+    """Build the class of our frames. It is made late, since pandas takes half a second to load."""
+    import pandas as pd
+
+    class RunFrame(pd.DataFrame):
+        """A frame that a run made. What is made of it is a plain `DataFrame`, by pandas' own rule for subclasses."""
+
+        @property
+        def _constructor(self) -> type[pd.DataFrame]:
+            return pd.DataFrame
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            del protocol
+            return _as_is, (self.copy(deep=False),)
+
+    RunFrame.__qualname__ = "RunFrame"
+    return RunFrame
+
+
+def _as_is(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame that was pickled."""
     return frame
 
 

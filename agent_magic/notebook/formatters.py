@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Plan, Run
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.record.results import AgentResult
+from agent_magic.show.frames import frame_bundle
 from agent_magic.show.values import result_bundle, texts_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pandas as pd
+
     from agent_magic.notebook.session import Session
 
 SERIES = (("pandas", "Series"), ("pandas.core.series", "Series"))
 """The class of a series in pandas 3, and in pandas 2. By name, because pandas is loaded when first needed."""
+FRAME = ("agent_magic.measure.frames", "RunFrame")
+"""The class of the frames of a run."""
 
 
 class Formatters:
@@ -39,6 +44,7 @@ class Formatters:
             self._itself.for_type(kind, self._nothing_if_shown)
         self._bundles.for_type(Run, self._run)
         self._bundles.for_type(AgentResult, self._result)
+        self._bundles.for_type_by_name(*FRAME, self._frame)
         self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
         for name, other in self._before.items():
             self._html.for_type_by_name(*name, _texts_formatter(other))
@@ -49,6 +55,7 @@ class Formatters:
             self._itself.pop(kind, None)
         for kind in (Run, AgentResult):
             self._bundles.pop(kind, None)
+        _restore(self._bundles, FRAME, None)
         for name, other in self._before.items():
             _restore(self._html, name, other)
 
@@ -61,6 +68,10 @@ class Formatters:
     @staticmethod
     def _result(result: AgentResult, **_: object) -> dict[str, str]:
         return result_bundle(result)
+
+    @staticmethod
+    def _frame(frame: pd.DataFrame, **_: object) -> dict[str, str]:
+        return frame_bundle(frame)
 
     def _nothing_if_shown(self, value: Any) -> None:
         """Show nothing if the cell has shown this value already."""
@@ -79,10 +90,10 @@ def _texts_formatter(other: Callable[[Any], str | None] | None) -> Callable[[Any
     return show
 
 
-def _restore(html: Any, name: tuple[str, str], other: Callable[[Any], str | None] | None) -> None:
-    html.deferred_printers.pop(name, None)
-    kinds: dict[type, Any] = html.type_printers  # a deferred name moves here when its class was first shown
+def _restore(formatter: Any, name: tuple[str, str], other: Callable[[Any], str | None] | None) -> None:
+    formatter.deferred_printers.pop(name, None)
+    kinds: dict[type, Any] = formatter.type_printers  # a deferred name moves here when its class was first shown
     for kind in [kind for kind in kinds if (kind.__module__, kind.__name__) == name]:
         del kinds[kind]
     if other is not None:
-        html.for_type_by_name(*name, other)
+        formatter.for_type_by_name(*name, other)

@@ -83,9 +83,29 @@ PHASES: Final[dict[Kind, PhaseLook]] = {
 }
 
 
-# Cards and answers use JupyterLab's own colours where they exist, so that they fit the page.
+# Cards, tables and answers use JupyterLab's own colours where they exist, so that they fit the page.
 SOFT: Final = "color:var(--jp-ui-font-color2,#667080)"
 WARN: Final = "color:var(--jp-warn-color0,#a8690a)"
+Tone = Literal["", "soft", "warn"]
+TONES: Final[dict[Tone, str]] = {"": "", "soft": SOFT, "warn": WARN}
+"""The style of a line by its tone."""
+PRE: Final = (
+    "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal;background:none;color:inherit;"
+    "padding:0;font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
+)
+"""The style of text in which lines and spaces count."""
+_RULE: Final = "1px solid var(--jp-border-color2,#8a94a355)"
+PAGE_CSS: Final = (
+    ".am-value .am-rows{overflow-x:auto;margin:4px 0}"
+    ".am-value table{border-collapse:collapse;border:0;margin:0;font-size:13px;font-variant-numeric:tabular-nums}"
+    ".am-value table th,.am-value table td{text-align:left;white-space:nowrap;padding:2px 14px 2px 0;max-width:none;"
+    f"background:none;border:0;border-bottom:{_RULE};line-height:1.5;vertical-align:top;color:inherit}}"
+    ".am-value table th{font-weight:600;font-size:12px;" + SOFT + "}"
+    ".am-value table .r{text-align:right}"
+    ".am-value table .w{white-space:normal;min-width:14em;overflow-wrap:break-word}"
+    ".am-value details{margin:2px 0}.am-value summary{cursor:pointer}"
+)
+"""The style of tables and folded parts. A viewer that strips it shows plain tables."""
 
 
 def box(edge: str = "var(--jp-border-color1,#bfc7d2)") -> str:

@@ -15,7 +15,7 @@ from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import result_facts
-from agent_magic.show.theme import SOFT, box, inks_of
+from agent_magic.show.theme import PRE, SOFT, box, inks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,10 +29,6 @@ MOST_CHARS = 200_000
 """Longer answers are cut in a notebook, which would save them; `.text` has all."""
 _TEXT_LINES = 12
 _TEXT_WIDTH = 100
-_PRE = (
-    "margin:4px 0 0;white-space:pre-wrap;overflow-wrap:break-word;word-break:normal;background:none;color:inherit;"
-    "padding:0;font:12.5px/1.5 var(--jp-code-font-family,ui-monospace,monospace)"
-)
 _LINKS = frozenset({"http", "https", "mailto"})
 
 
@@ -74,12 +70,12 @@ def folded(text: str) -> str:
         return f'<div style="{SOFT}">no text</div>'
     shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS
     start, end = _cut(shown)
-    pre = f'<pre style="{_PRE}">{escape(start)}</pre>'
+    pre = f'<pre style="{PRE}">{escape(start)}</pre>'
     if not end:
         return pre
     more = f"{len(end):,} more characters" + (f", and {rest:,} in .text" if rest > 0 else "")
     summary = f'<summary style="cursor:pointer;{SOFT}">{more}</summary>'
-    return f'{pre}<details>{summary}<pre style="{_PRE}">{escape(end)}</pre></details>'
+    return f'{pre}<details>{summary}<pre style="{PRE}">{escape(end)}</pre></details>'
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,258 @@
+"""Frames of a run, shown short: one line of what is the same in all rows, then the columns that vary and matter.
+
+A frame keeps every column, only its display is short. Left out are columns that are unknown everywhere, that are 0
+everywhere, or that have one word in all rows, which is said above instead. Of the others the frame's own order decides,
+which has the most used first. All columns are behind a fold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agent_magic.record.plaintext import single_line
+from agent_magic.show.page import GAP, Column, Fold, Line, Page, Table, columns_of, cut
+from agent_magic.show.units import UNKNOWN, dollars, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pandas as pd
+
+    from agent_magic.show.page import Kind
+
+TEXT_WIDTH: Final = 100
+HTML_WIDTH: Final = 124
+MOST_COLUMNS: Final = 10
+MOST_ROWS: Final = 60
+END_ROWS: Final = 10
+"""Of more than `MOST_ROWS` rows, so many of the beginning and of the end are shown."""
+MOST_CELL: Final = 48
+LEAST_WORDS: Final = 16
+ALWAYS: Final = ("error", "why")
+"""Columns that are shown wherever they say something."""
+MEASURES: Final = (
+    *("total_s", "wall_s", "api_s", "seconds_a", "seconds_b", "diff_s", "cost_usd", "diff_usd", "cost_usd_a"),
+    *("cost_usd_b", "change"),
+)
+"""Columns that are shown even where all rows agree. They get a place first, in this order."""
+RANKS: Final = {name: rank for rank, name in enumerate((*MEASURES, "input_tokens", "output_tokens"), 1)}
+"""What gets a place first. The other columns come after these, but for those that say what a row is about."""
+SILENT: Final = ("stop_reason", "price", "request_id", "plan")
+"""Words that need no saying where all rows agree."""
+COMPARED: Final = ("wall_s", "cost_usd")
+"""Columns beside which the change against the recorded run stands."""
+
+
+class _Shown(NamedTuple):
+    """A column as it is shown: heading, alignment, cells."""
+
+    title: str
+    kind: Kind
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        return max(map(columns_of, (self.title, *self.cells)))
+
+
+def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
+    """Return a frame as HTML and as text, by MIME type."""
+    return {"text/html": _page(frame, HTML_WIDTH).bundle()["text/html"], "text/plain": frame_text(frame)}
+
+
+def frame_text(frame: pd.DataFrame) -> str:
+    """Return a frame as text of at most `TEXT_WIDTH` columns."""
+    return _page(frame, TEXT_WIDTH).text(TEXT_WIDTH)
+
+
+def _page(frame: pd.DataFrame, width: int) -> Page:
+    if not len(frame):
+        return Page([Line(f"no rows · columns: {', '.join(map(str, frame.columns))}", "soft")])
+    said, columns = _columns(frame, width)
+    more = f"all {len(frame.columns)} columns"
+    rows = [] if len(frame) == 1 else [plural(len(frame), "row")]
+    head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
+    head += _recorded(frame)
+    table = _table(columns)
+    if len(columns) >= len(frame.columns):
+        return Page([*head, table])
+    return Page([*head, table, Fold(more, [_table(_all(frame))], instead=f"{more}: list(frame)")])
+
+
+def _recorded(frame: pd.DataFrame) -> list[Line]:
+    """Say what a what-if is compared with, and what stays as it was."""
+    recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
+    if not recorded:
+        return []
+    unchanged: Mapping[str, Any] = frame.attrs.get("unchanged", {})
+    same = [f"{name} {single_line(str(value))}" for name, value in unchanged.items() if value not in (False, "")]
+    numbers = [seconds(recorded.get("wall_s")), dollars(recorded.get("cost_usd"))]
+    return [Line(" · ".join([*numbers, *same]), "soft", head="the run")]
+
+
+def _columns(frame: pd.DataFrame, width: int) -> tuple[list[str], list[_Shown]]:
+    """Return what is said once above, and the columns that are shown."""
+    said: list[str] = []
+    wanted: list[_Shown] = []
+    for place, name in enumerate(map(str, frame.columns)):
+        values = frame.iloc[:, place]
+        kind = _kind_of(values)
+        first = _the_same(values) if len(frame) > 1 and place else None
+        if values.isna().all() or (name not in MEASURES and kind == "number" and not values.fillna(0).any()):
+            continue
+        if first is not None and name not in (*MEASURES, *ALWAYS):
+            if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
+                said.append(f"{name} {first[0]}")
+            continue
+        wanted += [_shown(frame, place), *_changes(frame, place)]
+    return said, _fitting([*_index(frame), *wanted], width)
+
+
+def _all(frame: pd.DataFrame) -> list[_Shown]:
+    return [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
+
+
+def _fitting(columns: list[_Shown], width: int) -> list[_Shown]:
+    """Keep the columns that fit beside each other: what a row is about, the measures, then the others."""
+    words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
+    keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
+
+    def rank(place: int) -> int:
+        return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
+
+    order = sorted(range(len(columns)), key=rank)
+    room, kept = width - len(words) * (LEAST_WORDS + len(GAP)), set(words)
+    for place in [one for one in order if one not in kept]:
+        needed = columns[place].width + len(GAP)
+        if kept - {*words} and (needed > room or len(kept) == MOST_COLUMNS):
+            break
+        room -= needed
+        kept.add(place)
+    wide = LEAST_WORDS + max(0, room) // max(1, len(words))
+    return [_shortened(columns[place], wide) if place in words else columns[place] for place in sorted(kept)]
+
+
+def _shortened(column: _Shown, most: int) -> _Shown:
+    return column._replace(cells=[cut(cell, most) for cell in column.cells])
+
+
+def _table(columns: Sequence[_Shown]) -> Table:
+    return Table(
+        [Column(one.title, one.kind) for one in columns],
+        list(zip(*(one.cells for one in columns), strict=True)),
+    )
+
+
+def _index(frame: pd.DataFrame) -> Iterator[_Shown]:
+    """Return the index, if it says more than the number of the row."""
+    index = frame.index
+    if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
+        return
+    for level, name in enumerate(index.names):
+        values = index.get_level_values(level)
+        yield _Shown(
+            "" if name is None else str(name), "text", _ends([_word(one) for one in _first(values)], len(index))
+        )
+
+
+def _shown(frame: pd.DataFrame, place: int) -> _Shown:
+    values = frame.iloc[:, place]
+    name = str(frame.columns[place])
+    return _Shown(name, _kind_of(values), _ends(_cells(name, _first(values), _kind_of(values)), len(frame)))
+
+
+def _changes(frame: pd.DataFrame, place: int) -> list[_Shown]:
+    """Return the change of a column against the recorded run, in percent."""
+    name = str(frame.columns[place])
+    was: float | None = frame.attrs.get("recorded", {}).get(name)
+    if name not in COMPARED or not was:
+        return []
+    cells = [UNKNOWN if one is None else _percent(one / was - 1) for one in _known(_first(frame.iloc[:, place]))]
+    return [_Shown("change", "number", _ends(cells, len(frame)))]
+
+
+def _percent(share: float) -> str:
+    whole = round(100 * share)
+    return "0 %" if not whole else f"{'+' if whole > 0 else '−'}{abs(whole):,} %"
+
+
+def _first(values: Any) -> Any:
+    """Return the values of the rows that are shown."""
+    if len(values) <= MOST_ROWS:
+        return values
+    return values.take([*range(END_ROWS), *range(len(values) - END_ROWS, len(values))])
+
+
+def _ends(cells: list[str], rows: int) -> list[str]:
+    """Mark where rows are left out."""
+    return cells if rows <= MOST_ROWS else [*cells[:END_ROWS], "…", *cells[END_ROWS:]]
+
+
+def _kind_of(values: pd.Series[Any]) -> Kind:
+    return "number" if values.dtype.kind in "iuf" else "text"
+
+
+def _the_same(values: pd.Series[Any]) -> tuple[str] | None:
+    """Return the one value of all rows as a word in a tuple; `None` where they differ, or one is unknown."""
+    words = {_word(one) for one in values.head(2)}
+    if len(words) > 1 or values.isna().any():
+        return None
+    words |= {_word(one) for one in values}
+    return (words.pop(),) if len(words) == 1 else None
+
+
+def _known(values: Any) -> list[Any]:
+    return [None if gone else one for one, gone in zip(values, values.isna(), strict=True)]
+
+
+def _cells(name: str, values: Any, kind: Kind) -> list[str]:
+    """Write the cells of a column, numbers with the same decimals in all rows."""
+    if kind == "text":
+        return [cut(_word(one), MOST_CELL) for one in _known(values)]
+    numbers: list[Any] = _known(values)
+    digits = _decimals(name, [one for one in numbers if one is not None], values.dtype.kind)
+    sign = name.startswith("diff_")
+    found = ["" if one is None else _written(abs(one), digits) for one in numbers]
+    if _is_dollars(name):
+        found = [word and (f"${word}" if number else "$0") for word, number in zip(found, numbers, strict=True)]
+    return [
+        UNKNOWN if one is None else f"{'−' if one < 0 else '+' if sign and one else ''}{word}"
+        for one, word in zip(numbers, found, strict=True)
+    ]
+
+
+def _is_dollars(name: str) -> bool:
+    return "usd" in name.split("_")
+
+
+def _written(number: float, digits: int | None) -> str:
+    if digits is not None:
+        return f"{number:,.{digits}f}"
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+
+
+def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
+    """Return how many decimals a column needs: one of seconds, four of dollars, six where some are tiny.
+
+    `None` is three digits, for numbers of different kinds.
+    """
+    if kind != "f" or not numbers:
+        return 0
+    largest, least = max(map(abs, numbers)), min((abs(one) for one in numbers if one), default=1.0)
+    if _is_dollars(name):
+        return 2 if least >= 1 else 4 if least >= 0.001 else 6
+    if name.endswith("_s") or name.startswith("seconds_"):
+        return 1 if largest >= 1 or not largest else 3
+    return None if largest > 1000 * least else 2
+
+
+def _word(value: Any) -> str:
+    """Write a value that is not a number in a column of numbers."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return UNKNOWN
+    if isinstance(value, bool) or type(value).__name__ == "bool":
+        return "yes" if value else "no"
+    if type(value).__name__ in {"Timestamp", "datetime"}:
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return single_line(str(value)[:400])

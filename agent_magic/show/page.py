@@ -1,0 +1,246 @@
+"""Composed outputs: lines, tables and folded parts, as HTML and as the same words in plain text.
+
+A view is built of blocks once, and both forms follow from them: an advice, an estimate, a help page, a short frame.
+Text fits `WIDTH` columns and breaks between words only. HTML has no scripts and loads nothing; a folded part is a plain
+`<details>`, so it opens in any page, with or without a kernel.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from agent_magic.record.plaintext import clean, single_line
+from agent_magic.show.markup import escape
+from agent_magic.show.theme import PAGE_CSS, PRE, TONES, box
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.show.theme import Tone
+
+WIDTH = 80
+GAP = "  "
+
+
+class Block(Protocol):
+    """A part of a page."""
+
+    def html(self) -> str:
+        """Return its markup."""
+        ...
+
+    def text(self, width: int) -> str:
+        """Return it as plain text of at most so many columns, longer words excepted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text that wraps.
+
+    Attributes:
+        words: What it says.
+        tone: Its colour.
+        head: What stands before it in bold.
+    """
+
+    words: str
+    tone: Tone = ""
+    head: str = ""
+
+    def html(self) -> str:  # noqa: D102 - as the protocol says
+        head = f"<b>{escape(single_line(self.head))}</b>{' ' if self.words else ''}" if self.head else ""
+        return f'<div style="{TONES[self.tone]}">{head}{escape(single_line(self.words))}</div>'
+
+    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+        return wrapped(single_line(f"{self.head} {self.words}" if self.head else self.words), width)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text in which lines and spaces count, such as a prompt or an example.
+
+    Attributes:
+        words: The text.
+    """
+
+    words: str
+
+    def html(self) -> str:  # noqa: D102 - as the protocol says
+        return f'<pre style="{PRE}">{escape(self.words)}</pre>'
+
+    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+        del width
+        return clean(self.words)
+
+
+Kind = Literal["text", "number", "prose"]
+_CLASSES: Final[dict[Kind, str]] = {"text": "", "number": ' class="r"', "prose": ' class="w"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: Its heading.
+        kind: `text` is on the left and stays on its line, `number` is on the right, `prose` wraps.
+        most: The most characters of a cell; a longer one ends with an ellipsis. 0 is no limit.
+    """
+
+    title: str
+    kind: Kind = "text"
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of text.
+
+    Attributes:
+        columns: Its columns.
+        rows: Their cells, from the left.
+        strong: Whether the first column is bold.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    strong: bool = field(default=False, kw_only=True)
+
+    def html(self) -> str:  # noqa: D102 - as the protocol says
+        head = self._row_html("th", [one.title for one in self.columns])
+        titled = f"<thead>{head}</thead>" if any(one.title for one in self.columns) else ""
+        body = "".join(self._row_html("td", row) for row in self._cells())
+        return f'<div class="am-rows"><table>{titled}<tbody>{body}</tbody></table></div>'
+
+    def _row_html(self, tag: str, cells: Sequence[str]) -> str:
+        written: list[str] = []
+        for place, (cell, column) in enumerate(zip(cells, self.columns, strict=True)):
+            inside = f"<b>{escape(cell)}</b>" if self.strong and not place else escape(cell)
+            written.append(f"<{tag}{_CLASSES[column.kind]}>{inside}</{tag}>")
+        return f"<tr>{''.join(written)}</tr>"
+
+    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+        rows = self._cells()
+        titled = any(one.title for one in self.columns)
+        lines = [[one.title for one in self.columns], *rows] if titled else rows
+        widths = self._widths(lines, width)
+        return "\n".join(line for row in lines for line in self._written(row, widths))
+
+    def _cells(self) -> list[list[str]]:
+        return [
+            [cut(single_line(cell), one.most) for cell, one in zip(row, self.columns, strict=True)] for row in self.rows
+        ]
+
+    def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
+        """Return the width of each column; what a line cannot hold is taken from prose."""
+        natural = [max((columns_of(row[place]) for row in lines), default=0) for place in range(len(self.columns))]
+        over = sum(natural) + len(GAP) * (len(natural) - 1) - width
+        prose = [place for place, one in enumerate(self.columns) if one.kind == "prose"]
+        for place in sorted(prose, key=lambda place: -natural[place]):
+            kept = max(natural[place] - max(over, 0), min(natural[place], LEAST_PROSE))
+            over -= natural[place] - kept
+            natural[place] = kept
+        return natural
+
+    def _written(self, row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
+        parts = [
+            wrapped(cell, wide).split("\n") if one.kind == "prose" else [cell]
+            for cell, one, wide in zip(row, self.columns, widths, strict=True)
+        ]
+        for line in range(max(map(len, parts))):
+            cells = [part[line] if line < len(part) else "" for part in parts]
+            yield GAP.join(
+                padded(cell, wide, right=one.kind == "number")
+                for cell, one, wide in zip(cells, self.columns, widths, strict=True)
+            ).rstrip()
+
+
+LEAST_PROSE = 24
+"""Prose is not set narrower than this many columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A part that opens on a click. In text it is written out, or replaced by a line.
+
+    Attributes:
+        summary: What is inside, in a few words.
+        blocks: The parts.
+        instead: What text has in its place; `None` writes it out.
+    """
+
+    summary: str
+    blocks: Sequence[Block]
+    instead: str | None = field(default=None, kw_only=True)
+
+    def html(self) -> str:  # noqa: D102 - as the protocol says
+        inside = "".join(block.html() for block in self.blocks)
+        summary = f'<summary style="{TONES["soft"]}">{escape(single_line(self.summary))}</summary>'
+        return f"<details>{summary}{inside}</details>"
+
+    def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
+        if self.instead is not None:
+            return wrapped(single_line(self.instead), width) if self.instead else ""
+        return "\n".join(["", self.summary, *(block.text(width) for block in self.blocks)])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Page:
+    """An output made of blocks, which notebooks show as HTML and everything else as text.
+
+    Attributes:
+        blocks: Its parts, from the top.
+    """
+
+    blocks: Sequence[Block]
+
+    def bundle(self, width: int = WIDTH) -> dict[str, str]:
+        """Return it by MIME type.
+
+        Args:
+            width: The columns of the text.
+        """
+        body = "".join(block.html() for block in self.blocks)
+        return {"text/html": f"<style>{PAGE_CSS}</style>{box()}{body}</div>", "text/plain": self.text(width)}
+
+    def text(self, width: int = WIDTH) -> str:
+        """Return it as plain text.
+
+        Args:
+            width: The most columns.
+        """
+        return "\n".join(filter(None, (block.text(width) for block in self.blocks)))
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return self.bundle()
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns a line takes in a terminal: East Asian letters take two, accents none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def cut(text: str, most: int) -> str:
+    """Return a line, its end replaced by an ellipsis where it is longer than `most` characters; 0 is no limit."""
+    return text if not most or len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Fill a line up with spaces."""
+    blank = " " * max(0, width - columns_of(text))
+    return blank + text if right else text + blank
+
+
+def wrapped(text: str, width: int) -> str:
+    """Break a line between words."""
+    lines = textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)

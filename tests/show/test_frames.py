@@ -1,0 +1,118 @@
+"""Frames of a run: short where they are shown, whole and plain pandas wherever somebody works with them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from agent_magic.api import Run
+from agent_magic.measure.compare import compare
+from agent_magic.measure.frames import make_frame
+from agent_magic.show.frames import TEXT_WIDTH, frame_bundle, frame_text
+from agent_magic.show.page import columns_of
+from tests.show.story import business_run
+from tests.show.test_pictures import HOSTILE
+from tests.show.test_values import Seen
+
+OURS = {"style", "div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
+
+
+@pytest.fixture
+def run() -> Run:
+    """The business plan, one answer of it from the ledger and one asked twice."""
+    return Run(business_run())
+
+
+def frames_of(run: Run) -> dict[str, pd.DataFrame]:
+    """Every frame of a run."""
+    names = ("agents", "attempts", "layers", "summary", "events", "contexts", "savings")
+    more = {
+        "slo": run.slo(),
+        "percentiles": run.percentiles(),
+        "utilization": run.utilization(3),
+        "compare": compare(run, run),
+        "whatif": run.whatif(model=["claude-haiku-5-5", "claude-opus-5-5"], concurrency=[1, 2, 4]),
+    }
+    return {**{name: getattr(run, name) for name in names}, **more}
+
+
+def test_what_is_made_of_a_frame_is_plain_pandas(run: Run):
+    """Slices, copies, joins, groups and pickles are `DataFrame`s with every column, which show themselves as ever."""
+    frame = run.agents
+    made: list[Any] = [frame[["agent", "model"]], frame.loc[:2], frame.head(), frame.copy(), copy.deepcopy(frame)]
+    made += [pd.concat([frame, frame]), frame.merge(frame, on="agent"), frame.sort_values("total_s"), frame.T]
+    made += [pickle.loads(pickle.dumps(frame)), frame.groupby("status").sum(numeric_only=True)]
+    assert [pd.DataFrame] * len(made) == [type(one) for one in made]
+    assert isinstance(frame, pd.DataFrame)
+    pd.testing.assert_frame_equal(pd.DataFrame(frame), pickle.loads(pickle.dumps(frame)))
+    assert frame.attrs == pickle.loads(pickle.dumps(frame)).attrs
+    assert list(frame.columns) == frame.to_csv(index=False).splitlines()[0].split(",")
+
+
+def test_a_short_frame_has_what_varies_and_says_once_what_does_not(run: Run):
+    """Seconds and dollars are in sight, words that all rows share stand above, all columns are a click away."""
+    shown = frame_text(run.agents).splitlines()
+    assert shown[0] == "9 rows · status succeeded · model claude-haiku-5-5"
+    assert shown[1].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
+    assert shown[4].split() == "financials 0.0 $0 ledger 1 0.0 0.0 0.0 0.010".split()
+    assert shown[-1] == "all 24 columns: list(frame)"
+    html = frame_bundle(run.agents)["text/html"]
+    assert "<summary" in html
+    assert "on_critical_path" in html
+
+
+def test_text_of_every_frame_fits(run: Run):
+    """No line of text is wider than a screen, and each row is one line."""
+    for name, frame in frames_of(run).items():
+        lines = frame_text(frame).splitlines()
+        assert max(map(columns_of, lines)) <= TEXT_WIDTH, name
+        assert len(lines) <= len(frame) + 4, name
+
+
+def test_whatif_shows_the_change_against_the_run(run: Run):
+    """Beside seconds and dollars stands how much they differ from the recorded run, whose numbers are said above."""
+    shown = frame_text(frames_of(run)["whatif"]).splitlines()
+    assert shown[1].startswith("the run 9.6 s · $0.0168 · schedule ready")
+    assert shown[2].split()[:6] == ["model", "concurrency", "wall_s", "change", "cost_usd", "change"]
+    assert "+139 %" in shown[3]
+
+
+def test_a_comparison_shows_both_differences(run: Run):
+    """Where not all columns fit, seconds and dollars that changed come before what they were."""
+    assert {"diff_s", "diff_usd"} <= set(frame_text(compare(run, run)).splitlines()[1].split())
+
+
+def test_numbers_of_a_column_have_the_same_decimals():
+    """Tiny dollars do not stand beside rounded ones; nothing is `$0`, unknown is a dash."""
+    frame = make_frame([{"cost_usd": one} for one in (0.000097, 0.0002, 0.0, None)], {"cost_usd": "Float64"})
+    assert ["$0.000097", "$0.000200", "$0", "–"] == [line.strip() for line in frame_text(frame).splitlines()[2:]]
+
+
+def test_the_middle_of_a_long_frame_is_left_out():
+    """A frame of 10,000 rows shows its beginning and its end."""
+    frame = make_frame([{"agent": f"a{one}", "total_s": float(one)} for one in range(10_000)], {"agent": "string"})
+    shown = frame_text(frame).splitlines()
+    assert "10,000 rows" == shown[0]
+    assert [*(f"a{one}" for one in range(10)), "…", *(f"a{one}" for one in range(9990, 10_000))] == shown[2:]
+
+
+def test_what_the_user_adds_is_shown():
+    """A column that was set on the frame itself is shown like the others."""
+    frame = make_frame([{"agent": "a"}, {"agent": "b"}], {"agent": "string"})
+    frame["mark"] = [1, 2]
+    assert "agent  mark" == frame_text(frame).splitlines()[1]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_of_others_stays_text(text: str):
+    """What a model, a server or a file wrote never becomes markup, in cells, headings, index or the line above."""
+    frame = make_frame([{"agent": text, "error": text}, {"agent": text, "error": None}], {"agent": "string"})
+    frame.index = pd.Index([text, text], name=text)
+    frame[text] = text
+    seen = Seen(frame_bundle(frame)["text/html"])
+    assert seen.tags <= OURS
+    assert not [name for name in seen.attributes if name.startswith("on") or name in {"src", "href"}]
