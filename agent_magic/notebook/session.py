@@ -44,7 +44,7 @@ MOST_RUNS = 100
 MOST_LOOKED_AT = 10
 """The runs that are searched for an agent's newest answer."""
 MOST_VIEWS = 8
-"""Views that are kept for pages that are reloaded."""
+"""Views of finished runs that stay alive."""
 PINNED = "AGENT_MAGIC_CASSETTE"
 """The variable of the environment that names a cassette which answers, whatever a notebook says it connects to."""
 
@@ -312,9 +312,9 @@ class Session:
         return list(dict.fromkeys(_shown_name(agent) for agent in plan.agents if asked.get(agent.name)))
 
     def take_view(self, view: LiveView) -> None:
-        """Keep the view of a finished run for pages that are reloaded, and its colours. Old views are closed."""
+        """Keep the view of a finished run, which answers to clicks, and its colours. Old views become pictures."""
         self.theme = view.theme
-        if view.watched:
+        if view.is_open:
             self._views.append(view)
         while len(self._views) > MOST_VIEWS:
             self._views.pop(0).close()

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from agent_magic.show.page import Kind
 
-TEXT_WIDTH: Final = 100
-HTML_WIDTH: Final = 124
+WIDTH: Final = 100
+"""The columns of text that a frame takes; its HTML then fits a JupyterLab of 1280 px."""
 MOST_COLUMNS: Final = 10
 MOST_ROWS: Final = 60
 END_ROWS: Final = 10
 """Of more than `MOST_ROWS` rows, so many of the beginning and of the end are shown."""
+LEAST_S: Final = 0.05
 MOST_CELL: Final = 48
 LEAST_WORDS: Final = 16
 ALWAYS: Final = ("error", "why")
@@ -58,18 +59,18 @@ class _Shown(NamedTuple):
 
 def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
     """Return a frame as HTML and as text, by MIME type."""
-    return {"text/html": _page(frame, HTML_WIDTH).bundle()["text/html"], "text/plain": frame_text(frame)}
+    return _page(frame).bundle(WIDTH)
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    """Return a frame as text of at most `TEXT_WIDTH` columns."""
-    return _page(frame, TEXT_WIDTH).text(TEXT_WIDTH)
+    """Return a frame as text of at most `WIDTH` columns."""
+    return _page(frame).text(WIDTH)
 
 
-def _page(frame: pd.DataFrame, width: int) -> Page:
+def _page(frame: pd.DataFrame) -> Page:
     if not len(frame):
         return Page([Line(f"no rows · columns: {', '.join(map(str, frame.columns))}", "soft")])
-    said, columns = _columns(frame, width)
+    said, columns = _columns(frame)
     more = f"all {len(frame.columns)} columns"
     rows = [] if len(frame) == 1 else [plural(len(frame), "row")]
     head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
@@ -91,7 +92,7 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
     return [Line(" · ".join([*numbers, *same]), "soft", head="the run")]
 
 
-def _columns(frame: pd.DataFrame, width: int) -> tuple[list[str], list[_Shown]]:
+def _columns(frame: pd.DataFrame) -> tuple[list[str], list[_Shown]]:
     """Return what is said once above, and the columns that are shown."""
     said: list[str] = []
     wanted: list[_Shown] = []
@@ -99,21 +100,26 @@ def _columns(frame: pd.DataFrame, width: int) -> tuple[list[str], list[_Shown]]:
         values = frame.iloc[:, place]
         kind = _kind_of(values)
         first = _the_same(values) if len(frame) > 1 and place else None
-        if values.isna().all() or (name not in MEASURES and kind == "number" and not values.fillna(0).any()):
+        if values.isna().all() or (kind == "number" and name not in MEASURES and _is_next_to_nothing(name, values)):
             continue
         if first is not None and name not in (*MEASURES, *ALWAYS):
             if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
                 said.append(f"{name} {first[0]}")
             continue
         wanted += [_shown(frame, place), *_changes(frame, place)]
-    return said, _fitting([*_index(frame), *wanted], width)
+    return said, _fitting([*_index(frame), *wanted])
+
+
+def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:
+    """Return whether a column is 0 everywhere, or shows as 0 because its seconds are too few."""
+    return float(values.abs().max()) < (LEAST_S if name.endswith("_s") else 1e-12)
 
 
 def _all(frame: pd.DataFrame) -> list[_Shown]:
     return [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
 
 
-def _fitting(columns: list[_Shown], width: int) -> list[_Shown]:
+def _fitting(columns: list[_Shown]) -> list[_Shown]:
     """Keep the columns that fit beside each other: what a row is about, the measures, then the others."""
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
@@ -122,7 +128,7 @@ def _fitting(columns: list[_Shown], width: int) -> list[_Shown]:
         return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
 
     order = sorted(range(len(columns)), key=rank)
-    room, kept = width - len(words) * (LEAST_WORDS + len(GAP)), set(words)
+    room, kept = WIDTH - len(words) * (LEAST_WORDS + len(GAP)), set(words)
     for place in [one for one in order if one not in kept]:
         needed = columns[place].width + len(GAP)
         if kept - {*words} and (needed > room or len(kept) == MOST_COLUMNS):
@@ -243,7 +249,7 @@ def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
     if _is_dollars(name):
         return 2 if least >= 1 else 4 if least >= 0.001 else 6
     if name.endswith("_s") or name.startswith("seconds_"):
-        return 1 if largest >= 1 or not largest else 3
+        return 1 if largest >= 1 or not largest else 2
     return None if largest > 1000 * least else 2
 
 

@@ -51,7 +51,7 @@ class Progress:
             self._shown = True
             sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()
-        elif _is_looked_at():
+        elif is_looked_at():
             self._show(text)
 
     def _show(self, text: str) -> None:
@@ -63,7 +63,7 @@ class Progress:
             self._handle.update({"text/plain": text}, raw=True)
 
 
-def _is_looked_at() -> bool:
+def is_looked_at() -> bool:
     """Return whether a front end runs the cell. Front ends send a cell id; headless execution does not."""
     if "ipykernel" not in sys.modules:
         return False

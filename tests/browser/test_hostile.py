@@ -76,7 +76,9 @@ tails = dict(enumerate(PAYLOADS))
 HEALTH = Health("bad", "; ".join(PAYLOADS), limits=(LimitUse("requests", TITLE, 4000.0, 1640.0, 0.41, "announced"),),
     refusals=2, retries=5, latency_s=0.8, latency_trend_s=0.2, breakers=tuple(PAYLOADS))"""
 PLAY = "await play(record, sorted(events, key=lambda one: one.at_s), 2.0, tails, lambda agent: PAYLOADS[agent])"
-SHOWN = "display(Run(record)); display(plan); Run(record).record.results[1]"
+SHOWN = """display(Run(record)); display(plan); display(Run(record).record.results[1])
+get_ipython().run_line_magic("load_ext", "agent_magic")
+display(Run(record).agents); display(Run(record).attempts); Run(record).events"""
 
 
 OPENED = """name => { const panel = document.querySelector('.am-detail');
@@ -105,7 +107,12 @@ def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
     unharmed(page)
     page.locator(".am-stop").click()
     said(page, "shown")
-    page.locator(".jp-OutputArea-output img[src^='data:image/svg']").nth(1).wait_for()
+    page.locator(".jp-OutputArea-output img[src^='data:image/svg']").first.wait_for()
+    unharmed(page)
+    page.wait_for_selector(".am-live.am-over")
+    for agent in (1, 4, 16, 28):  # answers that are complete are rendered as Markdown
+        page.locator(".am-live .n").nth(agent).dispatch_event("click")
+        page.wait_for_function(OPENED, arg=single_line(PAYLOADS[agent]))
     unharmed(page)
     assert [] == jupyter.outside
     assert [] == jupyter.errors

@@ -1,4 +1,4 @@
-"""The live view of a real run in a real JupyterLab: pressed, seen in both themes, kept, opened again."""
+"""The live view of a real run in a real JupyterLab: pressed, seen in both themes, asked after its end, opened again."""
 
 from __future__ import annotations
 
@@ -67,8 +67,18 @@ def one_still_picture(jupyter: Lab) -> None:
     assert picture.evaluate("one => one.offsetWidth <= one.parentElement.clientWidth + 1 && one.naturalWidth > 0")
 
 
+def still_alive(jupyter: Lab) -> None:
+    """The view of the run that is over stays, without buttons; no other picture is beside it."""
+    jupyter.page.wait_for_selector(".am-live.am-over", timeout=60_000)
+    assert 0 == jupyter.page.locator(".jp-OutputArea-output img[src^='data:image/svg']").count()
+    assert 0 == jupyter.page.locator(".am-head .am-button:visible").count()
+
+
 def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None:
-    """Pause holds new agents, Resume lets them go, Retry mends a failed one, Skip leaves one out; then it is still."""
+    """Pause holds new agents, Resume lets them go, Retry mends a failed one, Skip leaves one out.
+
+    When the run is over its view stays, and is asked: a click opens the answer, rendered or raw.
+    """
     page = start(jupyter, book, REAL, DECLARE, LONGER, RUN, TELL)
     page.get_by_role("button", name="Pause").click()
     page.wait_for_selector(".am-live .am-paused")
@@ -92,7 +102,19 @@ def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None
     statuses = said(page, "statuses")
     assert 5 == statuses.count("'succeeded'")
     assert "'trip': 'skipped'" in statuses
-    one_still_picture(jupyter)
+    still_alive(jupyter)
+    card(page, "hotel").click()
+    answer = page.locator(".am-detail .am-marked")
+    answer.wait_for()
+    raw = page.locator(".am-detail pre[aria-label=answer]")
+    assert (True, False) == (answer.is_visible(), raw.is_visible())
+    page.get_by_role("button", name="Raw").click()
+    assert (False, True) == (answer.is_visible(), raw.is_visible())
+    assert 0 == page.get_by_role("button", name="Retry").count()
+    page.keyboard.press("Escape")
+    page.locator(".am-live .bars .b").first.hover()
+    assert 1 == page.locator(".am-live .n.am-pointed").count()
+    assert " to " in (page.locator(".am-live .bars .b title").first.text_content() or "")
     assert [] == jupyter.errors == jupyter.outside
 
 
@@ -106,9 +128,8 @@ def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, c
     jupyter.open(book, kernel=False)
     if command.endswith("start"):  # the kernel is free to answer, so the view goes on
         page.wait_for_selector(".am-live .n.s-r", timeout=60_000)
-    picture = page.locator(".jp-OutputArea-output svg[viewBox]", has_text="4 of 6 done")
-    picture.wait_for(timeout=60_000)
-    assert 0 == page.locator(".am-live, .am-button").count()
+    page.locator(".am-live.am-over", has_text="4 of 6 done").wait_for(timeout=60_000)
+    still_alive(jupyter)
     jupyter.wait_idle()
     jupyter.save()
     (shown,) = json.loads((jupyter.root / book).read_text())["cells"][-1]["outputs"]
@@ -117,7 +138,10 @@ def test_a_page_that_is_loaded_again_gets_the_picture(jupyter: Lab, book: str, c
 
 
 def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book: str) -> None:
-    """Stop by click; the saved file has one picture and one text, and shows it when opened with no kernel."""
+    """Stop by click; the saved file has one picture and one text, and shows it when opened with no kernel.
+
+    So does the open page when its kernel ends.
+    """
     page = start(jupyter, book, REAL, DECLARE, LONGER, RUN)
     page.wait_for_selector(".am-live .am-meter b:not(:empty)")
     assert 4 == page.locator(".am-live .am-meter").count()
@@ -125,12 +149,14 @@ def test_a_stopped_run_is_still_and_stays_so_without_a_kernel(jupyter: Lab, book
         jupyter.theme(theme)
         assert ground == page.locator(".am-live").evaluate("one => getComputedStyle(one).backgroundColor")
     page.get_by_role("button", name="Stop all agents").click()
-    one_still_picture(jupyter)
+    still_alive(jupyter)
     jupyter.wait_idle()
     jupyter.save()
     assert [] == jupyter.errors
-    page.goto("about:blank")
     jupyter.end_kernels()
+    page.wait_for_selector(".am-live", state="detached")
+    page.locator(".jp-OutputArea-output svg[viewBox]").wait_for()
+    page.goto("about:blank")
     jupyter.open(book, kernel=False)
     one_still_picture(jupyter)
     assert [] == jupyter.outside

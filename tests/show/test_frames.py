@@ -12,7 +12,7 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.measure.compare import compare
 from agent_magic.measure.frames import make_frame
-from agent_magic.show.frames import TEXT_WIDTH, frame_bundle, frame_text
+from agent_magic.show.frames import WIDTH, frame_bundle, frame_text
 from agent_magic.show.page import columns_of
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
@@ -58,7 +58,7 @@ def test_a_short_frame_has_what_varies_and_says_once_what_does_not(run: Run):
     shown = frame_text(run.agents).splitlines()
     assert shown[0] == "9 rows · status succeeded · model claude-haiku-5-5"
     assert shown[1].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
-    assert shown[4].split() == "financials 0.0 $0 ledger 1 0.0 0.0 0.0 0.010".split()
+    assert shown[4].split() == "financials 0.0 $0 ledger 1 0.0 0.0 0.0 0.01".split()
     assert shown[-1] == "all 24 columns: list(frame)"
     html = frame_bundle(run.agents)["text/html"]
     assert "<summary" in html
@@ -69,7 +69,7 @@ def test_text_of_every_frame_fits(run: Run):
     """No line of text is wider than a screen, and each row is one line."""
     for name, frame in frames_of(run).items():
         lines = frame_text(frame).splitlines()
-        assert max(map(columns_of, lines)) <= TEXT_WIDTH, name
+        assert max(map(columns_of, lines)) <= WIDTH, name
         assert len(lines) <= len(frame) + 4, name
 
 

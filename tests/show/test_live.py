@@ -245,6 +245,24 @@ def test_presses_and_clicks_arrive() -> None:
     assert ("operations", "running", "<b>3</b>") == (detail["name"], detail["word"], detail["texts"]["answer so far"])
 
 
+def page_of(widget: Any, *, keeps: bool) -> None:
+    """Report what a page does that shows the view."""
+    widget._handle_custom_msg({"cmd": "page", "dark": False, "system": False, "keeps": keeps}, [])
+
+
+class Shown:
+    """Keeps what is displayed, and what replaces it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bundles: list[Any] = []
+
+        def display(*shown: Any, **_: Any) -> None:
+            self.bundles += shown
+
+        monkeypatch.setattr("IPython.display.display", display)
+        monkeypatch.setattr("IPython.core.display_functions.display", display)
+
+
 @pytest.mark.parametrize("watched", [True, False])
 def test_a_view_that_a_page_has_shown_stays_as_its_picture(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that is loaded again finds it there, and nothing can be pressed; without a page nothing is kept."""
@@ -253,32 +271,56 @@ def test_a_view_that_a_page_has_shown_stays_as_its_picture(watched: bool, monkey
     widget: Any = view.face
     closed: list[bool] = []
     monkeypatch.setattr(type(widget), "close", lambda _: closed.append(True))
-    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    shown = Shown(monkeypatch)
     view.show()
     if watched:
-        widget._handle_custom_msg({"cmd": "page", "dark": False, "system": False}, [])
+        page_of(widget, keeps=False)
     view.finish()
+    assert {"image/svg+xml", "text/plain"} == set(shown.bundles[-1])
     assert (not watched) == bool(closed)
-    assert ({"image/svg+xml", "text/plain"} if watched else set()) == set(widget.still)
     if watched:
-        assert {} == widget.get_state("full")["full"]
+        assert {"image/svg+xml", "text/plain"} == set(widget.still)
         widget._handle_custom_msg({"cmd": "stop"}, [])
         assert [] == pressed
 
 
-@pytest.mark.parametrize("watched", [True, False])
-def test_views_of_runs_that_are_over_leave_nothing_behind(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_keeps_its_notebook_keeps_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output is not replaced, clicks are answered, nothing can be pressed; closed, it becomes its picture."""
+    pressed: list[tuple[str, str | None]] = []
+    view = make_live_view(business_run(), lambda *what: pressed.append(what), verbs=VERBS)
+    widget: Any = view.face
+    shown, sent = Shown(monkeypatch), list[dict[str, Any]]()
+    view.show()
+    page_of(widget, keeps=True)
+    before = len(shown.bundles)
+    view.finish()
+    widget.send = sent.append
+    assert before == len(shown.bundles)
+    assert {"image/svg+xml", "text/plain"} == set(widget.still)
+    for verb in VERBS:
+        widget._handle_custom_msg({"cmd": verb, "agent": 3}, [])
+    widget._handle_custom_msg({"cmd": "detail", "agent": 0}, [])
+    page_of(widget, keeps=False)  # a second page, elsewhere
+    assert [] == pressed
+    assert ["Good."] == [one["detail"]["texts"]["answer"] for one in sent]
+    assert "9 of 9 done" == widget.get_state("full")["full"]["head"]["counts"]
+    view.close()
+    assert {"image/svg+xml", "text/plain"} == set(shown.bundles[-1])
+
+
+@pytest.mark.parametrize("keeps", [True, False, None])
+def test_views_of_runs_that_are_over_leave_nothing_behind(keeps: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred runs leave no widget, no comm and no model of a layout once their views are closed."""
     from ipywidgets.widgets import widget as models
 
-    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    Shown(monkeypatch)
     open_before = set(models._instances)
     for _ in range(100):
         view = make_live_view(business_run(), lambda *_: None)
         widget: Any = view.face
         view.show()
-        if watched:
-            widget._handle_custom_msg({"cmd": "page", "dark": False, "system": False}, [])
+        if keeps is not None:
+            page_of(widget, keeps=keeps)
         view.finish()
         view.close()
         assert widget.comm is None
@@ -302,7 +344,8 @@ def test_details_tell_every_attempt() -> None:
     assert len(detail["headings"]) + 1 == len(detail["attempts"][0])
     assert ["1 failed", "529: the service is full"] == [detail["attempts"][0][0], detail["attempts"][0][-1]]
     assert ["2 succeeded", "400", "412", "$0.0021", ""] == [detail["attempts"][1][place] for place in (0, 4, 5, 6, 7)]
-    assert {"answer": "Good.", "prompt as sent": "Write."} == detail["texts"]
+    assert [("answer", "Good."), ("prompt as sent", "Write.")] == list(detail["texts"].items())
+    assert "<p>Good.</p>" in detail["rendered"]
     assert "simulated" in detail["facts"]
 
 
@@ -322,7 +365,7 @@ def test_the_widget_carries_its_front_end() -> None:
     view = make_live_view(record_of(business_plan()), lambda *_: None)
     widget: Any = view.face
     for part in (str(widget._esm), str(widget._css)):
-        assert "http" not in part.replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in part.replace("http://www.w3.org/2000/svg", "")
         assert "innerHTML" not in part
     assert "ppppppppp" == widget.states
     assert "<style" not in widget.svg

@@ -10,7 +10,7 @@ import { barBox, seconds, short } from "./pure.js";
  * @typedef {import("./pure.js").Plot} Plot
  * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
  *   names: string[], edges: [number, number, number][], plot?: Plot, groups?: import("./pure.js").Group[],
- *   verbs: string[]}} Fixed
+ *   phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
  */
 
 export class Cards {
@@ -128,9 +128,11 @@ export class Times {
   /**
    * @param {Element} root
    * @param {Plot} plot
+   * @param {Fixed} fixed
    */
-  constructor(root, plot) {
+  constructor(root, plot, fixed) {
     this.plot = plot;
+    this.fixed = fixed;
     this.ticks = root.querySelector(".ticks");
     this.bars = root.querySelector(".bars");
     this.line = svg("path", { class: "now" });
@@ -171,10 +173,41 @@ export class Times {
       if (old && !same) old.element.replaceWith(element);
       set(element, "class", `b b-${bar[0]} s-${bar[1]}`);
       this.place(element, bar, row);
+      this.say(element, bar, row);
       if (!element.isConnected) this.bars?.append(element);
       return { bar, element };
     });
     this.rows.set(row, made);
+  }
+
+  /**
+   * What a bar says under the mouse: whose it is, what was done, from when to when.
+   * @param {SVGElement} element
+   * @param {Bar} bar
+   * @param {number} row
+   */
+  say(element, [kind, , from, to], row) {
+    const name = this.fixed.groups ? this.fixed.groups[row]?.label : this.fixed.names[this.fixed.rows?.[row] ?? -1];
+    const long = to === null ? [`since ${seconds(from)}`] : [seconds(to - from), `${seconds(from)} to ${seconds(to)}`];
+    set(element, "data-row", String(row));
+    const title = element.querySelector("title") ?? svg("title", {});
+    if (!title.isConnected) element.append(title);
+    setText(title, [name, this.fixed.phases[kind], ...long].filter(Boolean).join(" · "));
+  }
+
+  /**
+   * Call back with the agent or group whose bar is under the mouse, -1 without one, and with the one that is clicked.
+   * @param {(place: number) => void} over
+   * @param {(place: number) => void} open
+   */
+  listen(over, open) {
+    const placeOf = (/** @type {Event} */ event) => {
+      const row = event.target instanceof Element ? event.target.closest("[data-row]")?.getAttribute("data-row") : null;
+      return row === null || row === undefined ? -1 : this.fixed.rows?.[Number(row)] ?? Number(row);
+    };
+    this.bars?.addEventListener("pointerover", (event) => over(placeOf(event)));
+    this.bars?.addEventListener("pointerout", () => over(-1));
+    this.bars?.addEventListener("click", (event) => placeOf(event) >= 0 && open(placeOf(event)));
   }
 
   /** @param {number | null} now */

@@ -49,6 +49,7 @@ export class Header {
   show(head) {
     setText(this.counts, head.counts);
     setText(this.left, head.left);
+    if (head.took) setText(this.time, head.took);
     if (this.bar.childElementCount !== head.progress.length) {
       this.bar.replaceChildren(...head.progress.map(([state]) => html("i", { class: `s-${state}` })));
     }
@@ -70,6 +71,11 @@ export class Header {
     setText(this.pause, head.paused ? "Resume" : "Pause");
     set(this.pause, "aria-label", head.paused ? "Resume: send new requests again" : "Pause: hold new requests");
     this.element.classList.toggle("am-paused", head.paused);
+  }
+
+  /** The run is over: there is nothing to press, and no limit to watch. Their places stay, so that nothing moves. */
+  over() {
+    for (const one of [this.meters, this.health, this.pause, this.stop]) one.style.visibility = "hidden";
   }
 
   /** Show that the kernel has ended: no more updates will come. */

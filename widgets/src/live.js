@@ -5,7 +5,7 @@ import { Cards, Times } from "./cards.js";
 import { html, set, setText } from "./dom.js";
 import { Drawer, Rings } from "./groups.js";
 import { Header } from "./header.js";
-import { onKernelEnd, saveStill, unsave } from "./keep.js";
+import { keeps, onKernelEnd, saveStill, unsave } from "./keep.js";
 import { Panel } from "./panel.js";
 import { changedPlaces, nextFocus, spoken } from "./pure.js";
 
@@ -22,6 +22,8 @@ import { changedPlaces, nextFocus, spoken } from "./pure.js";
 
 const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
+const LOOK_EVERY_MS = 100;
+const LOOKS = 50;
 
 /**
  * Open nodes by mouse and keyboard; arrow keys move between them.
@@ -138,37 +140,47 @@ function figureOf(text) {
 }
 
 /**
- * Send the theme of the page to the kernel, for the static picture: now, and when it changes.
+ * Tell the kernel what it needs for the static picture, now and when it changes: the theme of the page, and whether the
+ * page can save the picture itself. The notebook knows the output of a view a moment after it is drawn.
  * @param {Model} model
+ * @param {() => boolean} kept
  * @returns {() => void} stop sending
  */
-function tellPage(model) {
+function tellPage(model, kept) {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const tell = () => {
     const words = `${document.body.dataset.jpThemeLight ?? ""} ${document.body.className}`;
     const dark = /^false|vscode-(dark|high-contrast)\b/.test(words) || (/^true|vscode-light/.test(words) ? false : system.matches);
-    model.send({ cmd: "page", dark, system: system.matches });
+    model.send({ cmd: "page", dark, system: system.matches, keeps: kept() });
   };
+  let tries = LOOKS;
+  const looking = setInterval(() => {
+    if (kept()) tell();
+    if (kept() || !--tries) clearInterval(looking);
+  }, LOOK_EVERY_MS);
   const watch = new MutationObserver(tell);
   watch.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
   tell();
-  return () => watch.disconnect();
+  return () => {
+    clearInterval(looking);
+    watch.disconnect();
+  };
 }
 
 /**
- * Replace the view by its static picture. Where the notebook was updated, the view is gone already.
+ * Show the static picture.
  * @param {Model} model
  * @param {HTMLElement} el
  */
 function settle(model, el) {
-  const still = model.get("still");
-  saveStill(model.widget_manager, model.get("top"), still);
-  el.replaceChildren(figureOf(still["image/svg+xml"] ?? ""));
+  el.replaceChildren(figureOf(model.get("still")["image/svg+xml"] ?? ""));
 }
 
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
-  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was reloaded after the end
+  const kept = () => keeps(model.widget_manager, model.get("top"));
+  const isOver = () => Boolean(model.get("still")["image/svg+xml"]);
+  if (isOver() && !kept()) return settle(model, el); // the page was reloaded after the end
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
@@ -182,11 +194,16 @@ function render({ model, el }) {
   const drawer = fixed.groups ? new Drawer(fixed, open) : null;
   const rings = fixed.groups ? new Rings(figure, fixed) : null;
   const cards = fixed.groups ? null : new Cards(figure, fixed);
-  const times = fixed.plot ? new Times(figure, fixed.plot) : null;
+  const times = fixed.plot ? new Times(figure, fixed.plot, fixed) : null;
   root.append(header.element, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
   el.append(root);
   if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
   if (cards) listen(figure, cards.nodes, open);
+  const nodes = (cards ?? rings)?.nodes ?? [];
+  times?.listen(
+    (place) => nodes.forEach((node, one) => node.classList.toggle("am-pointed", one === place)),
+    (place) => nodes[place]?.dispatchEvent(new MouseEvent("click", { bubbles: true })),
+  );
 
   const ask = () => panel.isOpen && model.send({ cmd: "detail", agent: panel.agent });
   const paint = painter(model, { cards, times, rings, drawer, header, status }, (changed) => {
@@ -202,15 +219,26 @@ function render({ model, el }) {
   model.on("change:states", onStates);
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
-  const onStill = () => settle(model, el);
+  const onStill = () => {
+    if (!kept()) return settle(model, el);
+    saveStill(model.widget_manager, model.get("top"), model.get("still"));
+    header.over();
+    panel.end();
+    root.classList.add("am-over");
+    setText(status, spoken(model.get("states")));
+    clearInterval(timer);
+    if (panel.isOpen) ask();
+  };
   model.on("change:still", onStill);
   onFull();
+  if (isOver()) onStill();
   const deaf = onKernelEnd(model.widget_manager, () => {
+    if (isOver()) return settle(model, el);
     unsave(model.widget_manager, model.get("top"));
     header.end();
     root.classList.add("am-ended");
   });
-  const quiet = tellPage(model);
+  const quiet = tellPage(model, kept);
   return () => {
     quiet();
     deaf();

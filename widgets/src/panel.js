@@ -1,11 +1,11 @@
 // The panel that a click on an agent opens, beside its card.
 
-import { button, html, icon, setText } from "./dom.js";
+import { button, html, icon, marked, setText } from "./dom.js";
 import { besideCard, verbsFor } from "./pure.js";
 
 /**
  * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
- *   attempts: string[][], error: string, texts: Record<string, string>}} Detail
+ *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string}} Detail
  */
 
 const WIDTH = 480;
@@ -34,6 +34,12 @@ export class Panel {
       if (event.key === "Escape") this.close();
       if (event.key !== "Tab") event.stopPropagation(); // the notebook has its own keys
     });
+  }
+
+  /** The run is over: nothing can be steered. */
+  end() {
+    this.verbs = [];
+    for (const made of this.element.querySelectorAll("[data-verb]:not([data-verb='close'])")) made.remove();
   }
 
   get isOpen() {
@@ -77,9 +83,9 @@ export class Panel {
   /** @param {Detail} detail */
   show(detail) {
     if (detail.agent !== this.agent || this.element.hidden) return;
-    const key = JSON.stringify({ ...detail, texts: null, headings: Object.keys(detail.texts) });
+    const key = JSON.stringify({ ...detail, texts: null, rendered: Boolean(detail.rendered), headings: Object.keys(detail.texts) });
     if (key === this.key) { // only the arriving text has grown
-      const bodies = this.element.querySelectorAll("pre");
+      const bodies = this.element.querySelectorAll("pre.am-text");
       Object.values(detail.texts).forEach((text, place) => setText(bodies[place], text));
       return;
     }
@@ -112,16 +118,61 @@ export class Panel {
     });
     const close = button("Close", () => this.close());
     close.dataset.verb = "close";
+    /** @type {Node[]} */
     const parts = [
       html("div", { class: "am-bar" }, [icon(this.icons[detail.state] ?? "", detail.state), html("h4", {}, [detail.name]), html("span", { class: `am-word s-${detail.state}` }, [detail.word]), html("span", { class: "am-gap" }), ...verbs, close]),
       html("p", { class: "am-said" }, [detail.facts]),
     ];
     if (detail.error) parts.push(html("p", { class: "am-error" }, [detail.error]));
+    const [first, ...rest] = Object.entries(detail.texts).map(([heading, text]) => written(heading, text, heading === "answer" ? detail.rendered : ""));
+    parts.push(...(first ?? []));
     if (detail.attempts.length) parts.push(attempts(detail));
-    for (const [heading, text] of Object.entries(detail.texts)) {
-      parts.push(html("h5", {}, [heading]), html("pre", { tabindex: "0", "aria-label": heading }, [text]));
-    }
-    return parts;
+    return [...parts, ...rest.flat()];
+  }
+}
+
+/**
+ * A text under its heading, with a button that copies it, and one that shows what was rendered as it came.
+ * @param {string} heading
+ * @param {string} text
+ * @param {string} rendered
+ * @returns {Node[]}
+ */
+function written(heading, text, rendered) {
+  const raw = html("pre", { class: "am-text", tabindex: "0", "aria-label": heading }, [text]);
+  const copied = button("Copy", async () => {
+    const done = await toClipboard(raw.textContent ?? "");
+    setText(copied, done ? "Copied" : "Press Ctrl+C");
+    if (!done) getSelection()?.selectAllChildren(raw);
+  });
+  copied.setAttribute("aria-label", `Copy: ${heading}`);
+  const bar = html("div", { class: "am-bar am-over-text" }, [html("h5", {}, [heading]), html("span", { class: "am-gap" })]);
+  if (!rendered) {
+    bar.append(copied);
+    return [bar, raw];
+  }
+  const shown = marked(rendered);
+  raw.hidden = true;
+  const turn = button("Raw", () => {
+    raw.hidden = !raw.hidden;
+    shown.hidden = !raw.hidden;
+    setText(turn, raw.hidden ? "Raw" : "Rendered");
+  });
+  bar.append(turn, copied);
+  return [bar, shown, raw];
+}
+
+/**
+ * Copy to the clipboard. Pages that came without https have none.
+ * @param {string} text
+ * @returns {Promise<boolean>}
+ */
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{counts: string, progress: [state: string, share: number][], facts: [string, string][], left: string,
- *   paused: boolean}} Head
+ *   paused: boolean, took: string}} Head
  * @typedef {[kind: string, value: string, percent: number | null, level: string, hint: string]} Meter
  * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis

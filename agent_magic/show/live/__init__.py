@@ -1,4 +1,4 @@
-"""The live view: a picture of a run that changes while the run goes on, and a static picture after it.
+"""The live view: a picture of a run that changes while the run goes on, and that can be asked after it.
 
 Theory of operation
 -------------------
@@ -25,10 +25,12 @@ The laws:
 3. Entries are values, not operations, and each is sent again in its turn (`AGAIN`). A page that opened late or lost a
    message is right again after a while.
 4. A run never waits for its picture: the first requests leave before it is drawn.
-5. Model output is text. Python cleans it, and the page writes it with `textContent` only.
-6. At the end the output becomes `image/svg+xml` and `text/plain`, without the widget, so any viewer shows the saved
-   notebook. A widget that a page has shown stays open as its static picture, because a page that was reloaded during
-   the run still asks for it. The session closes it later, with all its models.
+5. Model output is text. Python cleans it, and the page writes it with `textContent`. An answer is also rendered as
+   Markdown, by `show.values`; of that the page builds elements of a fixed list itself, and takes over no other.
+6. What is saved is static: at the end the output becomes `image/svg+xml` and `text/plain`, without the widget, so any
+   viewer shows the notebook. A page that can write its notebook (`keeps`: JupyterLab, Notebook 7) does that itself, and
+   the view stays alive in it: a click is answered as before. Elsewhere the kernel replaces the output.
+7. A view that stays alive becomes its static picture when the kernel ends, and when the session closes it.
 
 Tried and lost:
 
@@ -39,11 +41,14 @@ Tried and lost:
 * A message per event: above 1,000 a second jupyter_server drops what the kernel sends, prints included. At 20 a second
   messages arrived after 2 ms.
 * Closing every widget when its run ends: a page reloaded in the middle of the run then had no picture.
+* The static picture in the open page, too: a click on a card then did nothing, and the panel being read vanished.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import os
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agent_magic.record.plaintext import single_line
@@ -54,8 +59,9 @@ from agent_magic.show.graph.svg import draw, groups_h, passes, picture_width, pi
 from agent_magic.show.live.feed import Feed, icons
 from agent_magic.show.live.panel import details_of
 from agent_magic.show.live.status import ALONE
+from agent_magic.show.progress import is_looked_at
 from agent_magic.show.states import OF_SOURCE, STATES
-from agent_magic.show.theme import built
+from agent_magic.show.theme import PHASES, built
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
@@ -69,6 +75,10 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 LEAST_STEP_S = 0.09  # at most ten frames a second
+PATIENCE_S = 10.0
+"""How long a run that is over waits for a page: the first view of a page takes seconds to load."""
+SESSION = "JPY_SESSION_NAME"
+"""The variable that Jupyter servers give their kernels. Elsewhere no page can save a notebook itself."""
 VERBS = ("stop", "pause", "resume", "retry", "skip")
 """The commands of buttons. `retry` and `skip` take one agent."""
 
@@ -83,7 +93,7 @@ class Face(Protocol):
         ...
 
     def settle(self, still: dict[str, str]) -> None:
-        """Show this static picture, by MIME type, on pages that are reloaded."""
+        """Give the pages the static picture, by MIME type, to save or to show."""
         ...
 
     def close(self) -> None:
@@ -104,7 +114,8 @@ class LiveView:
         theme: The colours of the static picture: those of the page that showed the view.
         watched: Whether a page has reported that it shows the view. A page that is reloaded while the cell runs misses
             the static picture, and asks the widget for its state once the kernel is free.
-        mute: Called at the end; from then on buttons do nothing.
+        keeps: Whether that page writes the static picture into its notebook itself.
+        mute: Called when nobody shows the view any more; from then on clicks do nothing.
     """
 
     def __init__(self, record: RunRecord, face: Face, *, layout: Layout | None, feed: Feed) -> None:
@@ -113,14 +124,27 @@ class LiveView:
         self._handle: Any = None
         self._stepped_s = float("-inf")
         self.theme: Theme = "auto"
-        self.watched = False
+        self.watched = self.keeps = False
         self.mute: Callable[[], object] = bool
+        self._still: dict[str, str] = {}
+        self._is_patient = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a page may ask for it, now or when it is reloaded."""
+        return self.watched or self._handle is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended: from then on buttons do nothing."""
+        return bool(self._still)
 
     def show(self) -> None:
         """Display the view under the running cell."""
         from IPython.display import DisplayHandle
 
         self._handle = DisplayHandle()
+        self._is_patient = SESSION in os.environ and is_looked_at()
         said: Any = getattr(self.face, "_repr_mimebundle_", lambda: None)()
         data: Any = said[0] if isinstance(said, tuple) else said  # pyright: ignore[reportUnknownVariableType]
         if data is None:
@@ -150,24 +174,41 @@ class LiveView:
             self.face.send({"delta": delta})
 
     def finish(self) -> None:
-        """Replace the view by its static picture, without the widget, so that any viewer shows the saved notebook.
+        """Save the static picture in place of the view, so that any viewer shows the saved notebook.
 
-        A widget that a page has shown stays open, as the static picture, until `close`.
+        A page that keeps its notebook does it, and the view stays alive there. Elsewhere the output is replaced; a
+        widget that a page has shown then stays open until `close`, for a page that is reloaded. A page that has not
+        drawn the view of a short run yet is waited for.
         """
-        if self._handle is None:
+        if self._handle is None or self.is_over:
             return
-        bundle = static_bundle(self._record.plan, self._record, theme=self.theme, layout=self._layout)
-        self._handle.update(bundle, raw=True)
-        self._handle = None
-        self.mute()
-        if self.watched:
-            self.face.settle(bundle)
+        self.tick(self._record.ended_s or self._stepped_s, at_once=True)
+        self._still = static_bundle(self._record.plan, self._record, theme=self.theme, layout=self._layout)
+        self.face.settle(self._still)
+        if self._is_patient and not self.keeps:
+            asyncio.get_running_loop().call_later(PATIENCE_S, self._give_up)
         else:
-            self.close()
+            self._give_up()
 
     def close(self) -> None:
-        """Close the widget."""
+        """Close the widget. A page that still shows the view gets its static picture."""
+        self._replace()
+        self.mute()
         self.face.close()
+
+    def _give_up(self) -> None:
+        """Replace the output, unless a page keeps it."""
+        if self._handle is None or self.keeps:
+            return
+        self._replace()
+        self.mute()
+        if not self.watched:
+            self.close()
+
+    def _replace(self) -> None:
+        if self._handle is not None and self.is_over:
+            self._handle.update(self._still, raw=True)
+        self._handle = None
 
 
 def make_live_view(
@@ -202,11 +243,13 @@ def make_live_view(
 
     def heard(_widget: object, content: object, _buffers: object) -> None:
         match content:
-            case {"cmd": "page", "dark": bool(dark), "system": bool(system)}:
+            case {"cmd": "page", "dark": bool(dark), "system": bool(system), "keeps": bool(keeps)}:
                 view.theme = "auto" if dark == system else "dark" if dark else "light"
-                view.watched = True
+                view.watched, view.keeps = True, keeps or (view.is_over and view.keeps)
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
+            case _ if view.is_over:
+                pass  # nothing is left to steer
             case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
                 if verb in verbs:
                     press(verb, plan.agents[agent].name)
@@ -227,6 +270,7 @@ def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]
     return {
         **_fixed(plan),
         "edges": [[edge.parent, edge.child, int(passes(plan, edge))] for edge in layout.edges],
+        "rows": list(feed.rows),
         "plot": _plot(plot_of(picture_width(layout), layout.height, len(feed.rows))),
     }
 
@@ -246,6 +290,7 @@ def _plot(plot: Plot) -> dict[str, float]:
 
 def _fixed(plan: Plan) -> dict[str, Any]:
     return {
+        "phases": {kind[0]: look.word for kind, look in PHASES.items()},
         "title": single_line(plan.name),
         "icons": icons(),
         "words": {state: look.word for state, look in STATES.items()},
@@ -267,7 +312,7 @@ def _stretches(agents: Sequence[int]) -> list[list[int]]:
 
 def _whole(_value: object, widget: Any) -> dict[str, Any]:
     """Return the whole state. A page asks for it when it opens the view and when it is reloaded."""
-    return {} if widget.feed is None else widget.feed.whole()
+    return widget.feed.whole()
 
 
 @functools.cache
@@ -291,8 +336,8 @@ def _widget_class() -> Any:
         top = traitlets.Unicode("").tag(sync=True)
 
         def settle(self, still: dict[str, str]) -> None:
-            """Show the static picture."""
-            self.feed, self.svg, self.still = None, "", still
+            """Give the pages the static picture."""
+            self.still = still
 
         def close(self) -> None:
             """Close the widget, and the model of its layout, which ipywidgets leaves open."""

@@ -182,6 +182,7 @@ class Feed:
             "facts": [list(run) for run in fact_runs(header)],
             "left": "" if around.paused else _left(around.left_s),
             "paused": around.paused,
+            "took": "" if self._record.ended_s is None else header.time,
         }
 
     def _phrases(self, now_s: float, source: str) -> list[str]:

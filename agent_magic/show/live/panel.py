@@ -8,11 +8,15 @@ from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import result_facts
 from agent_magic.show.units import UNKNOWN, count, dollars, seconds
+from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:
     from agent_magic.record.results import Attempt, RunRecord
 
 MOST_CHARS = 5_000
+"""The characters of a text that is shown. Arriving text is sent again every second."""
+MOST_ANSWER = 100_000
+"""The characters of an answer that is complete, which is sent once."""
 MOST_ATTEMPTS = 20
 HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "cost")
 """The columns of the table of attempts. The first has its number and its status."""
@@ -27,8 +31,8 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         text: The part of an unfinished answer that has arrived.
 
     Returns:
-        Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading. Long texts
-        are cut and marked.
+        Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading, the answer
+        first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty where it is a value.
     """
     result = record.results[agent]
     state = state_of(result)
@@ -42,6 +46,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "attempts": [_row(one) for one in result.attempts[-MOST_ATTEMPTS:]],
         "error": single_line(result.error or result.waits_why)[:600],
         "texts": _texts(record, agent, text),
+        "rendered": markdown_html(result.text[:MOST_ANSWER]) if result.answer and result.returns is None else "",
     }
 
 
@@ -62,17 +67,19 @@ def _row(attempt: Attempt) -> list[str]:
 
 def _texts(record: RunRecord, agent: int, text: str) -> dict[str, str]:
     result, declared = record.results[agent], record.plan.agents[agent]
-    answer = result.text or text
-    found: dict[str, str | None] = {"answer" if result.answer else "answer so far": answer}
+    answer, found = result.text or text, dict[str, str | None]()
     if result.attempts:
         request = result.attempts[-1].request
         found |= {"prompt as sent": request.prompt, "system": request.system, "shared context": request.context}
     else:
         found |= {"prompt as declared": declared.prompt, "system": declared.system_text}
-    return {heading: _cut(text, declared.name) for heading, text in found.items() if text}
+    first = {"answer": _cut(answer, declared.name, MOST_ANSWER)} if result.answer else {}
+    if answer and not first:
+        first = {"answer so far": _cut(answer, declared.name, MOST_CHARS)}
+    return {**first, **{heading: _cut(text, declared.name, MOST_CHARS) for heading, text in found.items() if text}}
 
 
-def _cut(text: str, name: str) -> str:
-    if len(text) <= MOST_CHARS:
+def _cut(text: str, name: str, most: int) -> str:
+    if len(text) <= most:
         return clean(text)
-    return f"{clean(text[:MOST_CHARS])}\n… {len(text) - MOST_CHARS:,} more characters: run[{name!r}]"
+    return f"{clean(text[:most])}\n… {len(text) - most:,} more characters: run[{name!r}]"

@@ -18,32 +18,38 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  * @param {string} id of the widget that is displayed
  */
 function unsave(manager, id) {
-  inPlace(manager, id, ({ [VIEW]: _, ...rest }) => rest);
+  for (const [output, { [VIEW]: _, ...rest }] of outputsOf(manager, id)) output.set("data", rest);
 }
 
 /**
- * Change the saved output of a view.
+ * Whether this page can write into the saved output of a view.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ */
+function keeps(manager, id) {
+  return outputsOf(manager, id).length > 0;
+}
+
+/**
+ * The saved outputs of a view, and their representations.
  * @param {Manager | undefined} manager
  * @param {string} id
- * @param {(data: Object<string, any>) => Object<string, any>} change
+ * @returns {[SharedOutput, Record<string, any>][]}
  */
-function inPlace(manager, id, change) {
-  for (const cell of manager?.context?.model?.cells ?? []) {
-    for (const output of cell.sharedModel?.youtputs ?? []) {
-      const data = typeof output.get === "function" ? output.get("data") : null;
-      if (data?.[VIEW]?.model_id === id) output.set("data", change(data));
-    }
-  }
+function outputsOf(manager, id) {
+  const cells = [...(manager?.context?.model?.cells ?? [])];
+  const outputs = cells.flatMap((cell) => [...(cell.sharedModel?.youtputs ?? [])]);
+  return outputs.filter((one) => typeof one.get === "function" && one.get("data")?.[VIEW]?.model_id === id).map((one) => [one, one.get("data")]);
 }
 
 /**
- * Save the static picture in the output of a view. Nothing else updates a page that was reloaded during the run.
+ * Save the static picture in the output of a view. The view stays in the page.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  * @param {Object<string, string>} still its representations
  */
 function saveStill(manager, id, still) {
-  inPlace(manager, id, () => still);
+  for (const [output] of outputsOf(manager, id)) output.set("data", still);
 }
 
 /**

@@ -3,7 +3,7 @@
 
 /**
  * @typedef {{counts: string, progress: [state: string, share: number][], facts: [string, string][], left: string,
- *   paused: boolean}} Head
+ *   paused: boolean, took: string}} Head
  * @typedef {[kind: string, value: string, percent: number | null, level: string, hint: string]} Meter
  * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
@@ -181,7 +181,7 @@ function besideCard(card, view, panel) {
   return { x, y: Math.max(gap, Math.min(card.top - gap, view.height - panel.height - gap)) };
 }
 
-// Elements, attributes and texts. No string becomes markup.
+// Elements, attributes and texts. No string becomes markup of the page.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -260,6 +260,47 @@ function button(label, press) {
   return made;
 }
 
+const MARKS = new Set("P EM STRONG CODE PRE UL OL LI BLOCKQUOTE HR BR S TABLE THEAD TBODY TR TH TD A".split(" "));
+
+/**
+ * Rendered Markdown as elements of the page: those of a fixed list, made anew without attributes, links to the web and
+ * to mail, and text. The source is parsed in a document of its own, where nothing runs and nothing is loaded.
+ * @param {string} source
+ */
+function marked(source) {
+  const made = html("div", { class: "am-marked", tabindex: "0", role: "group", "aria-label": "answer" });
+  clone(new DOMParser().parseFromString(source, "text/html").body, made);
+  return made;
+}
+
+/**
+ * @param {Node} from
+ * @param {HTMLElement} to
+ */
+function clone(from, to) {
+  for (const child of from.childNodes) {
+    if (child.nodeType === Node.TEXT_NODE) to.append(child.textContent ?? "");
+    else if (child instanceof Element) clone(child, placeFor(child, to));
+  }
+}
+
+/**
+ * @param {Element} element
+ * @param {HTMLElement} to
+ */
+function placeFor(element, to) {
+  const name = /^H[1-6]$/.test(element.tagName) ? "STRONG" : element.tagName; // headings of an answer are none of the page
+  if (!MARKS.has(name)) return to;
+  const made = html(name.toLowerCase());
+  const target = name === "A" ? element.getAttribute("href") ?? "" : "";
+  if (/^(https?:|mailto:)/i.test(target)) {
+    for (const [key, value] of Object.entries({ href: target, title: target, rel: "noopener noreferrer nofollow", target: "_blank" })) made.setAttribute(key, value);
+  }
+  if (name !== element.tagName) made.className = "am-heading";
+  to.append(made);
+  return made;
+}
+
 // What a notebook saves of a view. A saved view without its kernel shows an error, so this keeps it out of the file.
 // Only JupyterLab and Notebook 7 let a view see its notebook; elsewhere nothing happens.
 
@@ -279,32 +320,38 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  * @param {string} id of the widget that is displayed
  */
 function unsave(manager, id) {
-  inPlace(manager, id, ({ [VIEW]: _, ...rest }) => rest);
+  for (const [output, { [VIEW]: _, ...rest }] of outputsOf(manager, id)) output.set("data", rest);
 }
 
 /**
- * Change the saved output of a view.
+ * Whether this page can write into the saved output of a view.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ */
+function keeps(manager, id) {
+  return outputsOf(manager, id).length > 0;
+}
+
+/**
+ * The saved outputs of a view, and their representations.
  * @param {Manager | undefined} manager
  * @param {string} id
- * @param {(data: Object<string, any>) => Object<string, any>} change
+ * @returns {[SharedOutput, Record<string, any>][]}
  */
-function inPlace(manager, id, change) {
-  for (const cell of manager?.context?.model?.cells ?? []) {
-    for (const output of cell.sharedModel?.youtputs ?? []) {
-      const data = typeof output.get === "function" ? output.get("data") : null;
-      if (data?.[VIEW]?.model_id === id) output.set("data", change(data));
-    }
-  }
+function outputsOf(manager, id) {
+  const cells = [...(manager?.context?.model?.cells ?? [])];
+  const outputs = cells.flatMap((cell) => [...(cell.sharedModel?.youtputs ?? [])]);
+  return outputs.filter((one) => typeof one.get === "function" && one.get("data")?.[VIEW]?.model_id === id).map((one) => [one, one.get("data")]);
 }
 
 /**
- * Save the static picture in the output of a view. Nothing else updates a page that was reloaded during the run.
+ * Save the static picture in the output of a view. The view stays in the page.
  * @param {Manager | undefined} manager
  * @param {string} id of the widget that is displayed
  * @param {Object<string, string>} still its representations
  */
 function saveStill(manager, id, still) {
-  inPlace(manager, id, () => still);
+  for (const [output] of outputsOf(manager, id)) output.set("data", still);
 }
 
 /**
@@ -371,6 +418,7 @@ class Header {
   show(head) {
     setText(this.counts, head.counts);
     setText(this.left, head.left);
+    if (head.took) setText(this.time, head.took);
     if (this.bar.childElementCount !== head.progress.length) {
       this.bar.replaceChildren(...head.progress.map(([state]) => html("i", { class: `s-${state}` })));
     }
@@ -392,6 +440,11 @@ class Header {
     setText(this.pause, head.paused ? "Resume" : "Pause");
     set(this.pause, "aria-label", head.paused ? "Resume: send new requests again" : "Pause: hold new requests");
     this.element.classList.toggle("am-paused", head.paused);
+  }
+
+  /** The run is over: there is nothing to press, and no limit to watch. Their places stay, so that nothing moves. */
+  over() {
+    for (const one of [this.meters, this.health, this.pause, this.stop]) one.style.visibility = "hidden";
   }
 
   /** Show that the kernel has ended: no more updates will come. */
@@ -443,7 +496,7 @@ function meter(kind) {
 
 /**
  * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
- *   attempts: string[][], error: string, texts: Record<string, string>}} Detail
+ *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string}} Detail
  */
 
 const WIDTH = 480;
@@ -472,6 +525,12 @@ class Panel {
       if (event.key === "Escape") this.close();
       if (event.key !== "Tab") event.stopPropagation(); // the notebook has its own keys
     });
+  }
+
+  /** The run is over: nothing can be steered. */
+  end() {
+    this.verbs = [];
+    for (const made of this.element.querySelectorAll("[data-verb]:not([data-verb='close'])")) made.remove();
   }
 
   get isOpen() {
@@ -515,9 +574,9 @@ class Panel {
   /** @param {Detail} detail */
   show(detail) {
     if (detail.agent !== this.agent || this.element.hidden) return;
-    const key = JSON.stringify({ ...detail, texts: null, headings: Object.keys(detail.texts) });
+    const key = JSON.stringify({ ...detail, texts: null, rendered: Boolean(detail.rendered), headings: Object.keys(detail.texts) });
     if (key === this.key) { // only the arriving text has grown
-      const bodies = this.element.querySelectorAll("pre");
+      const bodies = this.element.querySelectorAll("pre.am-text");
       Object.values(detail.texts).forEach((text, place) => setText(bodies[place], text));
       return;
     }
@@ -550,16 +609,61 @@ class Panel {
     });
     const close = button("Close", () => this.close());
     close.dataset.verb = "close";
+    /** @type {Node[]} */
     const parts = [
       html("div", { class: "am-bar" }, [icon(this.icons[detail.state] ?? "", detail.state), html("h4", {}, [detail.name]), html("span", { class: `am-word s-${detail.state}` }, [detail.word]), html("span", { class: "am-gap" }), ...verbs, close]),
       html("p", { class: "am-said" }, [detail.facts]),
     ];
     if (detail.error) parts.push(html("p", { class: "am-error" }, [detail.error]));
+    const [first, ...rest] = Object.entries(detail.texts).map(([heading, text]) => written(heading, text, heading === "answer" ? detail.rendered : ""));
+    parts.push(...(first ?? []));
     if (detail.attempts.length) parts.push(attempts(detail));
-    for (const [heading, text] of Object.entries(detail.texts)) {
-      parts.push(html("h5", {}, [heading]), html("pre", { tabindex: "0", "aria-label": heading }, [text]));
-    }
-    return parts;
+    return [...parts, ...rest.flat()];
+  }
+}
+
+/**
+ * A text under its heading, with a button that copies it, and one that shows what was rendered as it came.
+ * @param {string} heading
+ * @param {string} text
+ * @param {string} rendered
+ * @returns {Node[]}
+ */
+function written(heading, text, rendered) {
+  const raw = html("pre", { class: "am-text", tabindex: "0", "aria-label": heading }, [text]);
+  const copied = button("Copy", async () => {
+    const done = await toClipboard(raw.textContent ?? "");
+    setText(copied, done ? "Copied" : "Press Ctrl+C");
+    if (!done) getSelection()?.selectAllChildren(raw);
+  });
+  copied.setAttribute("aria-label", `Copy: ${heading}`);
+  const bar = html("div", { class: "am-bar am-over-text" }, [html("h5", {}, [heading]), html("span", { class: "am-gap" })]);
+  if (!rendered) {
+    bar.append(copied);
+    return [bar, raw];
+  }
+  const shown = marked(rendered);
+  raw.hidden = true;
+  const turn = button("Raw", () => {
+    raw.hidden = !raw.hidden;
+    shown.hidden = !raw.hidden;
+    setText(turn, raw.hidden ? "Raw" : "Rendered");
+  });
+  bar.append(turn, copied);
+  return [bar, shown, raw];
+}
+
+/**
+ * Copy to the clipboard. Pages that came without https have none.
+ * @param {string} text
+ * @returns {Promise<boolean>}
+ */
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 
@@ -585,7 +689,7 @@ function attempts(detail) {
  * @typedef {Plot} Plot
  * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
  *   names: string[], edges: [number, number, number][], plot?: Plot, groups?: Group[],
- *   verbs: string[]}} Fixed
+ *   phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
  */
 
 class Cards {
@@ -703,9 +807,11 @@ class Times {
   /**
    * @param {Element} root
    * @param {Plot} plot
+   * @param {Fixed} fixed
    */
-  constructor(root, plot) {
+  constructor(root, plot, fixed) {
     this.plot = plot;
+    this.fixed = fixed;
     this.ticks = root.querySelector(".ticks");
     this.bars = root.querySelector(".bars");
     this.line = svg("path", { class: "now" });
@@ -746,10 +852,41 @@ class Times {
       if (old && !same) old.element.replaceWith(element);
       set(element, "class", `b b-${bar[0]} s-${bar[1]}`);
       this.place(element, bar, row);
+      this.say(element, bar, row);
       if (!element.isConnected) this.bars?.append(element);
       return { bar, element };
     });
     this.rows.set(row, made);
+  }
+
+  /**
+   * What a bar says under the mouse: whose it is, what was done, from when to when.
+   * @param {SVGElement} element
+   * @param {Bar} bar
+   * @param {number} row
+   */
+  say(element, [kind, , from, to], row) {
+    const name = this.fixed.groups ? this.fixed.groups[row]?.label : this.fixed.names[this.fixed.rows?.[row] ?? -1];
+    const long = to === null ? [`since ${seconds(from)}`] : [seconds(to - from), `${seconds(from)} to ${seconds(to)}`];
+    set(element, "data-row", String(row));
+    const title = element.querySelector("title") ?? svg("title", {});
+    if (!title.isConnected) element.append(title);
+    setText(title, [name, this.fixed.phases[kind], ...long].filter(Boolean).join(" · "));
+  }
+
+  /**
+   * Call back with the agent or group whose bar is under the mouse, -1 without one, and with the one that is clicked.
+   * @param {(place: number) => void} over
+   * @param {(place: number) => void} open
+   */
+  listen(over, open) {
+    const placeOf = (/** @type {Event} */ event) => {
+      const row = event.target instanceof Element ? event.target.closest("[data-row]")?.getAttribute("data-row") : null;
+      return row === null || row === undefined ? -1 : this.fixed.rows?.[Number(row)] ?? Number(row);
+    };
+    this.bars?.addEventListener("pointerover", (event) => over(placeOf(event)));
+    this.bars?.addEventListener("pointerout", () => over(-1));
+    this.bars?.addEventListener("click", (event) => placeOf(event) >= 0 && open(placeOf(event)));
   }
 
   /** @param {number | null} now */
@@ -990,6 +1127,8 @@ class Drawer {
 
 const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
+const LOOK_EVERY_MS = 100;
+const LOOKS = 50;
 
 /**
  * Open nodes by mouse and keyboard; arrow keys move between them.
@@ -1106,37 +1245,47 @@ function figureOf(text) {
 }
 
 /**
- * Send the theme of the page to the kernel, for the static picture: now, and when it changes.
+ * Tell the kernel what it needs for the static picture, now and when it changes: the theme of the page, and whether the
+ * page can save the picture itself. The notebook knows the output of a view a moment after it is drawn.
  * @param {Model} model
+ * @param {() => boolean} kept
  * @returns {() => void} stop sending
  */
-function tellPage(model) {
+function tellPage(model, kept) {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const tell = () => {
     const words = `${document.body.dataset.jpThemeLight ?? ""} ${document.body.className}`;
     const dark = /^false|vscode-(dark|high-contrast)\b/.test(words) || (/^true|vscode-light/.test(words) ? false : system.matches);
-    model.send({ cmd: "page", dark, system: system.matches });
+    model.send({ cmd: "page", dark, system: system.matches, keeps: kept() });
   };
+  let tries = LOOKS;
+  const looking = setInterval(() => {
+    if (kept()) tell();
+    if (kept() || !--tries) clearInterval(looking);
+  }, LOOK_EVERY_MS);
   const watch = new MutationObserver(tell);
   watch.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
   tell();
-  return () => watch.disconnect();
+  return () => {
+    clearInterval(looking);
+    watch.disconnect();
+  };
 }
 
 /**
- * Replace the view by its static picture. Where the notebook was updated, the view is gone already.
+ * Show the static picture.
  * @param {Model} model
  * @param {HTMLElement} el
  */
 function settle(model, el) {
-  const still = model.get("still");
-  saveStill(model.widget_manager, model.get("top"), still);
-  el.replaceChildren(figureOf(still["image/svg+xml"] ?? ""));
+  el.replaceChildren(figureOf(model.get("still")["image/svg+xml"] ?? ""));
 }
 
 /** @param {{model: Model, el: HTMLElement}} view */
 function render({ model, el }) {
-  if (model.get("still")["image/svg+xml"]) return settle(model, el); // the page was reloaded after the end
+  const kept = () => keeps(model.widget_manager, model.get("top"));
+  const isOver = () => Boolean(model.get("still")["image/svg+xml"]);
+  if (isOver() && !kept()) return settle(model, el); // the page was reloaded after the end
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
@@ -1150,11 +1299,16 @@ function render({ model, el }) {
   const drawer = fixed.groups ? new Drawer(fixed, open) : null;
   const rings = fixed.groups ? new Rings(figure, fixed) : null;
   const cards = fixed.groups ? null : new Cards(figure, fixed);
-  const times = fixed.plot ? new Times(figure, fixed.plot) : null;
+  const times = fixed.plot ? new Times(figure, fixed.plot, fixed) : null;
   root.append(header.element, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
   el.append(root);
   if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
   if (cards) listen(figure, cards.nodes, open);
+  const nodes = (cards ?? rings)?.nodes ?? [];
+  times?.listen(
+    (place) => nodes.forEach((node, one) => node.classList.toggle("am-pointed", one === place)),
+    (place) => nodes[place]?.dispatchEvent(new MouseEvent("click", { bubbles: true })),
+  );
 
   const ask = () => panel.isOpen && model.send({ cmd: "detail", agent: panel.agent });
   const paint = painter(model, { cards, times, rings, drawer, header, status }, (changed) => {
@@ -1170,15 +1324,26 @@ function render({ model, el }) {
   model.on("change:states", onStates);
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
-  const onStill = () => settle(model, el);
+  const onStill = () => {
+    if (!kept()) return settle(model, el);
+    saveStill(model.widget_manager, model.get("top"), model.get("still"));
+    header.over();
+    panel.end();
+    root.classList.add("am-over");
+    setText(status, spoken(model.get("states")));
+    clearInterval(timer);
+    if (panel.isOpen) ask();
+  };
   model.on("change:still", onStill);
   onFull();
+  if (isOver()) onStill();
   const deaf = onKernelEnd(model.widget_manager, () => {
+    if (isOver()) return settle(model, el);
     unsave(model.widget_manager, model.get("top"));
     header.end();
     root.classList.add("am-ended");
   });
-  const quiet = tellPage(model);
+  const quiet = tellPage(model, kept);
   return () => {
     quiet();
     deaf();
