@@ -64,7 +64,7 @@ class Limited(Scripted):
 
     async def send(self, request, stream):
         """Answer, with the limit."""
-        stream.replied(200, (Reading(self.limit, self.limit - 1.0), None, None))
+        stream.replied(200, {"requests": Reading(self.limit, self.limit - 1.0)})
         return await super().send(request, stream)
 
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
-from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from agent_magic.engine.pacing.health import PoolHealth
-    from agent_magic.engine.pacing.limits import Dimension
+    from agent_magic.engine.pacing.health import LimitUse
     from agent_magic.record.events import Event
     from agent_magic.record.results import RunRecord
 
@@ -47,27 +45,6 @@ class Thresholds:
     bad_share: float = 0.7
     warn_latency_s: float = 2.0
     bad_refusals: int = 5
-
-
-class LimitUse(NamedTuple):
-    """One limit of one model class.
-
-    Attributes:
-        kind: `requests`, `input` or `output`.
-        model_class: Whose limit it is.
-        limit_per_min: `None` while it is unknown.
-        used_per_min: By us, over the last minute.
-        used_share: Of what could pass meanwhile, by the limit and what was saved up, 0 to 1 and more; `None` while the
-            limit is unknown.
-        source: Who says so: `announced` by the provider, `given` by the user, or `inferred from 3 refusals`.
-    """
-
-    kind: Dimension
-    model_class: str
-    limit_per_min: float | None
-    used_per_min: float
-    used_share: float | None
-    source: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -112,15 +89,6 @@ class Health:
         said = [one for one in self.breakers if one not in self.reason]
         parts += [f"429s {self.refusals}", f"retries {self.retries}", *said]
         return " · ".join(parts)
-
-
-def limits_in_use(pools: Mapping[str, PoolHealth]) -> list[LimitUse]:
-    """List the limits of the model classes in use, by what the pacer says of each class."""
-    found: list[LimitUse] = []
-    for name, pool in pools.items():
-        for kind, gauge in zip(DIMENSIONS, pool.gauges, strict=True):
-            found.append(LimitUse(kind, name, gauge.limit, gauge.used, gauge.share, gauge.source))
-    return found
 
 
 class Watch:

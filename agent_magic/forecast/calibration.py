@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from agent_magic.engine.pacing.limits import FIELDS, Limits
+from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.policy import policy_from
 from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.measure.compare import check_runs
@@ -158,7 +158,7 @@ def _limits_of(ceilings: Ceilings) -> dict[str, Limits]:
     """Return limits per minute that a run has found."""
 
     def rates(known: dict[str, Ceiling]) -> dict[str, Any]:
-        return {each: round(known[name].per_minute) or None for name, each in FIELDS.items() if name in known}
+        return {kind.field: round(known[name].per_minute) or None for name, kind in KINDS.items() if name in known}
 
     return {pool: Limits(**rates(known)) for pool, known in ceilings.items()}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.validation import is_number, must_be
-from agent_magic.engine.pacing.limits import Limits
+from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.frames import make_frame
 
@@ -98,11 +98,10 @@ def capacity(
     limits = _read(limits)
     slots = None if concurrent_requests is None or not latency_s else concurrent_requests * MINUTE_S / latency_s
     given = [
-        ("requests", limits.requests, requests),
-        ("input tokens", limits.input_tokens, input_tokens),
-        ("output tokens", limits.output_tokens, output_tokens),
-        ("slots", slots, requests),
+        (kind.unit, limits.rates[name], kind.amount(requests, input_tokens, output_tokens))
+        for name, kind in KINDS.items()
     ]
+    given.append(("slots", slots, requests))
     binding = [(name, limit, used) for name, limit, used in given if limit is not None and used]
     rates = {name: limit / MINUTE_S / used for name, limit, used in binding}
     limited_by = min(rates, key=lambda name: rates[name], default="")

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.engine.admission.prefix import LIFE_S
-from agent_magic.engine.pacing.limits import DIMENSIONS, NO_READINGS, Reading
+from agent_magic.engine.pacing.limits import KINDS, NO_READINGS, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -182,24 +182,26 @@ class _Output:
 
 class _Pool:
     def __init__(self, limits: Mapping[str, Ceiling]) -> None:
-        self._buckets: list[tuple[Dimension, _Bucket]] = [
-            (name, _Bucket(limits[name])) for name in DIMENSIONS if name in limits
+        self._buckets: dict[Dimension, _Bucket] = {name: _Bucket(limits[name]) for name in KINDS if name in limits}
+        self._taken = [
+            (name, KINDS[name].per_request, KINDS[name].per_input_token, each) for name, each in self._buckets.items()
         ]
-        made = dict(self._buckets).get("output")
+        made = self._buckets.get("output")
         self._output = None if made is None else _Output(made)
 
     def take(self, limited: int, now: float) -> Refusal | None:
         if self._output is not None:
             self._output.turn(now)
         wait_s, limit = 0.0, ""
-        for name, bucket in self._buckets:
-            if (each_s := bucket.wait_s(limited if name == "input" else 1, now)) > wait_s:
+        for name, per_request, per_token, bucket in self._taken:
+            need = 1.0 if name == "output" else per_request + per_token * limited  # while any is left
+            if (each_s := bucket.wait_s(need, now)) > wait_s:
                 wait_s, limit = each_s, name
         if wait_s > 0:
             return Refusal(max(1.0, math.ceil(wait_s)), limit)
-        for name, bucket in self._buckets:
-            if name != "output":
-                bucket.take(limited if name == "input" else 1, now)
+        for name, per_request, per_token, bucket in self._taken:
+            if name != "output":  # it is taken as it is made
+                bucket.take(per_request + per_token * limited, now)
         return None
 
     def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
@@ -211,11 +213,10 @@ class _Pool:
         if self._output is not None:
             self._output.turn(now)
         found: dict[Dimension, Reading] = {}
-        for name, bucket in self._buckets:
+        for name, bucket in self._buckets.items():
             if not bucket.limit:
                 continue  # less than one a minute is announced as 0, which says nothing
-            level = max(0.0, bucket.level_at(now))
-            left = int(level) if name == "requests" else round(level / 1000) * 1000
+            level, rounded = max(0.0, bucket.level_at(now)), KINDS[name].rounded
+            left = int(level) if rounded == 1 else round(level / rounded) * rounded
             found[name] = Reading(bucket.limit, min(float(left), bucket.limit))
-        requests, taken, made = map(found.get, DIMENSIONS)
-        return requests, taken, made
+        return found

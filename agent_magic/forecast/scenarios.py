@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.validation import is_number, must_be
-from agent_magic.engine.pacing.limits import FIELDS, Limits
+from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.forecast.forecast import Scenario
 from agent_magic.forecast.terms import OTHERS, facts_of
@@ -39,7 +39,7 @@ POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl")
 """Those that are fields of the policy."""
 MOST: Final = 100_000
 """More scenarios than this are a mistake."""
-LIMIT_WORDS: Final = (*FIELDS.values(), "burst_s")
+LIMIT_WORDS: Final = (*(kind.field for kind in KINDS.values()), "burst_s")
 NO_LIMITS: Final = ("off", "none")
 CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": "on", "off": "off"}
 

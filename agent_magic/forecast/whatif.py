@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from agent_magic.engine.pacing.limits import FIELDS, Limits
+from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError
 from agent_magic.forecast.scenarios import ARGUMENTS, scenarios_of
@@ -164,7 +164,7 @@ def _text(value: object) -> Any:
             names.setdefault(str(_text(each)), []).append(name)
         return "; ".join(f"{each} for {', '.join(those)}" for each, those in names.items())
     if isinstance(value, Limits):
-        return ", ".join(f"{FIELDS[name]}={each:g}" for name, each in value.rates.items() if each is not None)
+        return ", ".join(f"{KINDS[name].field}={each:g}" for name, each in value.rates.items() if each is not None)
     if isinstance(value, tuple):
         return ", ".join(map(str, cast("tuple[object, ...]", value)))
     known = value is None or isinstance(value, str | int | float)

@@ -8,7 +8,8 @@ from agent_magic.engine.health import Thresholds, Watch, health_of
 
 if TYPE_CHECKING:
     from agent_magic.engine.admission.gate import Gate
-    from agent_magic.engine.health import Health, LimitUse
+    from agent_magic.engine.health import Health
+    from agent_magic.engine.pacing.health import LimitUse
     from agent_magic.record.results import RunRecord
 
     Look = tuple[float, list[LimitUse], tuple[str, ...]]

@@ -12,9 +12,8 @@ open ── send(request, stream) ── stream.replied(status, readings)     th
                                  return Answer                        or raise a CallError
 ```
 
-Numbers cross this seam, never headers: a provider reads its own headers into a `Reading` for requests, input tokens
-and output tokens. A provider does not retry, wait or price; it raises one of the `CallError`s, whose class says what
-the engine does next.
+Numbers cross this seam, never headers: a provider reads its own headers into a `Reading` for each limit it tells. A
+provider does not retry, wait or price; it raises one of the `CallError`s, whose class says what the engine does next.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Stream:
         parts: The pieces of text, in order.
         usage: The token counts known before the end.
         status_code: The HTTP status, once there is one.
-        readings: What the response says of the limits on requests, input tokens and output tokens.
+        readings: What the response says of limits, by what is limited.
         simulated: Whether the response says that it is simulated.
         answer: The complete answer, from the moment its `stop_reason` is here.
     """

@@ -47,6 +47,11 @@ class Usage:
             return None
         return self.input_tokens + (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
 
+    @property
+    def limited_input_tokens(self) -> int | None:
+        """What counts against a limit of input: uncached and written, not read. `None` where nothing is known."""
+        return None if self.input_tokens is None else self.input_tokens + (self.cache_write_tokens or 0)
+
 
 NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0)
 """The usage of a request that the API turned away: it bills nothing for those."""

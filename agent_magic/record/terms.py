@@ -32,7 +32,7 @@ class Learned(NamedTuple):
         ahead: Token seconds under way and tokens: for how long an output token is under way.
         answers: How many answers that is.
         window: How many requests may be under way while no limit is known.
-        levels: What was in the buckets of requests, input and output.
+        levels: What was in the bucket of each kind of limit.
         margins: What is left in them.
         external: What others take of them per second.
     """
@@ -42,9 +42,9 @@ class Learned(NamedTuple):
     ahead: tuple[float, float]
     answers: int
     window: float
-    levels: tuple[float, float, float]
-    margins: tuple[float, float, float]
-    external: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    levels: tuple[float, ...]
+    margins: tuple[float, ...]
+    external: tuple[float, ...] = (0.0, 0.0, 0.0)
 
 
 class ModelFacts(NamedTuple):

@@ -26,7 +26,8 @@ LONGER = 'declare("trip", "Plan: {{ hotel }} [[tokens:60]] [[pace:1]]")'
 """The last agent takes a minute: who is slow to press a button finds the run under way all the same."""
 
 PLAYER = """import asyncio, json, time
-from agent_magic.engine.health import Health, LimitUse
+from agent_magic.engine.health import Health
+from agent_magic.engine.pacing.health import LimitUse
 from agent_magic.show.live.status import Around
 from agent_magic.show.live import VERBS, make_live_view
 from tests.show.story import *

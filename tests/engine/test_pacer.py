@@ -21,7 +21,11 @@ MODEL, OTHER = "claude-opus-4", "claude-sonnet-5-5"
 
 def told(requests: float = 50, input: float = 40_000, output: float = 10_000) -> Readings:  # noqa: A002 - a dimension
     """Return what a server says that has so much left of its limits."""
-    return Reading(3_000, requests), Reading(2_400_000, input), Reading(600_000, output)
+    return {
+        "requests": Reading(3_000, requests),
+        "input": Reading(2_400_000, input),
+        "output": Reading(600_000, output),
+    }
 
 
 def all_that_go(pacer: Pacer, now: float, model: str = MODEL, tokens: int = 100) -> list[Ticket]:
@@ -113,7 +117,7 @@ def test_what_passes_between_two_refusals_is_the_limit():
         pacer.refused(ticket, 1.0, None, 0.1)
     health = pacer.health(0.1)["claude-opus-4"]
     assert (8, 1) == (health.refusals, health.episodes)
-    assert "inferred from 8 refusals" == health.requests.source
+    assert "inferred from 8 refusals" == health.limits["requests"].source
     now = 0.1
     for _ in range(20):  # in four seconds
         now += 0.2
@@ -125,7 +129,7 @@ def test_what_passes_between_two_refusals_is_the_limit():
     pacer.refused(last, 1.0, None, 4.1)
     health = pacer.health(4.1)["claude-opus-4"]
     assert 2 == health.episodes
-    assert 60 * passed / 4.0 == pytest.approx(health.requests.limit)
+    assert 60 * passed / 4.0 == pytest.approx(health.limits["requests"].limit_per_min)
 
 
 def test_a_limit_beside_those_that_are_announced_is_inferred():
@@ -135,9 +139,9 @@ def test_a_limit_beside_those_that_are_announced_is_inferred():
         assert isinstance(pacer.ask(MODEL, 1_000, 100, 0.0), Ticket)
         ticket = pacer.ask(MODEL, 1_000, 100, PATIENCE_S)
         assert isinstance(ticket, Ticket)
-        pacer.refused(ticket, 1.0, None, 0.6, (None, Reading(2_400_000, left), None))
+        pacer.refused(ticket, 1.0, None, 0.6, {"input": Reading(2_400_000, left)})
         health = pacer.health(0.6)["claude-opus-4"]
-        assert (source, "announced") == (health.requests.source, health.input.source)
+        assert (source, "announced") == (health.limits["requests"].source, health.limits["input"].source)
 
 
 def test_a_refusal_may_tell_a_limit_before_any_header_does():
@@ -146,12 +150,10 @@ def test_a_refusal_may_tell_a_limit_before_any_header_does():
     assert isinstance(pacer.ask(MODEL, 5_000, 100, 0.0), Ticket)
     ticket = pacer.ask(MODEL, 5_000, 100, PATIENCE_S)
     assert isinstance(ticket, Ticket)
-    pacer.refused(ticket, 1.0, "input", 0.6, (None, Reading(30_000), None))
+    pacer.refused(ticket, 1.0, "input", 0.6, {"input": Reading(30_000)})
     health = pacer.health(0.6)[MODEL]
-    assert ("", "announced", 30_000) == (health.requests.source, health.input.source, health.input.limit)
-    held = pacer.ask(MODEL, 5_000, 100, 2.0)
-    assert isinstance(held, Hold)
-    assert "input" == held.reason
+    requests, taken = health.limits["requests"], health.limits["input"]
+    assert ("", "announced", 30_000) == (requests.source, taken.source, taken.limit_per_min)
 
 
 def test_an_announced_limit_takes_the_place_of_what_was_inferred():
@@ -161,10 +163,10 @@ def test_an_announced_limit_takes_the_place_of_what_was_inferred():
     assert isinstance(first, Ticket)
     assert isinstance(second, Ticket)
     pacer.refused(second, 1.0, None, 1.1)
-    assert "inferred from 1 refusal" == pacer.health(1.1)["claude-opus-4"].requests.source
+    assert "inferred from 1 refusal" == pacer.health(1.1)["claude-opus-4"].limits["requests"].source
     pacer.heard(first, told(), 1.2)
-    gauge = pacer.health(1.2)["claude-opus-4"].requests
-    assert ("announced", 3_000) == (gauge.source, gauge.limit)
+    gauge = pacer.health(1.2)["claude-opus-4"].limits["requests"]
+    assert ("announced", 3_000) == (gauge.source, gauge.limit_per_min)
 
 
 def test_a_refusal_that_names_no_wait_closes_the_class_ever_longer():
@@ -377,7 +379,7 @@ def test_the_users_lower_limit_is_kept_and_a_higher_one_gives_way():
         ticket = pacer.ask(MODEL, 1, 1, 0.0)
         assert isinstance(ticket, Ticket)
         pacer.heard(ticket, told(), 0.1)
-        assert per_minute == pacer.health(0.1)["claude-opus-4"].requests.limit
+        assert per_minute == pacer.health(0.1)["claude-opus-4"].limits["requests"].limit_per_min
 
 
 def test_a_ramp_refusal_slows_the_growth():
@@ -390,7 +392,7 @@ def test_a_ramp_refusal_slows_the_growth():
         while now < 60.0:
             got = pacer.ask(MODEL, 100, 100, now)
             now = got.until_s if isinstance(got, Hold) else now
-        return pacer.health(now)["claude-opus-4"].requests.limit or 0.0
+        return pacer.health(now)["claude-opus-4"].limits["requests"].limit_per_min or 0.0
 
     assert found(None) > 2 * found("ramp")
 
@@ -400,7 +402,7 @@ def test_a_burst_that_fits_is_no_excess():
     pacer = Pacer({MODEL: Limits(600)})
     for number in range(10):
         pacer.ask(MODEL, 100, 50, number / 10)
-    assert 10 / (10 + 10) == pacer.health(1.0)["claude-opus-4"].requests.share
+    assert 10 / (10 + 10) == pacer.health(1.0)["claude-opus-4"].limits["requests"].used_share
 
 
 def test_health_says_how_much_was_used():
@@ -411,11 +413,11 @@ def test_health_says_how_much_was_used():
         assert isinstance(ticket, Ticket)
         pacer.finished(ticket, 100, 50, second + 0.5)
     health = pacer.health(10.0)["claude-opus-4"]
-    assert 60.0 == health.requests.used
-    assert 10 / (10 * 10 + 10) == health.requests.share
-    assert 3_000.0 == health.output.used
-    assert health.input.share is None
-    assert 0.0 == pacer.health(200.0)["claude-opus-4"].requests.used
+    assert 60.0 == health.limits["requests"].used_per_min
+    assert 10 / (10 * 10 + 10) == health.limits["requests"].used_share
+    assert 3_000.0 == health.limits["output"].used_per_min
+    assert health.limits["input"].used_share is None
+    assert 0.0 == pacer.health(200.0)["claude-opus-4"].limits["requests"].used_per_min
 
 
 def used_for_a_minute() -> Pacer:
@@ -434,8 +436,8 @@ def test_a_later_session_knows_the_limits_and_waits_for_no_reply():
     before, after = used_for_a_minute(), Pacer(seed=1)
     after.remember(json.loads(json.dumps(before.memory(60.0))), 7.0, 3_600.0)
     assert before.ceilings() == after.ceilings()
-    assert "announced" == after.health(7.0)["claude-opus-4"].requests.source
-    assert not [one for one in after.learned(7.0).values() if one.external != (0.0, 0.0, 0.0)]
+    assert "announced" == after.health(7.0)["claude-opus-4"].limits["requests"].source
+    assert not [one for one in after.learned(7.0).values() if any(one.external)]
     now, gone = 7.0, 0
     while now < 8.0:
         got = after.ask(MODEL, 100, 100, now)
@@ -459,21 +461,23 @@ def test_the_first_reply_is_believed_over_what_is_remembered():
     after.remember(used_for_a_minute().memory(60.0), 0.0, 3_600.0)
     ticket = after.ask(MODEL, 100, 100, 0.0)
     assert isinstance(ticket, Ticket)
-    after.heard(ticket, (Reading(600, 3), None, None), 0.1)
-    assert 600 == after.health(0.1)["claude-opus-4"].requests.limit
+    after.heard(ticket, {"requests": Reading(600, 3)}, 0.1)
+    assert 600 == after.health(0.1)["claude-opus-4"].limits["requests"].limit_per_min
     assert 3.0 <= after.learned(0.1)["claude-opus-4"].levels[0] <= 3.0 + 0.1 * 600 / 60
 
 
 def test_a_memory_that_is_too_high_is_corrected_by_the_first_refusal():
     """The server announces less than was remembered, or nothing at all: then less is inferred."""
-    for readings, source in (((Reading(600, 0), None, None), "announced"), (NO_READINGS, "inferred from 1 refusal")):
+    told: list[tuple[Readings, str]]
+    told = [({"requests": Reading(600, 0)}, "announced"), (NO_READINGS, "inferred from 1 refusal")]
+    for readings, source in told:
         after = Pacer(seed=1)
         after.remember(used_for_a_minute().memory(60.0), 0.0, 3_600.0)
         all_that_go(after, 0.0)
         after.refused(all_that_go(after, 0.1)[-1], 1.0, None, 0.1, readings)
-        gauge = after.health(0.1)["claude-opus-4"].requests
+        gauge = after.health(0.1)["claude-opus-4"].limits["requests"]
         assert source == gauge.source
-        assert (gauge.limit or 0.0) <= 600
+        assert (gauge.limit_per_min or 0.0) <= 600
 
 
 def test_what_the_user_says_is_kept_if_it_is_lower_than_what_is_inferred():
@@ -482,8 +486,8 @@ def test_what_the_user_says_is_kept_if_it_is_lower_than_what_is_inferred():
     tickets = [pacer.ask(MODEL, 100, 100, place / 10) for place in range(5)]
     assert isinstance(tickets[-1], Ticket)
     pacer.refused(tickets[-1], 1.0, None, 0.5)
-    gauge = pacer.health(0.5)[MODEL].requests
-    assert ("given", 60) == (gauge.source, gauge.limit)
+    gauge = pacer.health(0.5)[MODEL].limits["requests"]
+    assert ("given", 60) == (gauge.source, gauge.limit_per_min)
 
 
 def inferred() -> Pacer:
@@ -497,12 +501,12 @@ def test_a_memory_that_is_too_low_grows_where_nobody_announces_anything():
     """What was inferred is tried for more, a day later as well as at once."""
     after, now = Pacer(seed=1), 0.0
     after.remember(inferred().memory(0.1), now, 86_400.0)
-    known = after.health(now)["claude-opus-4"].requests.limit
+    known = after.health(now)["claude-opus-4"].limits["requests"].limit_per_min
     assert known is not None
     while now < 60.0:
         got = after.ask(MODEL, 100, 100, now)
         now = got.until_s if isinstance(got, Hold) else now
-    assert (after.health(now)["claude-opus-4"].requests.limit or 0.0) > 2 * known
+    assert (after.health(now)["claude-opus-4"].limits["requests"].limit_per_min or 0.0) > 2 * known
 
 
 def test_a_refusal_before_anything_has_passed_infers_no_limit():
@@ -511,20 +515,20 @@ def test_a_refusal_before_anything_has_passed_infers_no_limit():
     ticket = pacer.ask(MODEL, 100, 100, 0.0)
     assert isinstance(ticket, Ticket)
     pacer.refused(ticket, 1.0, None, 0.1)
-    gauge = pacer.health(0.1)["claude-opus-4"].requests
-    assert ("", None) == (gauge.source, gauge.limit)
+    gauge = pacer.health(0.1)["claude-opus-4"].limits["requests"]
+    assert ("", None) == (gauge.source, gauge.limit_per_min)
 
 
 def test_a_memory_that_is_too_low_is_corrected_by_the_first_header():
     """What was inferred gives way to what is announced."""
     after = Pacer(seed=1)
     after.remember(inferred().memory(0.1), 0.0, 3_600.0)
-    assert "inferred in an earlier session" == after.health(0.0)["claude-opus-4"].requests.source
+    assert "inferred in an earlier session" == after.health(0.0)["claude-opus-4"].limits["requests"].source
     second = after.ask(MODEL, 100, 100, 0.0)
     assert isinstance(second, Ticket)
     after.heard(second, told(), 0.2)
-    gauge = after.health(0.2)["claude-opus-4"].requests
-    assert ("announced", 3_000) == (gauge.source, gauge.limit)
+    gauge = after.health(0.2)["claude-opus-4"].limits["requests"]
+    assert ("announced", 3_000) == (gauge.source, gauge.limit_per_min)
 
 
 @pytest.mark.parametrize(

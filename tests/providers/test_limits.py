@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.engine.pacing.limits import NO_READINGS, Reading
+from agent_magic.engine.pacing.limits import NO_READINGS, Reading, Readings
 from agent_magic.providers.anthropic.limits import HEADER_OF, PREFIX, named_limit, read_headers, with_sentence
 
 
@@ -16,12 +16,13 @@ def test_documented_headers_are_read():
     for number, name in enumerate(HEADER_OF.values(), start=1):
         headers[f"{PREFIX}{name}-limit"] = str(number * 1_000)
         headers[f"{PREFIX}{name}-remaining"] = str(number * 100)
-    assert tuple(Reading(n * 1_000.0, n * 100.0) for n in (1, 2, 3)) == read_headers(headers)
+    expected = {kind: Reading(n * 1_000.0, n * 100.0) for n, kind in enumerate(HEADER_OF, start=1)}
+    assert expected == read_headers(headers)
 
 
 def requests_of(**parts: str) -> Reading | None:
     """Read headers of the requests' limit."""
-    return read_headers({f"{PREFIX}requests-{name}": text for name, text in parts.items()})[0]
+    return read_headers({f"{PREFIX}requests-{name}": text for name, text in parts.items()}).get("requests")
 
 
 @pytest.mark.parametrize(
@@ -53,29 +54,28 @@ NAMES = st.sampled_from([f"{PREFIX}{n}-{w}" for n in HEADER_OF.values() for w in
 @given(st.dictionaries(NAMES, st.text(max_size=30)))
 def test_no_header_is_an_error(headers):
     """Reading gives sensible numbers or nothing."""
-    for reading in read_headers(headers):
-        assert reading is None or reading.limit > 0
-        assert reading is None or reading.remaining is None or 0 <= reading.remaining <= reading.limit
+    for reading in read_headers(headers).values():
+        assert reading.limit > 0
+        assert reading.remaining is None or 0 <= reading.remaining <= reading.limit
 
 
 @pytest.mark.parametrize(
-    ("sentence", "name", "place", "per_minute"),
+    ("sentence", "name", "per_minute"),
     [
-        ("would exceed your organization's rate limit of 30,000 input tokens per minute", "input", 1, 30_000),
-        ("exceed the rate limit for your organization of 50 requests per minute", "requests", 0, 50),
-        ("your rate limit of 8,000 output tokens per minute", "output", 2, 8_000),
-        ("Number of requests has exceeded your rate limit", "requests", None, None),
-        ("Too many. Come back later.", None, None, None),
+        ("would exceed your organization's rate limit of 30,000 input tokens per minute", "input", 30_000),
+        ("exceed the rate limit for your organization of 50 requests per minute", "requests", 50),
+        ("your rate limit of 8,000 output tokens per minute", "output", 8_000),
+        ("Number of requests has exceeded your rate limit", "requests", None),
+        ("Too many. Come back later.", None, None),
     ],
 )
-def test_the_sentence_of_a_429_names_the_limit(sentence, name, place, per_minute):
+def test_the_sentence_of_a_429_names_the_limit(sentence, name, per_minute):
     """It may be the first that is heard of a limit, where no header tells it."""
     assert name == named_limit(sentence)
-    expected = tuple(Reading(per_minute) if each == place else None for each in range(3))
-    assert expected == with_sentence(NO_READINGS, sentence)
+    assert ({name: Reading(per_minute)} if per_minute else {}) == with_sentence(NO_READINGS, sentence)
 
 
 def test_headers_are_believed_over_the_sentence():
     """They say what is left too."""
-    told = (None, Reading(40_000.0, 1_000.0), None)
+    told: Readings = {"input": Reading(40_000.0, 1_000.0)}
     assert told == with_sentence(told, "rate limit of 30,000 input tokens per minute")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.engine.health import Health, LimitUse, Thresholds, Watch, health_of
+from agent_magic.engine.health import Health, Thresholds, Watch, health_of
+from agent_magic.engine.pacing.health import LimitUse
 from agent_magic.show.live.status import strip_of
 
 

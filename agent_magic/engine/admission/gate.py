@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
-from agent_magic.engine.health import limits_in_use
 from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.pool import Seat
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.admission.room import Need
-    from agent_magic.engine.health import LimitUse
     from agent_magic.engine.pacing.class_pacer import Ticket
+    from agent_magic.engine.pacing.health import LimitUse
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.record.answer import Usage
@@ -253,7 +252,8 @@ class Gate:
         """List the limits of the model classes in use, and what is used of them."""
         if self._pacer is None:
             return []
-        return limits_in_use(self._pacer.health(self._began_s + now))
+        pools = self._pacer.health(self._began_s + now).values()
+        return [one for pool in pools for one in pool.limits.values()]
 
     def began(self, agent: int) -> None:
         """Record that the agent's answer has begun."""
@@ -289,7 +289,7 @@ class Gate:
         ticket, was_quiet = self._tickets.pop(agent, None), False
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
-            self._pacer.finished(ticket, _limited_tokens(used), used.output_tokens, self._began_s + now)
+            self._pacer.finished(ticket, used.limited_input_tokens, used.output_tokens, self._began_s + now)
         if self._breakers is not None:
             self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
         if self._budget is not None or self._prefixes is not None:
@@ -305,11 +305,6 @@ class Gate:
             self._seat.give()
         if was_quiet:
             self._tell()
-
-
-def _limited_tokens(usage: Usage) -> int | None:
-    """Return what counts against the input limit: uncached input and what is written to the cache, not what is read."""
-    return None if usage.input_tokens is None else usage.input_tokens + (usage.cache_write_tokens or 0)
 
 
 def _total_tokens(usage: Usage) -> int | None:

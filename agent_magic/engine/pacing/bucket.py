@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from agent_magic.engine.pacing.limits import Reading
+    from agent_magic.engine.pacing.limits import Kind, Reading
     from agent_magic.record.terms import Ceiling
 
 LimitSource = Literal["announced", "given", "inferred"]
@@ -42,12 +42,12 @@ class Bucket:
     times explains is a correction.
 
     Args:
-        grain: How far a rounded `remaining` may be off.
+        kind: What is limited.
         given: The user's own limit per minute.
         burst_s: Seconds' worth of it that may pass at once.
-        fair: The share of the limit that others may have.
 
     Attributes:
+        grain: How far a rounded `remaining` may be off.
         source: Who says what the limit is; `None` while it is unknown.
         limit: Per minute; 0 while unknown.
         rate: Per second; 0 while unknown.
@@ -57,8 +57,10 @@ class Bucket:
         external_rate: What others take, per second.
     """
 
-    def __init__(self, grain: float, given: float | None = None, burst_s: float = 1.0, *, fair: float = FAIR) -> None:
-        self.grain, self._fair = grain, fair
+    def __init__(self, kind: Kind, given: float | None = None, burst_s: float = 1.0) -> None:
+        self.grain = max(1.0, kind.rounded / 2)
+        self._fair = 0.0 if kind.per_output_token else FAIR  # what is missing of output may be our own, under way
+        self._spread = SPREAD if kind.per_input_token else 0.0
         self._given, self._own = given, given  # the lower limit that the server does not know: given, or inferred
         self._announced = 0.0
         self.source: LimitSource | None = None
@@ -85,7 +87,7 @@ class Bucket:
             return 0.0
         need = amount + self.margin
         if self._variance:
-            need += math.sqrt(self._variance + (SPREAD * amount) ** 2)
+            need += math.sqrt(self._variance + (self._spread * amount) ** 2)
         if need > self.capacity:  # the server's bucket is full before ours: waiting on is time lost
             need = min(amount, self._full) + self.rate * MARGIN_S
         return (need - self._unbounded(now)) / (self.rate - self.external_rate)
@@ -98,20 +100,17 @@ class Bucket:
         return amount / (self.rate + min(saved, (MOST_PACE - 1) * self.rate))
 
     def take(self, amount: float, now: float) -> float:
-        """Take an amount out. Return the level without corrections, for `read` to compare with."""
+        """Take an amount out, a guess of tokens. Return the level without corrections, for `read` to compare with."""
         self._advance(now, amount)
         self.level -= amount
+        if self._spread:
+            self._variance += (self._spread * amount) ** 2
         return self.level - self._shift
 
-    def guess(self, amount: float) -> float:
-        """Record that an amount is a guess. Return its variance, for `settle`."""
-        variance = (SPREAD * amount) ** 2
-        self._variance += variance
-        return variance
-
-    def settle(self, taken: float, used: float, variance: float = 0.0) -> None:
+    def settle(self, taken: float, used: float) -> None:
         """Record what a request has really used; nothing, if it was refused."""
-        self._variance = max(0.0, self._variance - variance)
+        if self._spread:
+            self._variance = max(0.0, self._variance - (self._spread * taken) ** 2)
         self.level += taken - used
 
     def read(self, reading: Reading, mark: float, amount: float, now: float) -> None:

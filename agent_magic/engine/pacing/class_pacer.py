@@ -1,4 +1,4 @@
-"""The pacing of one limit class: three buckets, what answers teach, and whose turn it is."""
+"""The pacing of one limit class: a bucket per kind of limit, what answers teach, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.bucket import Bucket
-from agent_magic.engine.pacing.health import Meter, PoolHealth, gauge
-from agent_magic.engine.pacing.limits import DIMENSIONS, Limits
+from agent_magic.engine.pacing.health import Meter, PoolHealth, limit_use
+from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.output import Output
 from agent_magic.engine.pacing.ratio import Ratio
 from agent_magic.engine.pacing.window import Window
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.admission.room import Reason
     from agent_magic.engine.pacing.bucket import LimitSource
-    from agent_magic.engine.pacing.limits import Reading, Readings
+    from agent_magic.engine.pacing.limits import Dimension, Reading, Readings
+
+    Share = tuple[Dimension, Bucket, float, float]  # what each request and each input token takes of a bucket
 
 MOST_WAIT_S: Final = 3600.0
 """However long a refusal says to wait, after an hour somebody may ask again."""
@@ -40,8 +42,6 @@ OUTPUT_STEP_S: Final = 0.02
 """The shortest wait for output: what is under way drains meanwhile, so the time that is told comes again and again."""
 GRACE_S: Final = 2.0
 """A queue that does not ask again loses its turn after this time."""
-ROUNDED: Final = 500.0
-"""Token counts in headers are rounded to thousands."""
 FITS: Final = 1.5
 """A limit explains a refusal if less is left of it than so many times the guess of what the request needs."""
 
@@ -49,18 +49,17 @@ FITS: Final = 1.5
 class Ticket:
     """Leave to send one request now. Give it back by `finished` or `refused`, whatever becomes of it."""
 
-    __slots__ = ("asked", "heard", "input", "marks", "open", "output", "pool", "sent_s", "variance")
+    __slots__ = ("amounts", "asked", "heard", "input", "marks", "open", "output", "pool", "sent_s")
 
     def __init__(self, pool: ClassPacer, asked: tuple[int, int], *, taken: float, made: float, now: float) -> None:
         self.pool, self.asked, self.input, self.output, self.sent_s = pool, asked, taken, made, now
         self.open, self.heard = True, False
-        self.marks = pool.requests.take(1.0, now), pool.input.take(taken, now), pool.output.sent(made, now)
-        self.variance = pool.input.guess(taken)
-
-    @property
-    def taken(self) -> tuple[float, float, float]:
-        """What it has taken of each bucket; output is taken when it is made."""
-        return 1.0, self.input, 0.0
+        pool.output.sent(made, now)
+        self.amounts: dict[Dimension, float] = {}  # what it has taken of each bucket; output is taken when it is made
+        self.marks: dict[Dimension, float] = {}
+        for name, bucket, per_request, per_token in pool.shares:
+            amount = self.amounts[name] = per_request + per_token * taken
+            self.marks[name] = bucket.take(amount, now)
 
 
 class ClassPacer:
@@ -68,12 +67,18 @@ class ClassPacer:
 
     def __init__(self, limits: Limits, random: Random) -> None:
         self._random = random
-        self.requests = Bucket(1.0, limits.requests, limits.burst_s)
-        self.input = Bucket(ROUNDED, limits.input_tokens, limits.burst_s)
-        self.output = Output(Bucket(ROUNDED, limits.output_tokens, limits.burst_s, fair=0.0))
-        self._buckets = self.requests, self.input, self.output.bucket
+        self._buckets: dict[Dimension, Bucket] = {
+            name: Bucket(kind, given, limits.burst_s)
+            for (name, kind), given in zip(KINDS.items(), limits.rates.values(), strict=True)
+        }
+        self.requests, self.output = self._buckets["requests"], Output(self._buckets["output"])
+        self.shares: list[Share] = [
+            (name, self._buckets[name], kind.per_request, kind.per_input_token) for name, kind in KINDS.items()
+        ]
+        self._guessed = [each for each in self.shares if each[3]]
+        self._known: list[Share] = []  # those with a limit; output has its own law
         self._window = Window()
-        self._inputs, self._outputs = Ratio(ROUNDED), Ratio(300.0)
+        self._inputs, self._outputs = Ratio(500.0), Ratio(300.0)
         self._turns: dict[int, Hold] = {}
         self._meter = Meter()
         self._open = self._episodes = self._fruitless = 0
@@ -119,11 +124,10 @@ class ClassPacer:
         if ticket.open and not ticket.heard:
             ticket.heard = True
             self._replied()
-        parts = zip(self._buckets, readings, ticket.marks, ticket.taken, strict=True)
-        for bucket, reading, mark, amount in parts:
-            if reading is not None:
-                bucket.read(reading, mark, amount, now)
-        self._heed()
+        if readings:
+            for name, reading in readings.items():
+                self._buckets[name].read(reading, ticket.marks[name], ticket.amounts[name], now)
+            self._heed()
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """Record what a request has used; `None` if that is not known."""
@@ -132,7 +136,9 @@ class ClassPacer:
         if not input_tokens and not output_tokens:  # an error that cost nothing says nothing of answers
             input_tokens = output_tokens = None
         self._end(ticket, output_tokens, now)
-        self.input.settle(ticket.input, ticket.input if input_tokens is None else input_tokens, ticket.variance)
+        used = ticket.input if input_tokens is None else input_tokens
+        for name, bucket, per_request, per_token in self._guessed:
+            bucket.settle(ticket.amounts[name], per_request + per_token * used)
         if input_tokens is not None:
             self._inputs.add(ticket.asked[0], input_tokens)
             self._meter.add(now, 0.0, input_tokens - ticket.input, 0.0)
@@ -150,8 +156,8 @@ class ClassPacer:
         if not ticket.open:
             return
         self._end(ticket, None, now)
-        self.requests.settle(1.0, 0.0)
-        self.input.settle(ticket.input, 0.0, ticket.variance)
+        for name, bucket, *_ in self.shares:
+            bucket.settle(ticket.amounts[name], 0.0)
         self._meter.add(now, -1.0, -ticket.input, 0.0)
         self._meter.refusals += 1
         first = ticket.sent_s > self._cut_s
@@ -159,15 +165,13 @@ class ClassPacer:
         unsaid_s = min(UNSAID_S * 2 ** max(0, self._fruitless - 1), MOST_UNSAID_S)
         wait_s = unsaid_s if retry_after_s is None else retry_after_s
         explained = False
-        for name, bucket, reading, mark, amount in zip(
-            DIMENSIONS, self._buckets, readings, ticket.marks, ticket.taken, strict=True
-        ):
+        for name, bucket in self._buckets.items():
+            reading, amount = readings.get(name), ticket.amounts[name]
             said = reading is not None or bucket.source in {"announced", "given"}
-            empty = _is_short(reading, amount) or (limit == name and said)
+            empty = _is_short(reading, amount, bucket.grain) or (limit == name and said)
             explained = explained or (empty and bucket.source != "inferred")
             need = (amount or 1.0) if empty else None
-            bucket.refuse(reading, mark, amount, now, need=need, wait_s=wait_s, first=first)
-        self._heed()
+            bucket.refuse(reading, ticket.marks[name], amount, now, need=need, wait_s=wait_s, first=first)
         if first:
             self._cut_s = now
             self._episodes += 1
@@ -177,17 +181,20 @@ class ClassPacer:
                 if self._window.rate:
                     self.requests.impose(60 * self._window.rate, now, closed_s=wait_s)
             wait_s += JITTER_S * self._random.random()
+        self._heed()
         self._window.refused(explained=explained)
         self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
 
     def health(self, name: str, now: float) -> PoolHealth:
         """Say how much of the limits was used of late."""
         used, passed_s = self._meter.lately(now)
-        pairs, refusals = zip(self._buckets, used, strict=True), self._meter.refusals
-        gauges = [gauge(bucket, each, passed_s, refusals) for bucket, each in pairs]
+        refusals = self._meter.refusals
         return PoolHealth(
             name,
-            *gauges,
+            {
+                kind: limit_use(kind, name, bucket, KINDS[kind].amount(*used), passed_s, refusals)
+                for kind, bucket in self._buckets.items()
+            },
             under_way=self._open,
             refusals=refusals,
             episodes=self._episodes,
@@ -196,30 +203,29 @@ class ClassPacer:
 
     def ceilings(self) -> dict[str, Ceiling]:
         """Return the limits that are known, and what each bucket holds at least."""
-        pairs = zip(DIMENSIONS, self._buckets, strict=True)
-        return {name: Ceiling(bucket.limit, bucket.capacity) for name, bucket in pairs if bucket.rate}
+        return {name: Ceiling(each.limit, each.capacity) for name, each in self._buckets.items() if each.rate}
 
     def learned(self, now: float) -> Learned:
         """Return what answers have taught so far."""
-        requests, taken, made = self._buckets
+        buckets = self._buckets.values()
         return Learned(
             self._inputs.sums,
             self._outputs.sums,
             self.output.learned,
             self.output.answers,
             self._window.size,
-            levels=(requests.level_at(now), taken.level_at(now), made.level_at(now)),
-            margins=(requests.margin, taken.margin, made.margin),
-            external=(requests.external_rate, taken.external_rate, made.external_rate),
+            levels=tuple(each.level_at(now) for each in buckets),
+            margins=tuple(each.margin for each in buckets),
+            external=tuple(each.external_rate for each in buckets),
         )
 
     def sources(self) -> dict[str, LimitSource]:
         """Return who says what the limits that are known are."""
-        return {name: each.source for name, each in zip(DIMENSIONS, self._buckets, strict=True) if each.source}
+        return {name: each.source for name, each in self._buckets.items() if each.source}
 
     def recall(self, ceilings: Mapping[str, Ceiling], sources: Mapping[str, LimitSource], now: float) -> None:
         """Go on from limits that were known earlier; the first reply is believed over them."""
-        for name, bucket in zip(DIMENSIONS, self._buckets, strict=True):
+        for name, bucket in self._buckets.items():
             if name in ceilings:
                 bucket.recall(ceilings[name], sources.get(name, "announced"), now)
         if self.requests.source == "inferred":
@@ -233,19 +239,20 @@ class ClassPacer:
         self.output.recall(learned.ahead, learned.answers)
         if learned.answers:
             self._window.recall(learned.window)
-        parts = zip(self._buckets, learned.levels, learned.margins, learned.external, strict=True)
-        for bucket, level, margin, external_rate in parts:
+        learned_of_each = zip(learned.levels, learned.margins, learned.external, strict=False)
+        # A record from before a kind of limit was added says nothing of it.
+        for bucket, (level, margin, external_rate) in zip(self._buckets.values(), learned_of_each, strict=False):
             bucket.recall_level(level, margin, external_rate, now, age_s)
 
     def _wait_s(self, taken: float, now: float) -> tuple[float, Reason | None]:
         """Return how long a request has to wait, and for which limit; `None` if only the spacing holds it."""
         longest_s, why = max(0.0, self._next_s - now), None
-        if (wait_s := self.requests.wait_s(1.0, now)) > 0:
-            self._window.held(now)
-        if wait_s > longest_s:
-            longest_s, why = wait_s, "requests"
-        if (wait_s := self.input.wait_s(taken, now)) > longest_s:
-            longest_s, why = wait_s, "input"
+        for name, bucket, per_request, per_token in self._known:
+            wait_s = bucket.wait_s(per_request + per_token * taken, now)
+            if wait_s > 0 and name == "requests":
+                self._window.held(now)
+            if wait_s > longest_s:
+                longest_s, why = wait_s, name
         if (wait_s := self.output.wait_s(now)) > longest_s:
             longest_s, why = max(wait_s, OUTPUT_STEP_S), "output"
         return longest_s, why
@@ -271,16 +278,17 @@ class ClassPacer:
     def _tightest(self, taken: float, made: float) -> Reason:
         """Name the limit of which a request takes the greatest part."""
         part, why = 0.0, "slot"
-        for name, bucket, amount in zip(DIMENSIONS, self._buckets, (1.0, taken, made), strict=True):
-            if bucket.rate and amount / bucket.rate > part:
-                part, why = amount / bucket.rate, name
+        for name, bucket in self._buckets.items():
+            if bucket.rate and (share := KINDS[name].amount(1, taken, made) / bucket.rate) > part:
+                part, why = share, name
         return why
 
     def _space(self, taken: float, made: float, now: float) -> None:
         """Set the earliest time for the next one."""
-        made_s = min(self.output.bucket.step_s(made), OUTPUT_STEP_S)  # it takes nothing at once
-        step_s = min(max(self.requests.step_s(1.0), self.input.step_s(taken), made_s), LONGEST_STEP_S)
-        self._next_s = max(now - LATE_S, self._next_s) + step_s
+        step_s = min(self.output.bucket.step_s(made), OUTPUT_STEP_S)  # it takes nothing at once
+        for _, bucket, per_request, per_token in self._known:
+            step_s = max(step_s, bucket.step_s(per_request + per_token * taken))
+        self._next_s = max(now - LATE_S, self._next_s) + min(step_s, LONGEST_STEP_S)
 
     def _replied(self) -> None:
         """Record that a reply begins that is no refusal."""
@@ -294,8 +302,10 @@ class ClassPacer:
             self._window.quiet = False
 
     def _heed(self) -> None:
-        """Let nobody wait for a first reply once a limit is known."""
-        if any(bucket.rate for bucket in self._buckets):
+        """Note which limits are known by now. Once one is, nobody waits for a first reply."""
+        if len(self._known) + 1 < len(self.shares):
+            self._known = [each for each in self.shares if each[1].rate and each[0] != "output"]
+        if self._known or self.output.bucket.rate:
             self._window.quiet = False
 
     def _end(self, ticket: Ticket, output_tokens: int | None, now: float) -> None:
@@ -305,7 +315,7 @@ class ClassPacer:
         self.output.ended(ticket.output, output_tokens, ticket.sent_s, now)
 
 
-def _is_short(reading: Reading | None, amount: float) -> bool:
+def _is_short(reading: Reading | None, amount: float, grain: float) -> bool:
     """Tell whether less is left than a request needs."""
-    need = FITS * amount + ROUNDED if amount > 1 else 1.0
+    need = FITS * amount + grain if amount > 1 else 1.0
     return reading is not None and reading.remaining is not None and reading.remaining < need

@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent_magic.engine.pacing.bucket import Bucket
+    from agent_magic.engine.pacing.limits import Dimension
 
 BIN_S: Final = 5.0
 BINS: Final = 12
 """A minute, in steps of five seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """One limit.
+class LimitUse(NamedTuple):
+    """One limit of one model class.
 
     Attributes:
-        limit: Per minute; `None` while unknown.
-        used: Per minute, by us, over the last minute or since the first request.
-        others: Per minute, by others with the same key, as far as it shows.
-        share: What was used of what could pass in that time; `None` while the limit is unknown. That is its part of the
-            limit, and what was saved up before: a burst that fits is no excess.
-        source: `announced` by the server, `given` by the user, or `inferred from 3 refusals` that neither explains; an
-            empty string while the limit is unknown.
+        kind: What is limited.
+        model_class: Whose limit it is.
+        limit_per_min: `None` while it is unknown.
+        used_per_min: By us, over the last minute or since the first request.
+        used_share: What was used of what could pass in that time, 0 to 1 and more; `None` while the limit is unknown.
+            That is its part of the limit, and what was saved up before: a burst that fits is no excess.
+        source: `announced` by the provider, `given` by the user, or `inferred from 3 refusals` that neither explains;
+            an empty string while the limit is unknown.
     """
 
-    limit: float | None
-    used: float
-    others: float
-    share: float | None
+    kind: Dimension
+    model_class: str
+    limit_per_min: float | None
+    used_per_min: float
+    used_share: float | None
     source: str = ""
 
 
-def gauge(bucket: Bucket, used: float, passed_s: float, refusals: int) -> Gauge:
+def limit_use(
+    kind: Dimension, model_class: str, bucket: Bucket, used: float, passed_s: float, refusals: int
+) -> LimitUse:
     """Say how much of a limit is used.
 
     Args:
+        kind: What is limited.
+        model_class: Whose limit it is.
         bucket: What is known of the limit.
         used: What was used.
         passed_s: In how many seconds.
@@ -48,7 +56,7 @@ def gauge(bucket: Bucket, used: float, passed_s: float, refusals: int) -> Gauge:
     source = bucket.source or ""
     if source == "inferred":
         source += f" from {refusals:,} refusal{'s' * (refusals > 1)}" if refusals else " in an earlier session"
-    return Gauge(bucket.limit or None, used * 60 / passed_s, bucket.external_rate * 60, share, source)
+    return LimitUse(kind, model_class, bucket.limit or None, used * 60 / passed_s, share, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +65,7 @@ class PoolHealth:
 
     Attributes:
         name: The class.
-        requests: The limit of requests.
-        input: The limit of uncached input tokens.
-        output: The limit of output tokens.
+        limits: Each of its limits, by what is limited.
         under_way: Requests under way.
         refusals: How many 429s there were.
         episodes: How many times they began. Refusals of one moment are one episode.
@@ -67,18 +73,11 @@ class PoolHealth:
     """
 
     name: str
-    requests: Gauge
-    input: Gauge
-    output: Gauge
+    limits: Mapping[Dimension, LimitUse]
     under_way: int = field(kw_only=True)
     refusals: int = field(kw_only=True)
     episodes: int = field(kw_only=True)
     shut_s: float = field(default=0.0, kw_only=True)
-
-    @property
-    def gauges(self) -> tuple[Gauge, Gauge, Gauge]:
-        """The limits of requests, input and output."""
-        return self.requests, self.input, self.output
 
 
 class Meter:

@@ -1,8 +1,10 @@
-"""Rate limits as values: what a user may set, and what a response says of them."""
+"""Rate limits as values: which kinds there are, what a user may set, and what a response says of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from agent_magic.declare.validation import is_number, must_be
@@ -10,9 +12,47 @@ from agent_magic.declare.validation import is_number, must_be
 Dimension = Literal["requests", "input", "output"]
 """What is limited per minute: requests, uncached input tokens, output tokens."""
 
-FIELDS: Final[dict[Dimension, str]] = {"requests": "requests", "input": "input_tokens", "output": "output_tokens"}
-"""The fields of `Limits`, by what they limit."""
-DIMENSIONS: Final = tuple(FIELDS)
+
+class Kind(NamedTuple):
+    """A kind of rate limit: how much of it a request takes, and how it reads.
+
+    Requests and input are taken when a request is let in, output when it is made.
+
+    Attributes:
+        field: Its field of `Limits`; with spaces, its unit.
+        counted: What it counts, in words.
+        option: Its option of `%agents limits`.
+        per_request: How much each request takes.
+        per_input_token: How much each uncached input token takes.
+        per_output_token: How much each output token takes.
+        rounded: What a response rounds `remaining` to.
+    """
+
+    field: str
+    counted: str
+    option: str
+    per_request: float = 0.0
+    per_input_token: float = 0.0
+    per_output_token: float = 0.0
+    rounded: int = 1
+
+    @property
+    def unit(self) -> str:
+        """What it counts, in a word or two."""
+        return self.field.replace("_", " ")
+
+    def amount(self, requests: float, input_tokens: float, output_tokens: float) -> float:
+        """Return how much of the limit so many requests and tokens take."""
+        return self.per_request * requests + self.per_input_token * input_tokens + self.per_output_token * output_tokens
+
+
+KINDS: Final[Mapping[Dimension, Kind]] = {
+    "requests": Kind("requests", "requests", "rpm", per_request=1.0),
+    "input": Kind("input_tokens", "uncached input tokens", "itpm", per_input_token=1.0, rounded=1000),
+    "output": Kind("output_tokens", "output tokens", "otpm", per_output_token=1.0, rounded=1000),
+}
+"""All there are: the pacer, forecasts, `%agents limits` and the charts go through this table."""
+DIMENSIONS: Final = tuple(KINDS)
 MOST: Final = 1e12
 """A limit above this is a mistake of whoever wrote it."""
 
@@ -37,7 +77,7 @@ class Limits:
     burst_s: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        for option in (*FIELDS.values(), "burst_s"):
+        for option in (*(kind.field for kind in KINDS.values()), "burst_s"):
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < MOST):
                 raise must_be(option, "a number above 0", value)
@@ -45,7 +85,7 @@ class Limits:
     @property
     def rates(self) -> dict[Dimension, float | None]:
         """What may pass per minute, by what is limited; `None` is not known."""
-        return {name: getattr(self, each) for name, each in FIELDS.items()}
+        return {name: getattr(self, kind.field) for name, kind in KINDS.items()}
 
 
 class Reading(NamedTuple):
@@ -60,7 +100,7 @@ class Reading(NamedTuple):
     remaining: float | None = None
 
 
-Readings = tuple[Reading | None, Reading | None, Reading | None]
-"""What one response said of requests, input and output; `None` is nothing."""
+Readings = Mapping[Dimension, Reading]
+"""What one response said, by what is limited."""
 
-NO_READINGS: Final[Readings] = (None, None, None)
+NO_READINGS: Final[Readings] = MappingProxyType({})

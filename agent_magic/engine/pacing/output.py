@@ -65,11 +65,10 @@ class Output:
         self._full = need > level >= bucket.capacity
         return (max(LEAST_LEFT * second, need) - level) / bucket.rate
 
-    def sent(self, expected: float, now: float) -> float:
-        """Record that a request left. Return the level without corrections, for `Bucket.read`."""
+    def sent(self, expected: float, now: float) -> None:
+        """Record that a request left."""
         self._advance(now)
         self.under_way += expected
-        return self.bucket.take(0.0, now)
 
     def ended(self, expected: float, used: float | None, sent_s: float, now: float) -> None:
         """Record that a request is over.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from agent_magic.engine.pacing.limits import DIMENSIONS, Limits
+from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import say
 from agent_magic.providers.anthropic.client import Claude, as_provider
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
 
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script")
-LIMITS = {"rpm": "requests", "itpm": "input_tokens", "otpm": "output_tokens"}
-"""Options of `%agents limits`, and the fields of `Limits` they set."""
 RATES = ("input", "output", "cache_read", "cache_write")
 
 
@@ -53,14 +51,15 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
 
 def _limits_options(parser: Parser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="The model, or one of its class.")
-    parser.add_argument("--rpm", type=float, metavar="N", help="Requests per minute.")
-    parser.add_argument("--itpm", type=float, metavar="N", help="Uncached input tokens per minute.")
-    parser.add_argument("--otpm", type=float, metavar="N", help="Output tokens per minute.")
+    for kind in KINDS.values():
+        words = f"{kind.counted.capitalize()} per minute."
+        parser.add_argument(f"--{kind.option}", dest=kind.field, type=float, metavar="N", help=words)
 
 
 def _limits(ctx: CommandContext, given: Namespace) -> None:
     session = ctx.session
-    said = {field: getattr(given, option) for option, field in LIMITS.items() if getattr(given, option) is not None}
+    options = {kind.field: getattr(given, kind.field) for kind in KINDS.values()}
+    said = {field: value for field, value in options.items() if value is not None}
     if said:
         if session.running:
             raise UsageError("Limits cannot change during a run. %agents wait for it first.")
@@ -74,13 +73,13 @@ def _limit_lines(pacer: Pacer) -> list[str]:
     pools, lines = pacer.health(time.monotonic()), list[str]()
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
-            each = [(one.limit, f"{one.source}; {one.used:,.0f}/min now") for one in pools[name].gauges]
+            uses = pools[name].limits.values()
+            each = {one.kind: (one.limit_per_min, f"{one.source}; {one.used_per_min:,.0f}/min now") for one in uses}
         else:
-            told = pacer.given[name]
-            each = [(limit, "given") for limit in (told.requests, told.input_tokens, told.output_tokens)]
+            each = {kind: (limit, "given") for kind, limit in pacer.given[name].rates.items()}
         parts = [
             f"{kind} unknown" if limit is None else f"{kind} {limit:,.0f}/min ({words})"
-            for kind, (limit, words) in zip(DIMENSIONS, each, strict=True)
+            for kind, (limit, words) in each.items()
         ]
         lines.append(f"{name}: {' · '.join(parts)}")
     return lines or ["No rate limits are known yet. The first responses tell them, or you do with --rpm."]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.pacing.limits import DIMENSIONS, MOST, Reading
+from agent_magic.engine.pacing.limits import MOST, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "anthropic-ratelimit-"
 HEADER_OF: Final[dict[Dimension, str]] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
-_NAMES: Final = tuple((f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining") for name in HEADER_OF.values())
+_NAMES: Final[list[tuple[Dimension, str, str]]] = [
+    (kind, f"{PREFIX}{name}-limit", f"{PREFIX}{name}-remaining") for kind, name in HEADER_OF.items()
+]
+_KIND_OF: Final[dict[str, Dimension]] = {name.replace("-", " "): kind for kind, name in HEADER_OF.items()}
+_WORDS: Final = "|".join(_KIND_OF)
 LONGEST_WAIT_S: Final = 366 * 86_400.0
 """No server means a longer one."""
 _SENTENCE = re.compile(
-    r"(?P<number>[\d,]+) (?P<per>requests|(?:input|output) tokens) per minute"
-    r"|number of (?P<over>requests|(?:input|output) tokens) has exceeded",
+    rf"(?P<number>[\d,]+) (?P<per>{_WORDS}) per minute|number of (?P<over>{_WORDS}) has exceeded",
     re.IGNORECASE,
 )
 """Such as `This request would exceed your organization's rate limit of 30,000 input tokens per minute`."""
@@ -37,20 +40,14 @@ def named_limit(sentence: str) -> Dimension | None:
     found = _SENTENCE.search(sentence)
     if found is None:
         return None
-    named = (found["per"] or found["over"]).lower()
-    return next(name for name in DIMENSIONS if named.startswith(name))
+    return _KIND_OF[(found["per"] or found["over"]).lower()]
 
 
 def with_sentence(readings: Readings, sentence: str) -> Readings:
     """Add the limit that the sentence of a 429 tells, where the headers do not tell it."""
     found, name = _SENTENCE.search(sentence), named_limit(sentence)
     number = _number((found["number"] or "").replace(",", "")) if found else None
-    if name is None or not number:
-        return readings
-    requests, taken, made = (
-        Reading(number) if one is None and each == name else one for each, one in zip(DIMENSIONS, readings, strict=True)
-    )
-    return requests, taken, made
+    return readings if name is None or not number else {name: Reading(number), **readings}
 
 
 def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
@@ -59,23 +56,19 @@ def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Read what a response's headers say of requests, input tokens and output tokens.
+    """Read what a response's headers say of each limit.
 
     Whatever makes no sense counts as not said: a server or a proxy may send anything.
 
     Args:
         headers: The headers by lower-case name, or a mapping that ignores case.
     """
-    requests, taken, made = _NAMES
-    return _reading(headers, *requests), _reading(headers, *taken), _reading(headers, *made)
-
-
-def _reading(headers: Mapping[str, str], limit_name: str, remaining_name: str) -> Reading | None:
-    limit = _number(headers.get(limit_name))
-    if not limit:
-        return None
-    remaining = _number(headers.get(remaining_name))
-    return Reading(limit, remaining if remaining is None else min(remaining, limit))
+    found: dict[Dimension, Reading] = {}
+    for kind, limit_name, remaining_name in _NAMES:
+        if limit := _number(headers.get(limit_name)):
+            remaining = _number(headers.get(remaining_name))
+            found[kind] = Reading(limit, remaining if remaining is None else min(remaining, limit))
+    return found
 
 
 def _number(text: str | None) -> float | None:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.validation import is_number
+from agent_magic.engine.pacing.limits import KINDS, MOST
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
@@ -28,14 +29,10 @@ BINS: Final = 240
 """The run is cut into so many stretches; each is drawn at its peak."""
 NEAR: Final = 0.25
 """A limit is drawn if the run used this share of it; otherwise it would flatten the curve."""
-MOST: Final = 1e12
-"""The largest limit accepted."""
-CONCURRENT, REQUESTS, INPUT, OUTPUT = "requests under way", "requests", "input tokens", "output tokens"
+CONCURRENT, REQUESTS = "requests under way", "requests"
 TITLES: Final = {
     CONCURRENT: "concurrent requests",
-    REQUESTS: "requests in the last minute",
-    INPUT: "uncached input tokens in the last minute",
-    OUTPUT: "output tokens in the last minute",
+    **{kind.unit: f"{kind.counted} in the last minute" for kind in KINDS.values()},
 }
 
 
@@ -93,13 +90,12 @@ def known_limits(record: RunRecord) -> dict[str, float | None]:
     classes = record.terms.after or record.terms.before
     if len(classes) == 1:
         (ceilings,) = classes.values()
-        words = {"requests": REQUESTS, "input": INPUT, "output": OUTPUT}
-        found.update({name: ceilings[word].per_minute for word, name in words.items() if word in ceilings})
+        found.update({kind.unit: ceilings[name].per_minute for name, kind in KINDS.items() if name in ceilings})
     return found
 
 
 def _given_limits(limits: object) -> dict[str, float | None]:
-    known = (REQUESTS, INPUT, OUTPUT, CONCURRENT)
+    known = (*(kind.unit for kind in KINDS.values()), CONCURRENT)
     if not isinstance(limits, Mapping | None):
         hint = "Give a mapping such as {'requests': 50}, per minute."
         raise DeclarationError(f"limits must be a mapping, got {shown_value(limits)}.", hint=hint)
@@ -125,12 +121,11 @@ def curves_of(record: RunRecord, limits: Mapping[str, float | None]) -> list[Cur
     sent = [one for one in record.attempts if not one.is_served]
     concurrent = [(one.started_s, 1.0) for one in sent]
     concurrent += [(one.ended_s, -1.0) for one in sent if one.ended_s is not None]
-    sums = {
-        CONCURRENT: _running_sum(concurrent),
-        REQUESTS: _running_sum(_per_minute((one.started_s, 1.0) for one in sent)),
-        INPUT: _running_sum(_per_minute(_input_tokens(sent))),
-        OUTPUT: _running_sum(_per_minute(_output_tokens(sent))),
-    }
+    changes, taken = _changes(sent), dict[str, list[tuple[float, float]]]()
+    for kind in KINDS.values():
+        amounts = [(at, kind.amount(*each)) for at, *each in changes]
+        taken[kind.unit] = _per_minute([(at, amount) for at, amount in amounts if amount])
+    sums = {name: _running_sum(each) for name, each in {CONCURRENT: concurrent, **taken}.items()}
     return [Curve(name, tuple(steps), limits.get(name)) for name, steps in sums.items()]
 
 
@@ -181,25 +176,19 @@ def _write(value: float) -> str:
     return f"{value:,.6g}"
 
 
-def _input_tokens(attempts: Iterable[Attempt]) -> list[tuple[float, float]]:
-    return [
-        (one.started_s, float(one.usage.input_tokens + (one.usage.cache_write_tokens or 0)))
-        for one in attempts
-        if one.usage is not None and one.usage.input_tokens is not None
-    ]
+def _changes(attempts: Iterable[Attempt]) -> list[tuple[float, float, float, float]]:
+    """List what passed: the second, requests, uncached input tokens, output tokens."""
+    found: list[tuple[float, float, float, float]] = []
+    for one in attempts:
+        taken = None if one.usage is None else one.usage.limited_input_tokens
+        found.append((one.started_s, 1.0, taken or 0.0, 0.0))
+        if one.usage is not None and one.usage.output_tokens and one.ended_s is not None:
+            found.append((one.ended_s, 0.0, 0.0, one.usage.output_tokens))
+    return found
 
 
-def _output_tokens(attempts: Iterable[Attempt]) -> list[tuple[float, float]]:
-    return [
-        (one.ended_s, float(one.usage.output_tokens))
-        for one in attempts
-        if one.ended_s is not None and one.usage is not None and one.usage.output_tokens is not None
-    ]
-
-
-def _per_minute(changes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def _per_minute(came: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Add the changes by which every amount leaves the window after a minute."""
-    came = list(changes)
     return [*came, *((at + WINDOW_S, -amount) for at, amount in came)]
 
 

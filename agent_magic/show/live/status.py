@@ -12,7 +12,8 @@ from agent_magic.show.units import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.engine.health import Health, LimitUse
+    from agent_magic.engine.health import Health
+    from agent_magic.engine.pacing.health import LimitUse
 
 GOOD = "API healthy"
 TREND_S = 0.1
