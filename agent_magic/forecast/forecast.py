@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
 from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.run import Engine
-from agent_magic.forecast.changes import BATCH_S, Pricing, batched, paced, scaled
-from agent_magic.forecast.provider import Provider
-from agent_magic.forecast.service import ModelledRequests, ModelledService
+from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
-from agent_magic.forecast.virtual import VirtualDriver
-from agent_magic.forecast.work import SAME, Evidence, Work, Works
+from agent_magic.forecast.work import BATCH_S, Evidence
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
@@ -33,11 +28,10 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.changes import End
     from agent_magic.forecast.pace import Basis
+    from agent_magic.forecast.work import End, Work, Works
     from agent_magic.record.answer import Price
     from agent_magic.record.history import History
-    from agent_magic.record.request import Ttl
     from agent_magic.record.terms import Ceilings
 
 MEASURED_RANGE: Final = 0.05
@@ -52,9 +46,8 @@ BATCH_PRICE: Final = 0.5
 """Source: the same page: half price on everything."""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """What holds requests until a first reply, in the first run of a session that asks a model class."""
-NO_CAPS: Final[dict[str, Any]] = {"budget_usd": None, "budget_tokens": None, "max_usd_per_min": None}
-"""A batch keeps no caps: it is one request."""
-LEFT_OUT: Final = "left out of this forecast"
+ALONE: Final[dict[str, Any]] = {"budget_usd": None, "budget_tokens": None, "max_usd_per_min": None, "cache": "off"}
+"""A batch is one request: it keeps no caps, and shares no cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +164,9 @@ class Forecaster:
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
         works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, limited)
         if scenario.faster:
-            works = works._replace(agents=paced(works.agents, scenario.faster))
+            factors, agents = scenario.faster, enumerate(works.agents)
+            paced = [work and work.paced(factors[one]) if one in factors else work for one, work in agents]
+            works = works._replace(agents=tuple(paced))
         basis = works.basis
         if scenario.batch:
             words.append("batches: half price, an hour for each layer (at most a day), no cache hits")
@@ -192,7 +187,7 @@ class Forecaster:
         else:
             off = REFUSED_RANGE if likely.rate_limited else MEASURED_RANGE
             wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
-        if all(work is None or (work.time == SAME and work.output == SAME) for work in setting.works.agents):
+        if all(work is None or work.is_sure for work in setting.works.agents):
             return wall_range, _point(cost), peak
         (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
         low, high = summarize(low_run), summarize(high_run)
@@ -206,51 +201,40 @@ class Forecaster:
     def _play(self, setting: _Setting, end: End) -> tuple[int, RunRecord]:
         """Turn the engine through one scenario. Returns the most that was under way at once, and the run."""
         scenario, policy = setting.scenario, setting.policy
-        works = [None if work is None else scaled(work, end) for work in setting.works.agents]
-        plan, terms = self.record.plan, self.record.terms
-        dag = self._dag(scenario.dropped, scenario.cut)
+        works = [None if work is None else work.scaled(end) for work in setting.works.agents]
+        plan, recorded = self.record.plan, self.record.terms
         timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
-        price = self._pricing(scenario)
-        expected = None if terms is None else terms.work_s
-        groups, lives = None, dict[str, "Ttl"]()
+        expected = None if recorded is None else recorded.work_s
         if scenario.batch:
-            works = [None if work is None else batched(work) for work in works]
+            works = [None if work is None else work.batched() for work in works]
             timeouts_s = [math.inf] * len(works)
-            policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None, **NO_CAPS)
-        else:
-            contexts = [agent.prefix for agent in plan.agents]
-            groups, lives = groups_of(works, contexts, policy, dag, expected, self.record.terms)
-        prefixes = None if groups is None else Prefixes(groups, lives)
-        entries = groups or [None] * len(works)
-        warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
-        capped = policy.budget_usd or policy.budget_tokens or policy.max_usd_per_min
+            policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None, **ALONE)
         requests = self._asked(works)
         record = RunRecord(
-            plan, self.record.began_at, [one.model for one in requests], origin=self.record.origin, dag=dag
+            plan,
+            self.record.began_at,
+            [one.model for one in requests],
+            origin=self.record.origin,
+            dag=self._dag(scenario.dropped, scenario.cut),
         )
-        facts = {one.model: facts_of(self.record.terms, one.model) for one in requests}
-        record.terms = Terms(policy.to_dict(), False, {}, setting.ceilings, expected, models=facts)  # noqa: FBT003
-        classes = [facts[one.model].limit_class for one in requests]
+        facts = {one.model: facts_of(recorded, one.model) for one in requests}
+        terms = Terms(policy.to_dict(), False, {}, setting.ceilings, expected, models=facts)  # noqa: FBT003
+        record.terms = terms
         pacer, key = (None, None) if scenario.batch else self._shared(scenario, policy, limited=bool(setting.ceilings))
-        engine = Engine(
+        peak = play(
             record,
+            terms,
             policy,
-            ModelledRequests(works, requests, classes, prefixes, price if capped else None),
+            works,
+            requests,
+            price=self._pricing(scenario),
             timeouts_s=timeouts_s,
-            price=price.of,
-            dag=dag,
+            cached_by=expected,
             pacer=pacer,
             key=key,
-            work_s=expected,
+            refusal_s=self.evidence.refusal_s,
         )
-        provider = Provider(setting.ceilings, warm, lives, refusal_s=self.evidence.refusal_s)
-        most = policy.max_attempts
-        service = ModelledService(works, provider, entries, price, max_attempts=most)
-        driver = VirtualDriver(engine, service)
-        for agent in scenario.dropped:
-            engine.leave_out(agent, LEFT_OUT)
-        driver.run()
-        return driver.peak, record
+        return peak, record
 
     def _shared(self, scenario: Scenario, policy: Policy, *, limited: bool) -> tuple[Pacer | None, Key | None]:
         """Return the pacer and the key of the session, as far as the run was paced, and its key untried."""
@@ -340,34 +324,6 @@ def first_wait_s(record: RunRecord) -> float:
                 waits[pool] = max(waits.get(pool, 0.0), waited_s)
             free_s = one.granted_s if one.ended_s is None else one.ended_s
     return sum(waits.values())
-
-
-def groups_of(
-    works: Sequence[Work | None],
-    contexts: Sequence[str | None],
-    policy: Policy,
-    dag: Dag,
-    work_s: Sequence[float] | None,
-    terms: Terms | None,
-) -> tuple[list[str | None] | None, dict[str, Ttl]]:
-    """Name the shared context each agent asks to be cached, and for how long each lives; `None` where none is.
-
-    Args:
-        works: What the agents do; `None` for one that is left out.
-        contexts: Per agent, the name of its context.
-        policy: How to run.
-        dag: Who waits for whom.
-        work_s: Per agent, expected seconds of work; `None` is unknown.
-        terms: What the provider said of models, if anything was kept.
-    """
-    used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
-    if policy.cache == "off" or not any(used):
-        return None, {}
-    tokens = {name: work.shared for name, work in zip(used, works, strict=True) if name and work is not None}
-    models = ["" if work is None else work.model for work in works]
-    facts = {model: facts_of(terms, model) for model in models}
-    groups = paying_groups(models, used, tokens, facts, always=policy.cache == "on")
-    return with_lives(groups, dag, policy, work_s)
 
 
 def _request_of(record: RunRecord, agent: int) -> Request:

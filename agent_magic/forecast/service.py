@@ -2,45 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure
+from agent_magic.engine.run import Engine
 from agent_magic.forecast.evidence import CONTINUES
-from agent_magic.forecast.provider import Refusal
-from agent_magic.forecast.virtual import NEVER, Flight
+from agent_magic.forecast.provider import Provider, Refusal
+from agent_magic.forecast.terms import facts_of
+from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, Answer, Price, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.engine.admission.prefix import Prefixes
+    from agent_magic.declare.dag import Dag
+    from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
-    from agent_magic.forecast.provider import Input, Provider
+    from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.provider import Input
     from agent_magic.forecast.work import Try, Work
-    from agent_magic.record.request import Request
+    from agent_magic.record.prices import Prices
+    from agent_magic.record.request import Request, Ttl
+    from agent_magic.record.results import RunRecord
+    from agent_magic.record.terms import Terms
 
 OK: Final = 200
 TOO_MANY_REQUESTS: Final = 429
 NOTHING: Final = Worst(0.0, 0)
+LEFT_OUT: Final = "left out of this forecast"
 
 
-class Pricing(Protocol):
-    """Says what tokens cost.
+class Pricing:
+    """Prices tokens, each sum once.
 
-    Attributes:
+    Args:
+        prices: What tokens cost.
+        factor: What every sum is multiplied with.
+        costs: Sums that are known already; new ones are added.
         recorded: Whether an attempt that repeats a recorded one costs what that did.
     """
 
-    recorded: bool
+    def __init__(
+        self,
+        prices: Prices,
+        factor: float = 1.0,
+        costs: dict[tuple[object, ...], Price] | None = None,
+        *,
+        recorded: bool = False,
+    ) -> None:
+        self._prices, self._factor, self.recorded = prices, factor, recorded
+        self._costs: dict[tuple[object, ...], Price] = {} if costs is None else costs
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return what tokens of a model cost."""
-        ...
+        """Return what tokens of a model cost. None cost nothing, whatever the price."""
+        if usage is None:
+            return self._prices.of(model, None)
+        if usage.output_tokens == 0 == usage.total_input_tokens:
+            return NOT_BILLED
+        key = (
+            id(self._prices),
+            self._factor,
+            model,
+            usage.input_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.output_tokens,
+            usage.cache_write_1h_tokens,
+        )
+        found = self._costs.get(key)
+        if found is None:
+            found = self._prices.of(model, usage)
+            if found.cost_usd is not None and self._factor != 1.0:
+                found = found._replace(cost_usd=found.cost_usd * self._factor)
+            self._costs[key] = found
+        return found
 
 
 class _Flight(Flight):
@@ -296,3 +338,93 @@ def _share(flight: Flight, now: float) -> float:
     if flight.first_s is None or flight.until_s <= flight.first_s:
         return 0.0
     return min(1.0, max(0.0, (now - flight.first_s) / (flight.until_s - flight.first_s)))
+
+
+def play(  # noqa: PLR0913 - all that a run stands on
+    record: RunRecord,
+    terms: Terms,
+    policy: Policy,
+    works: Sequence[Work | None],
+    requests: Sequence[Request],
+    *,
+    price: Pricing,
+    timeouts_s: Sequence[float],
+    cached_by: Sequence[float] | None,
+    pacer: Pacer | None,
+    key: Key | None,
+    held: frozenset[int] = frozenset(),
+    refusal_s: float = 0.0,
+) -> int:
+    """Turn the engine through modelled work, on virtual time.
+
+    Args:
+        record: Grows with what happens.
+        terms: The limits that the provider keeps, its models, the seconds of work by which agents take turns.
+        policy: How to run.
+        works: Per agent, what it does; `None` leaves it out.
+        requests: Per agent, what it asks.
+        price: What tokens cost.
+        timeouts_s: Per agent, seconds to its deadline.
+        cached_by: Per agent, the seconds by which the run chooses how long a context is cached.
+        pacer: Keeps the limits.
+        key: Whether the provider has accepted the key.
+        held: The agents whose answers are there already.
+        refusal_s: How long a 429 takes to come.
+
+    Returns:
+        The most that was under way at once.
+    """
+    contexts = [None if one in held else agent.prefix for one, agent in enumerate(record.plan.agents)]
+    groups, lives = _groups_of(works, contexts, policy, record.dag, cached_by, terms)
+    prefixes = None if groups is None else Prefixes(groups, lives)
+    entries = groups or [None] * len(works)
+    warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
+    classes = [facts_of(terms, one.model).limit_class for one in requests]
+    capped = policy.budget_usd or policy.budget_tokens or policy.max_usd_per_min
+    asked = ModelledRequests(works, requests, classes, prefixes, price if capped else None, held)
+    engine = Engine(
+        record,
+        policy,
+        asked,
+        timeouts_s=timeouts_s,
+        price=price.of,
+        dag=record.dag,
+        pacer=pacer,
+        key=key,
+        work_s=terms.work_s,
+    )
+    provider = Provider(terms.after, warm, lives, refusal_s=refusal_s)
+    service = ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts)
+    driver = VirtualDriver(engine, service)
+    for agent in (agent for agent, work in enumerate(works) if work is None):
+        engine.leave_out(agent, LEFT_OUT)
+    driver.run()
+    return driver.peak
+
+
+def _groups_of(
+    works: Sequence[Work | None],
+    contexts: Sequence[str | None],
+    policy: Policy,
+    dag: Dag,
+    work_s: Sequence[float] | None,
+    terms: Terms,
+) -> tuple[list[str | None] | None, dict[str, Ttl]]:
+    """Name the shared context each agent asks to be cached, and for how long each lives; `None` where none is.
+
+    Args:
+        works: What the agents do; `None` for one that is left out.
+        contexts: Per agent, the name of its context.
+        policy: How to run.
+        dag: Who waits for whom.
+        work_s: Per agent, expected seconds of work; `None` is unknown.
+        terms: What the provider said of models.
+    """
+    used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
+    if policy.cache == "off" or not any(used):
+        return None, {}
+    tokens = {name: work.shared for name, work in zip(used, works, strict=True) if name and work is not None}
+    models = ["" if work is None else work.model for work in works]
+    facts = {model: facts_of(terms, model) for model in models}
+    groups = paying_groups(models, used, tokens, facts, always=policy.cache == "on")
+    return with_lives(groups, dag, policy, work_s)

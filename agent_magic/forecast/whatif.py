@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from agent_magic.declare.agent import EFFORTS
+from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.policy import as_policy
-from agent_magic.errors import DeclarationError
-from agent_magic.forecast.scenarios import ARGUMENTS, scenarios_of
+from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.forecast.forecast import Scenario
+from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.prices import Prices, TokenPrice, has_list_price, listed_models
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.calibration import Forecasts
     from agent_magic.forecast.forecast import Forecast, Forecaster
-    from agent_magic.forecast.scenarios import Asked
 
 ASKED: Final[Mapping[str, str]] = {"concurrency": "Int64", "schedule": "string", "batch": "bool"}
 """The dtypes of columns that hold what was asked; others are `string`, or as they were given."""
@@ -186,3 +192,224 @@ def _number_row(found: Forecast, forecaster: Forecaster) -> dict[str, Any]:
         "basis": found.note.basis,
         "assumed": found.note.assumed or None,
     }
+
+
+ARGUMENTS: Final = (
+    "model",
+    "concurrency",
+    "schedule",
+    "limits",
+    "cache",
+    "batch",
+    "effort",
+    "drop",
+    "prices",
+    "cache_ttl",
+)
+"""What can be asked, in the order of the frame's columns."""
+POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl")
+"""Those that are fields of the policy."""
+MOST: Final = 100_000
+"""More scenarios than this are a mistake."""
+LIMIT_WORDS: Final = (*(kind.field for kind in KINDS.values()), "burst_s")
+NO_LIMITS: Final = ("off", "none")
+CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": "on", "off": "off"}
+
+
+class Asked(NamedTuple):
+    """One scenario, and what was written to ask for it.
+
+    Attributes:
+        given: Per argument, the value as it was given; `None` is as recorded.
+        scenario: What it means.
+    """
+
+    given: Mapping[str, Any]
+    scenario: Scenario
+
+
+def scenarios_of(forecaster: Forecaster, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
+    """Multiply arguments out. A list is several values; whatever else is one, and `None` is as recorded.
+
+    Args:
+        forecaster: The run.
+        given: The arguments by name.
+        policy: What they change; `None` is the recorded policy.
+
+    Raises:
+        DeclarationError: An argument or a value is not known.
+        UnknownAgent: A mapping names an agent that is not in the plan.
+    """
+    for name in given:
+        if name not in ARGUMENTS:
+            hint = f"It takes {', '.join(ARGUMENTS)}.{did_you_mean(name, ARGUMENTS)}"
+            raise DeclarationError(f"whatif has no argument {name!r}.", hint=hint)
+    values = [_several(name, given.get(name)) for name in ARGUMENTS]
+    count = math.prod(map(len, values))
+    if count > MOST:
+        raise DeclarationError(f"These are {count:,} scenarios.", hint=f"Ask for at most {MOST:,} at once.")
+    reader = _Reader(forecaster, policy or forecaster.policy, given.get("prices"))
+    read = [[reader.read(name, value) for value in each] for name, each in zip(ARGUMENTS, values, strict=True)]
+    found: list[Asked] = []
+    names: tuple[str, ...] = ARGUMENTS
+    for places in product(*(range(len(each)) for each in values)):
+        chosen, meant = _pick(names, values, places), _pick(names, read, places)
+        found.append(Asked(chosen, reader.scenario(meant)))
+    return found
+
+
+def _pick(names: Sequence[str], values: Sequence[Sequence[Any]], places: Sequence[int]) -> dict[str, Any]:
+    """Return one value of each argument."""
+    return {name: each[place] for name, each, place in zip(names, values, places, strict=True)}
+
+
+def _several(name: str, value: object) -> Sequence[Any]:
+    if isinstance(value, list | range):
+        found: list[Any] = [*cast("Sequence[Any]", value)]
+    elif hasattr(value, "tolist") and not isinstance(value, str):  # a NumPy array or a pandas Series
+        given: Any = cast("Any", value).tolist()
+        found = cast("list[Any]", given) if isinstance(given, list) else [given]
+    else:
+        return [value]
+    if not found:
+        raise DeclarationError(f"{name}=[] asks for nothing.", hint="Leave it out, or give it a value.")
+    return found
+
+
+class _Reader:
+    """Reads values of one run's what-ifs."""
+
+    def __init__(self, forecaster: Forecaster, policy: Policy, prices: object) -> None:
+        self.plan, self.forecaster, self.policy = forecaster.record.plan, forecaster, policy
+        tables = cast("list[object]", prices) if isinstance(prices, list) else [prices]
+        priced: set[str] = set()
+        for table in tables:
+            priced |= set(cast("Mapping[str, object]", table)) if isinstance(table, Mapping) else set()
+        self.known = forecaster.evidence.models | priced
+        self._policies: dict[tuple[object, ...], Any] = {}
+
+    def read(self, name: str, value: object) -> Any:
+        """Check one value; `None` is as recorded.
+
+        Raises:
+            DeclarationError: It cannot be read.
+        """
+        if value is None:
+            return None
+        readers: dict[str, Callable[[Any], Any]] = {
+            "model": self._models,
+            "effort": self._efforts,
+            "drop": self._dropped,
+            "limits": self._limits,
+            "cache": _cache,
+            "batch": _flag,
+            "prices": _prices,
+        }
+        if name in readers:
+            return readers[name](value)
+        if not isinstance(value, str | int | float):
+            raise must_be(name, "one value for all agents, or a list of values", value)
+        return value
+
+    def scenario(self, meant: Mapping[str, Any]) -> Scenario:
+        """Put one combination together."""
+        words = {name: meant[name] for name in POLICY_WORDS if meant[name] is not None}
+        key = tuple(sorted(words.items()))
+        policy = self._policies.get(key)
+        if policy is None:
+            policy = self._policies[key] = replace(self.policy, **words)
+        return Scenario(
+            policy,
+            models=meant["model"] or {},
+            efforts=meant["effort"] or {},
+            dropped=meant["drop"] or frozenset(),
+            limits=meant["limits"],
+            batch=bool(meant["batch"]),
+            prices=meant["prices"],
+        )
+
+    def _models(self, value: object) -> dict[int, str]:
+        found = self._per_agent("model", value)
+        for model in found.values():
+            if not isinstance(model, str):
+                raise must_be("model", "the name of a model", model)
+            if model not in self.known and not has_list_price(model):
+                listed = [*self.known, *listed_models()]
+                near = did_you_mean(model, [one for one in listed if one.startswith(model)] or listed)
+                hint = f"Nothing is known of it, not even a price: give one with prices=.{near}"
+                raise DeclarationError(f"model={model!r} is not known.", hint=hint)
+        seen = self.forecaster.evidence.seen
+        return {agent: model for agent, model in found.items() if seen[agent].model != model}
+
+    def _efforts(self, value: object) -> dict[int, str | None]:
+        found = self._per_agent("effort", value)
+        for effort in found.values():
+            if effort not in EFFORTS:
+                raise must_be("effort", f"one of {', '.join(EFFORTS)}", effort, did_you_mean(str(effort), EFFORTS))
+        seen = self.forecaster.evidence.seen
+        return {agent: effort for agent, effort in found.items() if seen[agent].effort != effort}
+
+    def _per_agent(self, name: str, value: object) -> dict[int, Any]:
+        """Read a value for all agents, or a mapping from agents to values."""
+        if isinstance(value, Mapping):
+            named = cast("Mapping[str, Any]", value).items()
+            return {number: each for name, each in named for number in self.plan.numbers([name])}
+        if not isinstance(value, str):
+            raise must_be(name, "a name, or a mapping of agents to names", value)
+        return dict.fromkeys(range(len(self.plan)), value)
+
+    def _dropped(self, value: object) -> frozenset[int]:
+        names: list[object] = [value] if isinstance(value, str) else []
+        if isinstance(value, tuple | list | set | frozenset):
+            names = list(cast("Sequence[object]", value))
+        known = [name for name in names if isinstance(name, str)]
+        if not names or len(known) < len(names):
+            raise must_be("drop", "an agent's name, or a tuple of them", cast("object", value))
+        found = frozenset(self.plan.numbers(known))
+        if len(found) == len(self.plan):
+            raise DeclarationError("drop leaves no agent.", hint="Keep one at least.")
+        return found
+
+    def _limits(self, value: object) -> dict[str, Limits]:
+        """Read limits: a number of requests per minute, `Limits`, fields of them, or either by model."""
+        if value is False or (isinstance(value, str) and value in NO_LIMITS):
+            return {}
+        if isinstance(value, Mapping):
+            fields = cast("Mapping[str, Any]", value)
+            if all(name in LIMIT_WORDS for name in fields):
+                return {OTHERS: Limits(**fields)}
+            return {self._class(name): self._limits(each).get(OTHERS) or Limits() for name, each in fields.items()}
+        if isinstance(value, Limits):
+            return {OTHERS: value}
+        if is_number(value):
+            return {OTHERS: Limits(cast("float", value))}
+        raise must_be("limits", "requests per minute, Limits(...), a mapping of models to them, or 'off'", value)
+
+    def _class(self, name: object) -> str:
+        """Return the class of a model that limits are given for."""
+        if isinstance(name, str) and (name in self.known or has_list_price(name)):
+            return facts_of(self.forecaster.record.terms, name).limit_class
+        near = did_you_mean(name, [*LIMIT_WORDS, *self.known, *listed_models()])
+        hint = f"Limits have {', '.join(LIMIT_WORDS)}, or are given by model.{near}"
+        raise DeclarationError(f"limits={{{name!r}: ...}} is not known.", hint=hint)
+
+
+def _cache(value: object) -> str:
+    if isinstance(value, str | bool) and value in CACHE:
+        return CACHE[value]
+    raise must_be("cache", "True, False, auto, on or off", value, did_you_mean(str(value), ("auto", "on", "off")))
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise must_be("batch", "True or False", value)
+
+
+def _prices(value: object) -> Prices:
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        if table and all(isinstance(each, TokenPrice) for each in table.values()):
+            return Prices(table)
+    hint = " Prices are in USD per million tokens."
+    raise must_be("prices", "a mapping of models to TokenPrice(input=..., output=...)", cast("object", value), hint)

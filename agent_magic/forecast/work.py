@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.forecast.evidence import needed_tokens, refusal_s_of, rows_of, seen_of
 from agent_magic.forecast.pace import (
@@ -36,6 +36,9 @@ PRIOR_OUTPUT_TOKENS: Final = 500
 """The length of an answer when nothing at all is known."""
 SAME: Final = (1.0, 1.0)
 OK: Final = 200
+BATCH_S: Final = 3600.0
+"""How long a batch takes. Source: the vendor's page on batches: most finish in less than an hour."""
+End = Literal["low", "likely", "high"]
 
 
 class Try(NamedTuple):
@@ -68,6 +71,11 @@ class Try(NamedTuple):
         """Whether it fails before anything of it was counted or billed."""
         return self.failure is not None and self.input_tokens == 0
 
+    def longer(self, factor: float) -> Try:
+        """Return the attempt with seconds that are longer by a factor."""
+        first_s = None if self.first_s is None else self.first_s * factor
+        return self._replace(first_s=first_s, takes_s=self.takes_s * factor)
+
 
 class Work(NamedTuple):
     """What one agent will do.
@@ -98,6 +106,37 @@ class Work(NamedTuple):
     warm: bool
     time: tuple[float, float]
     output: tuple[float, float]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether its low and its high end are what is likely."""
+        return self.time == SAME and self.output == SAME
+
+    def scaled(self, end: End) -> Work:
+        """Return the work at the low or the high end of its range."""
+        if end == "likely" or self.is_sure:
+            return self
+        side = 0 if end == "low" else 1
+        last = self.tries[-1]
+        first_s = None if last.first_s is None else last.first_s * self.time[side]
+        streamed_s = last.takes_s - (last.first_s or 0.0)
+        output = last.output_tokens
+        longer = self.output[side]
+        if output is not None:
+            output = min(round(output * longer), max(self.max_tokens, output))
+            longer = output / last.output_tokens if last.output_tokens else longer
+        takes_s = (first_s or 0.0) + streamed_s * longer * self.time[side]
+        changed = last._replace(first_s=first_s, takes_s=takes_s, output_tokens=output)
+        return self._replace(tries=(*self.tries[:-1], changed))
+
+    def paced(self, factor: float) -> Work:
+        """Return the work with requests that take longer by a factor; their tokens stay."""
+        return self._replace(tries=tuple(one.longer(factor) for one in self.tries))
+
+    def batched(self) -> Work:
+        """Return the work in a batch: its last attempt, an hour long."""
+        last = self.tries[-1]
+        return self._replace(tries=(last._replace(local_s=0.0, first_s=None, takes_s=BATCH_S, usage=None, price=None),))
 
 
 class Works(NamedTuple):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.errors import NotConnected
-from agent_magic.forecast.confirm import confirmation, outlay
 from agent_magic.forecast.estimate.estimate import estimate
+from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel, note, say
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Plan, Run
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.confirm import Outlay
-    from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.forecast.estimate.value import Estimate, Outlay
     from agent_magic.notebook.command import CommandContext
     from agent_magic.notebook.session import Session
 

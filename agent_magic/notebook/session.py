@@ -8,20 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.api import Plan, Run
+from agent_magic.api import Ledger, Plan, Run
 from agent_magic.api import Session as Shared
 from agent_magic.declare.returns import Returns, look_up
-from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UnknownAgent
+from agent_magic.errors import AgentMagicError, DeclarationError, LedgerError, PlanError, UnknownAgent
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import note
-from agent_magic.notebook.keeping import Keeping
 from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.warmup import LOADERS, WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.ledger.file import OFF, default_path
+from agent_magic.record.ledger.store import MEMORY
+from agent_magic.show.notes import ledger_notes
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:
@@ -36,6 +38,57 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Provider
     from agent_magic.show.live import LiveView
     from agent_magic.show.theme import Theme
+
+
+class Keeping:
+    """Which ledger a session uses.
+
+    Attributes:
+        choice: What the user has said: a path, `:memory:`, `off`, or empty for the environment's, or the usual place.
+        reuse_simulated: Reuse simulated answers too.
+    """
+
+    def __init__(self) -> None:
+        self.choice = ""
+        self.reuse_simulated = False
+        self._ledger: Ledger | None = None
+        self._opened: tuple[str, bool] | None = None
+        self._notes: list[str] = []
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger; `None` where the user wants none.
+
+        Raises:
+            LedgerError: The named file is not a ledger, or was written by a later version.
+        """
+        wanted = default_path(self.choice), self.reuse_simulated
+        if wanted != self._opened:
+            self.close()
+            self._ledger = None if wanted[0] == OFF else self._open(wanted[0])
+            self._opened = wanted
+        return self._ledger
+
+    def _open(self, path: str) -> Ledger:
+        try:
+            return Ledger(path, reuse_simulated=self.reuse_simulated)
+        except LedgerError as error:
+            if not error.unwritable:
+                raise
+            self._notes.append(f"{error} What is bought is kept in memory, until this kernel ends.")
+            return Ledger(MEMORY, reuse_simulated=self.reuse_simulated)
+
+    def take_notes(self) -> list[str]:
+        """Return what the user should know of the ledger, once."""
+        notes, self._notes = self._notes, []
+        return [*notes, *ledger_notes(self._ledger)]
+
+    def close(self) -> None:
+        """Close the file. It is opened again when it is needed."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger, self._opened = None, None
+
 
 NO_KEY = "the-mock-server-needs-no-key"
 """Sent to the mock server. A common word would be redacted in every message, as a key is."""

@@ -12,8 +12,7 @@ from agent_magic.show.units import count, dollars, plural, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent_magic.forecast.confirm import Outlay
-    from agent_magic.forecast.estimate.value import Estimate, Expected
+    from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay
     from agent_magic.forecast.pilot import Pilot
     from agent_magic.record.prices import Tariff
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magic.forecast.confirm import Outlay, confirmation, outlay
+from agent_magic.forecast.estimate.value import Outlay, confirmation, outlay
 from agent_magic.show.estimates import outlay_line
 
 CASES = {

@@ -14,8 +14,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import Claude, Plan, Run
 from agent_magic.errors import LedgerError
 from agent_magic.notebook.files.sharing import worth_sharing
-from agent_magic.notebook.keeping import Keeping
-from agent_magic.notebook.session import Session
+from agent_magic.notebook.session import Keeping, Session
 from agent_magic.notebook.verbs.ledger import VERBS
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette

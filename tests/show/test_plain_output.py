@@ -12,7 +12,7 @@ from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
-from agent_magic.forecast.confirm import Outlay
+from agent_magic.forecast.estimate.value import Outlay
 from agent_magic.record.answer import Answer, Price, Usage
 from agent_magic.record.events import (
     AgentEnded,

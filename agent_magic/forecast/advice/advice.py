@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.forecast.advice.rules import Finding
     from agent_magic.forecast.outlook import Outlook
 
 Action = Literal["change", "keep"]

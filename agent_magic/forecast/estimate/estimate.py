@@ -1,6 +1,6 @@
 """What a plan may cost and take before it has run. Every number is an estimate and says on what it stands.
 
-The conductor of the live run is turned on virtual time three times, with every agent at its low, likely and high end.
+The engine of the live run is turned on virtual time three times, with every agent at its low, likely and high end.
 That all agents come out low, or all high, is rarer than that one does: the range of the whole is a wide one.
 """
 
@@ -8,37 +8,47 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from agent_magic.engine.admission.breaker import MINUTE_S
+from agent_magic.engine.admission.key import Key
 from agent_magic.engine.expected import expected_work_s
+from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import as_policy
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
-from agent_magic.forecast.estimate.turn import notes_of, turn
 from agent_magic.forecast.estimate.value import Estimate, Expected
 from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.pilot import Pilot, with_pilot
+from agent_magic.forecast.service import Pricing, play
+from agent_magic.forecast.terms import facts_of
+from agent_magic.forecast.work import SAME, Try, Work
+from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import Chains, CriticalPath
-from agent_magic.record.answer import Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.record.prices import Prices
-from agent_magic.record.terms import Terms
+from agent_magic.record.results import RunRecord
+from agent_magic.record.terms import Ceiling, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.estimate.turn import Turn
     from agent_magic.forecast.estimate.value import Reach
     from agent_magic.forecast.pace import Basis
     from agent_magic.record.answer import Answer
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
-    from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceilings
 
 NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
+PLENTY = 1e9
+"""The limit of requests a class is taken to have of whose limits nothing is known, until its first reply says so."""
+HELD_POOL = ""
+"""Of agents whose answers are there: they ask nobody, so no limit counts them."""
 
 
 def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its name
@@ -74,57 +84,43 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     policy = as_policy(policy)
     book = prices if isinstance(prices, Prices) else Prices(prices)
     tried = None if pilot is None else Pilot.of(pilot)
-    simulated = simulated or (tried is not None and tried.simulated)
+    simulated = simulated or bool(tried and tried.simulated)
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
     guesses = guess_all(plan, requests, held, counted or [None] * len(plan), rows, tried.agents if tried else ())
-    free = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
-    models = [request.model for request in requests]
-    work_s = None if history is None else expected_work_s(plan.agents, models, history)
+    work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
-    turns = [turn(plan, requests, guesses, free, end, terms, book, work_s) for end in range(3)]
-    expected = _expect_all(plan, requests, guesses, turns, book)
+    ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
+    totals = [summarize(one) for one in ends]
+    expected = tuple(_expect(plan, agent, requests[agent], guesses[agent], ends, book) for agent in range(len(plan)))
+    timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
     found = Estimate(
         plan.name,
         expected,
         cost=_sum([one.cost for one in expected]),
         most_usd=_total([one.most_usd for one in expected]),
-        wall_s=_span([one.wall_s for one in turns]),
-        critical_path=_path(plan, guesses, turns[1]),
+        wall_s=_span([one.wall_s or 0.0 for one in totals]),
+        critical_path=_path(plan, guesses, totals[1].wall_s or 0.0),
         limited_by="none known",
         basis=_weakest(expected),
-        order=turns[1].order,
+        order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
         reaches=None,
-        notes=notes_of(policy, guesses, turns, limited=bool(terms.before)),
+        notes=_notes_of(policy, guesses, totals, timeouts_s, limited=bool(terms.before)),
         simulated=simulated and bool(rows),
         pilot=tried,
     )
-    return _with_budget(found, policy.budget_usd if budget_usd is None else budget_usd, policy, guesses, turns[1])
-
-
-def _with_budget(
-    found: Estimate, budget_usd: float | None, policy: Policy, guesses: Sequence[Guess], likely: Turn
-) -> Estimate:
-    reaches = None if budget_usd is None else found.reach(budget_usd)
-    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, guesses, likely))
-
-
-def _expect_all(
-    plan: Plan, requests: Sequence[Request], guesses: Sequence[Guess], turns: Sequence[Turn], prices: Prices
-) -> tuple[Expected, ...]:
-    return tuple(
-        _expect(plan, agent, requests[agent].model, guess, [one.costs[agent] for one in turns], prices)
-        for agent, guess in enumerate(guesses)
-    )
+    cap = policy.budget_usd if budget_usd is None else budget_usd
+    reaches = None if cap is None else found.reach(cap)
+    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, totals[1], timeouts_s))
 
 
 def _expect(
-    plan: Plan, agent: int, model: str, guess: Guess, costs: Sequence[float | None], prices: Prices
+    plan: Plan, agent: int, request: Request, guess: Guess, ends: Sequence[RunRecord], prices: Prices
 ) -> Expected:
     def price(given: int, produced: int) -> float | None:
-        return 0.0 if guess.held else prices.of(model, Usage(given, output_tokens=produced)).cost_usd
+        return 0.0 if guess.held else prices.of(request.model, Usage(given, output_tokens=produced)).cost_usd
 
-    known = [cost for cost in costs if cost is not None]
-    cost = _span(known) if len(known) == len(costs) else None
+    known = [cost for one in ends if (cost := one.results[agent].cost_usd) is not None]
+    cost = _span(known) if len(known) == len(ends) else None
     most = price(guess.most_input, guess.cap)
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
@@ -132,7 +128,7 @@ def _expect(
     return Expected(
         plan.agents[agent].name,
         plan.dag.layer[agent],
-        model,
+        request.model,
         guess.held,
         guess.input,
         guess.output,
@@ -171,7 +167,7 @@ def _total(values: Sequence[float | None]) -> float | None:
     return math.fsum(known) if len(known) == len(values) else None
 
 
-def _path(plan: Plan, guesses: Sequence[Guess], likely: Turn) -> CriticalPath:
+def _path(plan: Plan, guesses: Sequence[Guess], wall_s: float) -> CriticalPath:
     work = [one.seconds.likely for one in guesses]
     agents, _ = plan.dag.longest_path(work)
     path = [agent for agent in agents if work[agent] > 0]
@@ -181,19 +177,132 @@ def _path(plan: Plan, guesses: Sequence[Guess], likely: Turn) -> CriticalPath:
         math.fsum(work[agent] for agent in path),
         work_s=tuple(work[agent] for agent in path),
         halving_saves_s=tuple(chains.saved_s(agent, work[agent] / 2) for agent in path),
-        wall_s=likely.wall_s,
+        wall_s=wall_s,
     )
 
 
-def _limited_by(found: Estimate, reaches: Reach | None, policy: Policy, guesses: Sequence[Guess], likely: Turn) -> str:
-    if reaches is not None and reaches.likely < len(guesses):
+def _limited_by(
+    found: Estimate, reaches: Reach | None, policy: Policy, likely: Summary, timeouts_s: Sequence[float]
+) -> str:
+    if reaches is not None and reaches.likely < len(found.expected):
         return "budget"
     if policy.deadline_s is not None and found.wall_s.likely > policy.deadline_s:
         return "deadline"
-    if any(one.seconds.likely > late_s for one, late_s in zip(guesses, likely.timeouts_s, strict=True)):
+    if any(one.seconds.likely > late_s for one, late_s in zip(found.expected, timeouts_s, strict=True)):
         return "timeout"
-    path, waited = found.critical_path, likely.totals.limited_by
+    path, waited = found.critical_path, likely.limited_by
     if waited in {"", "dependencies", "key", "limits"}:  # until the first reply of the first run
-        near = len(path) > 1 and likely.wall_s <= path.length_s * NEARLY
+        near = len(path) > 1 and found.wall_s.likely <= path.length_s * NEARLY
         return "dependencies" if near or (waited and len(path) > 1) else "none known"
     return waited
+
+
+def _play(
+    plan: Plan,
+    requests: Sequence[Request],
+    guesses: Sequence[Guess],
+    policy: Policy,
+    end: int,
+    terms: Terms,
+    price: Pricing,
+    work_s: Sequence[float] | None = None,
+) -> RunRecord:
+    """Run a plan on virtual time, without caps and deadlines.
+
+    Args:
+        plan: The plan.
+        requests: Per agent, what it asks.
+        guesses: Per agent, what it may use and take.
+        policy: How to run.
+        end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
+        terms: The rate limits that are known, what a pacer has learned, whether the key is untried.
+        price: What tokens cost.
+        work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
+    """
+    policy = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
+    classes = [facts_of(terms, request.model).limit_class for request in requests]
+    works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
+    limits = terms.before | _plenty(works, terms)
+    record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
+    play(
+        record,
+        terms._replace(after=limits, work_s=tuple(guess.seconds.likely for guess in guesses)),
+        policy,
+        works,
+        requests,
+        price=price,
+        timeouts_s=[math.inf] * len(works),
+        cached_by=work_s,
+        pacer=_pacer(terms) if limits else None,
+        key=Key() if terms.key_untried else None,
+        held=frozenset(number for number, guess in enumerate(guesses) if guess.held),
+    )
+    return record
+
+
+def _pacer(terms: Terms) -> Pacer:
+    """Return a pacer that knows what was known."""
+    pacer = Pacer(seed=0)
+    pacer.recall(terms.before, terms.learned)
+    return pacer
+
+
+def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int) -> Work:
+    takes_s = guess.seconds[end]
+    by = takes_s / guess.seconds.likely if guess.seconds.likely else 1.0
+    given = round(guess.input[end])
+    only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]))
+    prefix = 0 if guess.held or request.context is None else min(len(request.context) // CHARS_PER_TOKEN, given)
+    pool = HELD_POOL if guess.held else limit_class
+    size = guess.aside[1]
+    return Work(
+        name,
+        request.model,
+        pool,
+        (only,),
+        guess.cap,
+        given,
+        size,
+        prefix,
+        prefix,
+        len((request.context or "").encode(errors="replace")),
+        warm=False,
+        time=SAME,
+        output=SAME,
+    )
+
+
+def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
+    """Return limits that hold nobody for classes whose first reply will tell them: those the session has not asked."""
+    if not terms.key_untried and not terms.before:
+        return {}
+    heard = {name for name, learned in terms.learned.items() if learned.answers}
+    new = {work.pool for work in works} - {HELD_POOL} - set(terms.before) - heard
+    return {name: {"requests": Ceiling(PLENTY, PLENTY)} for name in new}
+
+
+def _notes_of(
+    policy: Policy, guesses: Sequence[Guess], totals: Sequence[Summary], timeouts_s: Sequence[float], *, limited: bool
+) -> tuple[str, ...]:
+    """Say what else has to be known of an estimate: its totals are those at the low, the likely and the high end."""
+    notes: list[str] = []
+    _, likely, high = totals
+    if not limited:
+        notes.append("rate limits unknown, ignored")
+    if any(one.rate_limited for one in totals):
+        notes.append(f"{likely.rate_limited} requests are likely to be refused for their rate")
+    late = sum(one.seconds.high > late_s for one, late_s in zip(guesses, timeouts_s, strict=True))
+    if late:
+        notes.append(f"at its high end {late} agents would pass their timeout: the estimate lets them finish")
+    if policy.deadline_s is not None and (high.wall_s or 0.0) > policy.deadline_s:
+        notes.append(f"at its high end the run passes its deadline of {policy.deadline_s:g} s")
+    if policy.max_usd_per_min is not None:
+        notes.append(_burn_note(policy.max_usd_per_min, likely.cost_usd))
+    return tuple(notes)
+
+
+def _burn_note(most_usd: float, likely_usd: float | None) -> str:
+    """Say how far dollars a minute hold the run up, which no estimate keeps: those of the first minute go at once."""
+    told = f"${most_usd:g} a minute (max_usd_per_min) is not counted in the seconds"
+    waits_s = 0.0 if likely_usd is None else (likely_usd / most_usd - 1) * MINUTE_S
+    return told if waits_s <= 0 else f"{told}: by that alone the expected ${likely_usd:.4g} takes over {waits_s:,.0f} s"
