@@ -6,12 +6,13 @@ Tools and tasks are both made of functions, and read them here. A function may b
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import textwrap
 import typing
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.user_code import reason_of, run_user_code
@@ -56,12 +57,13 @@ def check_function(function: object, what: str) -> None:
         raise DeclarationError(f"The function of {what} must be a function, got {kind}.")
 
 
-def parameters_of(function: Callable[..., Any], what: str) -> tuple[Parameter, ...]:
+def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:
     """Return the parameters of a function that can be given by name; those that a partial has bound are left out.
 
     Args:
         function: The function.
         what: Whose it is, for errors.
+        lenient: Whether a type that cannot be looked up counts as none: it may be imported for type checkers only.
 
     Raises:
         DeclarationError: It has others, or none can be read.
@@ -71,8 +73,7 @@ def parameters_of(function: Callable[..., Any], what: str) -> tuple[Parameter, .
         return DeclarationError(f"The parameters of {what} cannot be read: {reason_of(error)}.")
 
     signature = run_user_code(lambda: inspect.signature(function), failed)
-    hints = run_user_code(lambda: typing.get_type_hints(defined(function), include_extras=True), failed)
-    bound = _bound(function)
+    bound, variables = _bound(function), getattr(defined(function), "__globals__", {})
     found: list[Parameter] = []
     for name, one in signature.parameters.items():
         if name in bound:
@@ -80,17 +81,31 @@ def parameters_of(function: Callable[..., Any], what: str) -> tuple[Parameter, .
         if one.kind in _REFUSED:
             why, hint = (text.format(name) for text in _REFUSED[one.kind])
             raise DeclarationError(f"The function of {what} {why}, which nobody can give it.", hint=f"{hint}.")
-        found.append(Parameter(name, hints.get(name, NOTHING), one.default))
+        try:
+            kind = run_user_code(partial(_kind, one.annotation, variables), failed)
+        except DeclarationError:
+            if not lenient:
+                raise
+            kind = NOTHING
+        found.append(Parameter(name, kind, one.default))
     return tuple(found)
 
 
+def _kind(annotation: Any, variables: dict[str, Any]) -> Any:
+    """Return the type that an annotation means, one that is written as a text too."""
+    if annotation is NOTHING:
+        return NOTHING
+    written = SimpleNamespace(__annotations__={"it": annotation})
+    return typing.get_type_hints(written, variables, include_extras=True)["it"]
+
+
 def _bound(function: Any) -> set[str]:
-    return {*function.keywords, *_bound(function.func)} if isinstance(function, functools.partial) else set()
+    return {*function.keywords, *_bound(function.func)} if isinstance(function, partial) else set()
 
 
 def defined(function: Any) -> Any:
     """Return the function that somebody wrote with `def`: behind a partial, a method, an object with `__call__`."""
-    if isinstance(function, functools.partial):
+    if isinstance(function, partial):
         return defined(function.func)
     function = inspect.unwrap(function)
     if inspect.ismethod(function):
@@ -100,14 +115,14 @@ def defined(function: Any) -> Any:
 
 def name_of(function: Any) -> str:
     """Return the name of a function; that of its class for an object with `__call__`."""
-    if isinstance(function, functools.partial):
+    if isinstance(function, partial):
         return name_of(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def documentation(function: Any) -> str:
     """Return what a function says it does; empty where it says nothing."""
-    if isinstance(function, functools.partial):
+    if isinstance(function, partial):
         return documentation(function.func)
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""

@@ -16,12 +16,13 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from agent_magic.declare.each import OWN, Part
 from agent_magic.declare.returns import modern, wrong_fields
 from agent_magic.declare.signature import (
     NOTHING,
+    Parameter,
     check_function,
     is_async,
     name_of,
@@ -32,7 +33,7 @@ from agent_magic.declare.template import Template
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, listed, must_be
 from agent_magic.declare.values import plain
-from agent_magic.errors import DeclarationError, InvalidArguments, shown_value
+from agent_magic.errors import DeclarationError, InvalidArguments, did_you_mean, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,11 +68,8 @@ class Task:
         uses_resources: The names of the resources it holds while it runs.
         writes: What it changes: names or paths.
         part: Which one of those for each item it is. Plans set it.
-
-    Attributes:
-        parameters: The names of its parameters, in order.
-        optional: Those of them it can do without.
-        source_sha: Hash of the function's source; empty where unknown.
+        source_sha: Hash of the function's source; empty where unknown. It is read from the function.
+        takes: The function's parameters. They are read from it.
 
     Raises:
         DeclarationError: The name, an option or a parameter cannot be used.
@@ -90,28 +88,26 @@ class Task:
     uses_resources: Sequence[str] = field(default=(), kw_only=True)
     writes: Sequence[str] = field(default=(), kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
-    parameters: tuple[str, ...] = field(init=False, repr=False)
-    optional: frozenset[str] = field(init=False, repr=False)
-    source_sha: str = field(init=False, repr=False)
-    _kinds: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    source_sha: str = field(default="", kw_only=True, repr=False)
+    takes: tuple[Parameter, ...] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     is_task: ClassVar[bool] = True
     """Whether it is a Python function, and asks no model."""
-    # what only agents have
-    prompt: ClassVar[str] = ""
     template: ClassVar[Template] = Template.parse("", agent="")
-    system: ClassVar[str | None] = None
-    role: ClassVar[str | None] = None
-    model: ClassVar[str | None] = None
-    max_tokens: ClassVar[int | None] = None
-    effort: ClassVar[str | None] = None
-    context: ClassVar[str | None] = None
-    prefix: ClassVar[str | None] = None
-    system_text: ClassVar[str | None] = None
-    returns: ClassVar[Any] = None
-    check: ClassVar[Any] = None
+    system: ClassVar[None] = None
+    role: ClassVar[None] = None
+    prompt: ClassVar[str] = ""
+    """This and what follows is what only an agent has, since steps of both kinds are asked for it."""
+    model: ClassVar[None] = None
+    max_tokens: ClassVar[None] = None
+    effort: ClassVar[None] = None
+    context: ClassVar[None] = None
+    prefix: ClassVar[None] = None
+    system_text: ClassVar[None] = None
+    returns: ClassVar[None] = None
+    check: ClassVar[None] = None
     schema: ClassVar[str] = ""
-    tools: ClassVar[tuple[Any, ...]] = ()
+    tools: ClassVar[tuple[()]] = ()
     tools_text: ClassVar[str] = ""
     ask: ClassVar[bool] = False
 
@@ -119,14 +115,12 @@ class Task:
         check_name(self.name, "a task")
         what = f"task {self.name!r}"
         check_function(self.function, what)
-        found = parameters_of(self.function, what)
         _check_options(self)
+        if self.takes is None:  # once for all parts of an `each`
+            object.__setattr__(self, "takes", parameters_of(self.function, what, lenient=True))
+            object.__setattr__(self, "source_sha", source_sha(self.function))
         for option in ("after", "uses_resources", "writes"):
             object.__setattr__(self, option, listed(getattr(self, option)))
-        object.__setattr__(self, "parameters", tuple(one.name for one in found))
-        object.__setattr__(self, "optional", frozenset(one.name for one in found if one.default is not NOTHING))
-        object.__setattr__(self, "source_sha", source_sha(self.function))
-        object.__setattr__(self, "_kinds", {one.name: one.kind for one in found if one.kind is not NOTHING})
         if (self.each is not None or self.part is not None) and "item" not in self.parameters:
             message = f"The task {self.name!r} is declared for each item, and has no parameter for it."
             raise DeclarationError(message, agent=self.name, hint=f"Write def {name_of(self.function)}(item): ...")
@@ -136,6 +130,16 @@ class Task:
         """Return the task that a function was declared to be by `am.task`; `None` where it was not."""
         found: Any = getattr(given, MARK, None)
         return found if isinstance(found, cls) else None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the function's parameters, in order."""
+        return tuple(one.name for one in self.takes or ())
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """The names it can do without: those with a default."""
+        return frozenset(one.name for one in self.takes or () if one.default is not NOTHING)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -170,37 +174,30 @@ class Task:
         Raises:
             InvalidArguments: One is of another type; the message names it.
         """
-        return {name: _fitted(name, self._kinds.get(name, NOTHING), value) for name, value in arguments.items()}
+        kinds = {one.name: one.kind for one in self.takes or ()}
+        return {name: _fitted(name, kinds.get(name, NOTHING), value) for name, value in arguments.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the function out: it may not be importable elsewhere, and a record needs none."""
-        fields = {name: getattr(self, name) for name in _OPTIONS}
-        return _rebuilt, (self.name, fields, (self.parameters, self.optional, self.source_sha))
+        """Leave the function and its types out: they may not be importable elsewhere, and a record needs none."""
+        takes = tuple(Parameter(one.name, NOTHING, _bare(one.default)) for one in self.takes or ())
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        return _rebuilt, (self.name, {**options, "source_sha": self.source_sha, "takes": takes})
 
     def __deepcopy__(self, _: object) -> Task:
         return self
 
 
-_OPTIONS = (
-    "each",
-    "after",
-    "timeout_s",
-    "retries",
-    "concurrency",
-    "uses_resources",
-    "writes",
-    "part",
-    *FLAGS,
-)
+_AT_FUNCTION = ("each", "after", "retries", "concurrency", "writes", *FLAGS)
+"""The options of `task` that are called like those of `Task`."""
+_OPTIONS = (*_AT_FUNCTION, "timeout_s", "uses_resources", "part")
 
 
-def _rebuilt(name: str, options: dict[str, Any], known: tuple[tuple[str, ...], frozenset[str], str]) -> Task:
-    task = Task.__new__(Task)
-    parameters, optional, sha = known
-    more = {"parameters": parameters, "optional": optional, "source_sha": sha, "_kinds": {}}
-    for field_name, value in {"name": name, "function": _gone, **options, **more}.items():
-        object.__setattr__(task, field_name, value)
-    return task
+def _bare(default: Any) -> Any:
+    return NOTHING if default is NOTHING else None
+
+
+def _rebuilt(name: str, options: dict[str, Any]) -> Task:
+    return Task(name, _gone, **options)
 
 
 def _gone(**_: object) -> None:
@@ -218,7 +215,7 @@ def _check_options(task: Task) -> None:
     }.items():
         if (value := getattr(task, option)) is not None:
             check(f"{option} {of}", value, error=error)
-    retries: object = task.retries
+    retries: Any = task.retries
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise must_be(f"retries {of}", "an integer >= 0", retries, error=error)
     for flag in FLAGS:
@@ -243,6 +240,8 @@ def _fitted(name: str, kind: Any, value: Any) -> Any:
     def failed(error: BaseException) -> InvalidArguments:
         return InvalidArguments(f"{name}: {wrong_fields(error) or reason_of(error)}, got {shown_value(value)}")
 
+    if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1):
+        value = value.item()
     try:
         adapter: Any = pydantic.TypeAdapter(modern(kind))
     except Exception:  # noqa: BLE001 - a type that pydantic does not know, or a class of the user's that fails
@@ -291,13 +290,15 @@ def task(
     Raises:
         DeclarationError: An option is not what it must be, or a parameter cannot be an edge.
     """
+    if unknown := [one for one in options if one not in _AT_FUNCTION]:
+        known = ("name", "timeout", "uses", *_AT_FUNCTION)
+        hint = did_you_mean(unknown[0], known).strip() or f"It has {', '.join(known)}."
+        raise DeclarationError(f"A task has no option {unknown[0]!r}.", hint=hint)
     options = {**options, "timeout_s": timeout, "uses_resources": uses}
-    if unknown := [one for one in options if one not in _OPTIONS or one == "part"]:
-        raise DeclarationError(f"A task has no option {unknown[0]!r}.", hint=f"It has {', '.join(_OPTIONS)}.")
 
     def mark(function: Any) -> Any:
         check_function(function, "@am.task")
-        made = Task(name or name_of(function), function, **cast("dict[str, Any]", options))
+        made = Task(name or name_of(function), function, **options)
         setattr(function, MARK, made)
         variables: Any = getattr(function, "__globals__", {})
         for tell in LISTENERS:

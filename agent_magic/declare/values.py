@@ -72,7 +72,7 @@ def plain(value: object) -> Any:
     """Return a value as plain data: dicts and lists."""
     if isinstance(value, Fields):
         return {name: plain(each) for name, each in vars(value).items()}
-    return [plain(each) for each in value] if isinstance(value, Items) else value
+    return [plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def read(schema: str, text: str) -> Any:

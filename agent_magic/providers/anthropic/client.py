@@ -64,6 +64,8 @@ SELLERS = {
     "AsyncAnthropicFoundry": "azure",
 }
 """Whose list prices count where a client of the SDK is one of these; otherwise the maker's."""
+BASIC_TOOLS = frozenset({"google", "azure"})
+"""The sellers that have the first versions only of the tools that the API runs."""
 NO_COUNT = frozenset({404, 405, 501})
 """What a server answers that has no count endpoint."""
 
@@ -224,7 +226,7 @@ class Claude(Provider):
         """
         sdk = self._sdk()
         with AsCallErrors(stream, sdk):
-            made = await sdk.messages.create(**body(request), stream=True, timeout=_timeout(request.timeout_s))
+            made = await sdk.messages.create(**self._body(request), stream=True, timeout=_timeout(request.timeout_s))
             events = plain(made, sdk)
             try:
                 answer = await collect(events, request, stream)
@@ -233,6 +235,9 @@ class Claude(Provider):
         if stream.readings == NO_READINGS and not stream.simulated:
             self._note("rate limits (learned from refusals)")
         return answer
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        return body(request, basic_tools=self.price_list in BASIC_TOOLS)
 
     async def count_tokens(self, request: Request) -> int | None:
         """Count the input tokens of a request by the count endpoint, which is free and has a limit of its own.
@@ -246,7 +251,7 @@ class Claude(Provider):
         Raises:
             CallError: The count failed, or is no number.
         """
-        asked = body(request)
+        asked = self._body(request)
         del asked["max_tokens"]
         sdk = self._sdk()
         try:

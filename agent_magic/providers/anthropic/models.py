@@ -37,6 +37,19 @@ _DENSER_BY: Final = 1.3
 """How many more. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
 
 
+_FILTERING: Final = (4, 6)
+"""Models from this version on can filter what a search finds, in code, before they read it."""
+_SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
+    "web_search": ("web_search_20250305", "web_search_20260209"),
+    "web_fetch": ("web_fetch_20250910", "web_fetch_20260209"),
+    "code_execution": ("code_execution_20250825", "code_execution_20250825"),
+}
+"""By plain name, the versions of a tool that any model takes, and that a model which filters takes.
+
+Source: the vendor's tool reference, and its page on each tool, as of November 2026.
+"""
+
+
 class Speed(NamedTuple):
     """How fast a model answers.
 
@@ -99,3 +112,16 @@ def token_density(model: str) -> float:
     if found is None:
         return 1.0
     return _DENSER_BY if (int(found["major"]), int(found["minor"] or 0)) >= _DENSER else 1.0
+
+
+def server_tool(family: str, model: str, *, basic: bool = False) -> str:
+    """Return the dated type of a tool that the API runs; a name that is none of those stays as it is.
+
+    Args:
+        family: Its plain name.
+        model: The model that is to use it.
+        basic: Whether the seller has the first version only, as the clouds of Google and Microsoft do.
+    """
+    found = _NAME.match(model)
+    newer = found is not None and (int(found["major"]), int(found["minor"] or 0)) >= _FILTERING and not basic
+    return _SERVER_TOOLS.get(family, (family, family))[newer]

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.providers.anthropic.models import server_tool
+
 if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 
-def body(request: Request) -> dict[str, Any]:
-    """Write a request as the API takes it: what is asked, and whether to cache its context."""
+def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
+    """Write a request as the API takes it: what is asked, and whether to cache its context.
+
+    Args:
+        request: The request.
+        basic_tools: Whether the seller has the first versions only of the tools that the API runs.
+    """
     found = request.canonical()
+    for tool in found.get("tools", ()):
+        if "type" in tool:  # asked for by its plain name, which no later version changes
+            tool["type"] = server_tool(tool["type"], request.model, basic=basic_tools)
     if request.cached and request.context:
         long = {"ttl": request.ttl} if request.ttl != "5m" else {}
         found["system"][0]["cache_control"] = {"type": "ephemeral", **long}
