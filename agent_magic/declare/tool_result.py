@@ -69,7 +69,7 @@ def _written(value: Any, most: int) -> ToolResult:
 def _start_of(value: Any, most: int) -> tuple[str, Any]:
     """Return a remark on the size of a frame or an array that is too long anyway, and as much of it as can go out."""
     library = type(value).__module__.partition(".")[0]
-    if _is_frame(value) and len(value) > (rows := most // (2 * max(1, value.size // len(value))) + 1):
+    if _is_frame(value) and len(value) > (rows := most // (2 * max((1, *value.shape[1:]))) + 1):
         return f" There are {len(value):,} rows.", value.iloc[:rows]
     if library == "numpy" and getattr(value, "size", 0) > most:
         return f" There are {value.size:,} values.", value.reshape(-1)[:most]

@@ -125,7 +125,8 @@ def trace_of(error: BaseException) -> str:
     if len(lines) > _MOST_FRAMES:
         half = _MOST_FRAMES // 2
         lines = [*lines[:half], f"… {len(lines) - 2 * half} more …", *lines[-half:]]
-    return "\n".join([*lines, reason_of(error), *getattr(error, "__notes__", ())])
+    before = [] if error.__cause__ is None else [trace_of(error.__cause__), "which was the cause of"]
+    return "\n".join([*before, *lines, reason_of(error), *getattr(error, "__notes__", ())])
 
 
 def _is_library(name: str) -> bool:

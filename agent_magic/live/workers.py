@@ -76,7 +76,8 @@ class Worker:
     def serves(self) -> bool:
         """Return whether it can take another call."""
         process = self._process
-        return process is not None and process.is_alive() and time.monotonic() - self.idle_s < KEPT_S
+        alive = process is not None and process.is_alive() and not self._ended
+        return alive and time.monotonic() - self.idle_s < KEPT_S
 
     def _start(self) -> None:
         self._pipe, theirs = _SPAWN.Pipe()
