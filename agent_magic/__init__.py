@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         share,
         start,
     )
+    from agent_magic.declare.task import Task, task
+    from agent_magic.declare.tool import ServerTool, Tool, tool
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
@@ -45,9 +47,12 @@ __all__ = [
     "Plan",
     "Policy",
     "Run",
+    "ServerTool",
     "Session",
     "Simulator",
+    "Task",
     "TokenPrice",
+    "Tool",
     "__version__",
     "calibration",
     "capacity",
@@ -57,6 +62,8 @@ __all__ = [
     "share",
     "speedup_bounds",
     "start",
+    "task",
+    "tool",
     "tradeoff",
     "unload_ipython_extension",
 ]
@@ -74,7 +81,12 @@ _HOMES = {
     "Run": "agent_magic.api",
     "Session": "agent_magic.api",
     "Simulator": "agent_magic.simulator.child:start",
+    "ServerTool": "agent_magic.declare.tool",
+    "Task": "agent_magic.declare.task",
+    "Tool": "agent_magic.declare.tool",
     "TokenPrice": "agent_magic.api",
+    "task": "agent_magic.declare.task",
+    "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
     "compare": "agent_magic.measure.compare",

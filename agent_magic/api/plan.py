@@ -23,6 +23,7 @@ from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
 from agent_magic.measure.compare import record_of
+from agent_magic.measure.each import each_frame
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import TokenPrice
@@ -447,6 +448,7 @@ def _driver(
         pacer=session.pacer if client.is_limited or session.pacer.given else None,
         pool=None if alone else session.pool,
         history=None if alone else session.history,
+        frame_of=each_frame,
     )
     if earlier is not None:
         driver.skip(earlier.left_out)

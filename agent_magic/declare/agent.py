@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +11,7 @@ from agent_magic.declare.each import OWN, Part
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
-from agent_magic.declare.tool import Tool, tools_of
+from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, check_word, must_be
 from agent_magic.errors import DeclarationError
 
@@ -23,9 +22,10 @@ DEFAULT_MODEL = "claude-haiku-5-5"
 """The model of an agent that names none: the cheapest current one. This is the only place that says it."""
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
+NO_TOOLS = Tools()
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s")
+OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class Agent:
         tools: The functions that the model may have called: functions, `Tool`s, and names of tools that the provider
             runs, such as `web_search`.
         ask: Whether a person has to agree to the answer before it is passed on.
+        max_turns: The most requests for one answer, with those after calls of tools. `None`: the policy's.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -75,6 +76,7 @@ class Agent:
     check: Any = field(default=None, kw_only=True, repr=False, hash=False)
     tools: Any = field(default=(), kw_only=True, repr=False)
     ask: bool = field(default=False, kw_only=True)
+    max_turns: int | None = field(default=None, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -89,8 +91,9 @@ class Agent:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
         if self.check is not None:
             object.__setattr__(self, "check", Check.of(self.check, agent=self.name))
-        if self.tools:
-            object.__setattr__(self, "tools", tools_of(self.tools, {}, agent=self.name, schema=self.schema))
+        if not isinstance(self.tools, Tools):
+            made = tools_of(self.tools, agent=self.name, schema=self.schema) if self.tools else NO_TOOLS
+            object.__setattr__(self, "tools", made)
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
 
     is_task: ClassVar[bool] = False
@@ -102,18 +105,10 @@ class Agent:
     source_sha: ClassVar[str] = ""
     """The fingerprint of the source of a task."""
 
-    def tool(self, name: str) -> Tool | None:
-        """Return its own tool of this name; `None` where it has none.
-
-        Args:
-            name: What the model calls it.
-        """
-        return next((one for one in self.tools if isinstance(one, Tool) and one.name == name), None)
-
     @property
     def tools_text(self) -> str:
         """The definitions of its tools as JSON text; empty for none."""
-        return json.dumps([one.definition() for one in self.tools], ensure_ascii=True) if self.tools else ""
+        return self.tools.to_json() if self.tools else ""
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -163,7 +158,7 @@ def _names(after: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 _CHECKS: Mapping[str, Callable[..., None]] = {
-    "max_tokens": check_integer,
+    **dict.fromkeys(("max_tokens", "max_turns"), check_integer),
     "timeout_s": check_positive,
     **dict.fromkeys(("model", "system", "context", "each"), check_text),
     "effort": partial(check_word, words=EFFORTS),

@@ -20,6 +20,8 @@ parents whose answers are not used.
 `contexts` may hold texts that agents share, by name; a plan that is written has them among its values. An agent with
 `"each": "rows"` stands for one per item of that value; a plan that is written has those, each with its item in `part`.
 `returns` is the JSON schema of its answers, as an object or as text. A `check` is a function: no plan as JSON has one.
+`tools` are what the model is told of them, without functions to call; so is a task, whose `kind` is `task`: such a plan
+can be shown and replayed, not run.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
 from agent_magic.declare.schema import schema_of
 from agent_magic.declare.serialization import RenderError, as_text
+from agent_magic.declare.task import Task
+from agent_magic.declare.tool import FLAGS, ServerTool, Tool, Tools, recorded_tools
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import must_be
-from agent_magic.errors import PlanError
+from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,11 +106,11 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
     on_missing = data.get("on_missing") or "error"
     rows = cast("list[Any]", rows)
     names = [_name(row, place) for place, row in enumerate(rows)]
-    agents: list[Agent] = []
+    agents: list[Step] = []
     fed: list[str] = []
     for place, row in enumerate(rows):
         agent = _agent_from_dict(row, place, names, drop=on_missing == "drop")
-        fed += [agent.name] if agent.prompt != row.get("prompt", row.get("task")) else []
+        fed += [agent.name] if not agent.is_task and agent.prompt != row.get("prompt", row.get("task")) else []
         agents.append(agent)
     note = f"depends_on adds the answers of their parents to the prompts of {', '.join(fed)}"
     return kind(
@@ -126,16 +130,31 @@ def _wrong(what: str, must: str, value: object, hint: str = "") -> Exception:
 
 
 def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
+    if isinstance(agent, Task):
+        return {**agent.to_dict(), **_edges_to_dict(plan, agent)}
     options = {key: getattr(agent, key) for key in OPTIONS if getattr(agent, key) is not None}
     return {
         "name": agent.name,
         "prompt": agent.prompt,
         **options,
         **({} if agent.returns is None else {"returns": agent.schema}),
-        **({} if agent.part is None else {"part": _part_to_dict(agent.part)}),
-        "after": list(agent.after),
-        "depends_on": list(plan.parents(agent.name)),
+        **({"tools": [_tool_to_dict(one) for one in agent.tools]} if agent.tools else {}),
+        **({"ask": True} if agent.ask else {}),
+        **_edges_to_dict(plan, agent),
     }
+
+
+def _edges_to_dict(plan: Plan, step: Step) -> dict[str, Any]:
+    part = {} if step.part is None else {"part": _part_to_dict(step.part)}
+    return {**part, "after": list(step.after), "depends_on": list(plan.parents(step.name))}
+
+
+def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
+    """Write what a model is told of a tool, with its flags. Its function is not written."""
+    if isinstance(tool, ServerTool):
+        return tool.definition()
+    flags = {flag: True for flag in FLAGS if getattr(tool, flag)}
+    return {**tool.definition(), **flags, **({"source_sha": tool.source_sha} if tool.source_sha else {})}
 
 
 def _part_to_dict(part: Part) -> dict[str, Any]:
@@ -162,7 +181,9 @@ def _name(row: Any, place: int) -> str:
     return str(cast("dict[str, Any]", row).get("name") or f"agent_{place}")
 
 
-def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, drop: bool) -> Agent:
+def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, drop: bool) -> Step:
+    if row.get("kind") == "task":
+        return _task_from_dict(row, place)
     prompt = row.get("prompt", row.get("task"))
     if not isinstance(prompt, str):
         raise _wrong(f"The prompt of agents[{place}] ({names[place]!r})", "a str", prompt)
@@ -174,7 +195,10 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, d
         returns = schema_of(returns)
     if returns is not None and not isinstance(returns, dict):
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
-    agent = Agent(names[place], prompt, **options, each=each, returns=returns, part=_part_from_dict(row, place))
+    more: dict[str, Any] = {"ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
+    if row.get("tools"):
+        more["tools"] = _tools_from_list(row["tools"], place)
+    agent = Agent(names[place], prompt, **options, each=each, returns=returns, **more)
     after = _list(row, "after", place)
     if after is not None:
         return replace(agent, after=tuple(after))
@@ -184,6 +208,21 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, d
     if known or PREVIOUS.search(prompt):
         agent = replace(agent, prompt=_with_answers(prompt, known))
     return replace(agent, after=tuple(one for one in others if one not in known))
+
+
+def _tools_from_list(given: Any, place: int) -> Tools:
+    try:
+        return recorded_tools(given)
+    except (AttributeError, KeyError, TypeError, ValueError, DeclarationError) as error:
+        raise PlanError(f"'tools' of agents[{place}] are not definitions of tools: {error}.") from None
+
+
+def _task_from_dict(row: dict[str, Any], place: int) -> Task:
+    """Return a task without its function, which no JSON holds."""
+    try:
+        return Task.from_dict(row, _part_from_dict(row, place))
+    except (AttributeError, KeyError, TypeError, ValueError, DeclarationError) as error:
+        raise PlanError(f"agents[{place}] is no task: {error}.") from None
 
 
 def _with_answers(prompt: str, parents: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ from agent_magic.declare.signature import (
     source_sha,
 )
 from agent_magic.declare.template import Template
+from agent_magic.declare.tool import Tools
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, listed, must_be
 from agent_magic.declare.values import plain
@@ -107,7 +108,8 @@ class Task:
     returns: ClassVar[None] = None
     check: ClassVar[None] = None
     schema: ClassVar[str] = ""
-    tools: ClassVar[tuple[()]] = ()
+    tools: ClassVar[Tools] = Tools()
+    max_turns: ClassVar[None] = None
     tools_text: ClassVar[str] = ""
     ask: ClassVar[bool] = False
 
@@ -185,6 +187,27 @@ class Task:
 
     def __deepcopy__(self, _: object) -> Task:
         return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, without its function and its edges."""
+        options = {name: getattr(self, name) for name in _OPTIONS if name not in {"part", "after"}}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if value}
+        parameters = {"parameters": list(self.parameters), "optional": sorted(self.optional)}
+        return {"name": self.name, "kind": "task", **plain, **parameters, "source_sha": self.source_sha}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], part: Part | None = None) -> Task:
+        """Return a task from plain data. It has no function, so it can be shown and replayed, not run.
+
+        Args:
+            data: What `to_dict` returned, with `after`.
+            part: Which one of those for each item it is.
+        """
+        optional = set(data.get("optional", ()))
+        takes = tuple(Parameter(one, NOTHING, None if one in optional else NOTHING) for one in data["parameters"])
+        options = {name: data[name] for name in _OPTIONS if name in data and name != "part"}
+        known = {"source_sha": str(data.get("source_sha", "")), "takes": takes, "part": part}
+        return _rebuilt(str(data["name"]), {**options, **known})
 
 
 _AT_FUNCTION = ("each", "after", "retries", "concurrency", "writes", *FLAGS)

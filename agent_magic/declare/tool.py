@@ -279,6 +279,46 @@ def _flags_of(function: Any) -> Mapping[str, Any]:
 # the tools of an agent
 
 
+class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attribute
+    """The tools of an agent, each name once.
+
+    Attributes:
+        written: The names as a cell wrote them; empty where they were given otherwise.
+    """
+
+    written: str = ""
+
+    def named(self, name: str) -> Tool | None:
+        """Return its function of this name; `None` where it has none."""
+        return next((one for one in self if isinstance(one, Tool) and one.name == name), None)
+
+    def to_json(self) -> str:
+        """Write what a model is told of them: the array that `Request.tools` holds. Empty for none."""
+        return json.dumps([one.definition() for one in self], ensure_ascii=True) if self else ""
+
+
+def recorded_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
+    """Return tools as a record has them: what the model was told of them, without their functions.
+
+    Args:
+        definitions: The array that `Request.tools` held, each with its flags if they were kept.
+
+    Raises:
+        KeyError: Something is missing.
+    """
+    found: list[Tool | ServerTool] = []
+    for one in definitions:
+        if "input_schema" not in one:
+            options = {name: value for name, value in one.items() if name not in {"type", "name"}}
+            found.append(ServerTool(str(one["type"]), **options))
+            continue
+        flags: dict[str, Any] = {flag: bool(one.get(flag)) for flag in (*FLAGS, "strict")}
+        sha = str(one.get("source_sha", ""))
+        schema = json.dumps(one["input_schema"])
+        found.append(Tool(str(one["name"]), str(one.get("description", "")), schema, source_sha=sha, **flags))
+    return Tools(found)
+
+
 @runtime_checkable
 class Toolbox(Protocol):
     """Something in a notebook that has tools: `--tools NAME.*` takes all of them, `--tools NAME.TOOL` one."""
@@ -291,7 +331,7 @@ class Toolbox(Protocol):
 
 def tools_of(
     given: object, names: Mapping[str, Any] = MappingProxyType({}), *, agent: str = "", schema: str = ""
-) -> tuple[Tool | ServerTool, ...]:
+) -> Tools:
     """Return the tools that an agent was given.
 
     Args:
@@ -312,7 +352,10 @@ def tools_of(
             if found.setdefault(one.name, one) != one:
                 hint = "Give one of them another with @am.tool(name='...')."
                 raise DeclarationError(f"Two tools of agent {agent!r} are named {one.name!r}.", agent=agent, hint=hint)
-    return _within_limits(tuple(found.values()), schema)
+    tools = Tools(_within_limits(tuple(found.values()), schema))
+    if isinstance(given, str):
+        tools.written = given
+    return tools
 
 
 def _as_tools(given: Any) -> Sequence[Tool | ServerTool]:

@@ -37,6 +37,10 @@ class Requests(Protocol):
         """Who shares a cached context with whom; `None` shares none."""
         ...
 
+    def max_turns(self, step: int) -> int:
+        """Return the most requests for one answer of a step."""
+        ...
+
     def write(self, step: int) -> Request:
         """Return the request of a step whose parents are done.
 

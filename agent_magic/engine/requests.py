@@ -198,6 +198,10 @@ class PlanRequests:
         caps = policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min
         self._capped = any(cap is not None for cap in caps)
 
+    def max_turns(self, step: int) -> int:
+        """Return the most requests for one answer of an agent."""
+        return self._plan.agents[step].max_turns or self._policy.max_turns
+
     def write(self, step: int) -> Request:
         """Return the request of an agent whose parents are done.
 
@@ -213,7 +217,7 @@ class PlanRequests:
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
         if step not in self._so_far:
             return first
-        last = first.tools and self._turns.get(step, 0) + 1 >= self._policy.max_turns
+        last = first.tools and self._turns.get(step, 0) + 1 >= self.max_turns(step)
         return first._replace(messages=self._so_far[step], tool_choice="none" if last else "")
 
     def need(self, step: int) -> Need:
@@ -315,7 +319,7 @@ class PlanRequests:
     def _wanted(self, agent: Agent, one: Mapping[str, Any]) -> Wanted:
         """Return a call, with what its tool says of when it may run."""
         name, arguments = str(one["name"]), json.dumps(one.get("input"), ensure_ascii=True)
-        tool = agent.tool(name)
+        tool = agent.tools.named(name)
         if tool is None:
             return Wanted(str(one["id"]), name, arguments)
         return Wanted(str(one["id"]), name, arguments, tool.alone, tool.ask, code=tool.source_sha)

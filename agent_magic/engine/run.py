@@ -387,7 +387,7 @@ class Engine:
             self.calls.want(step, result.attempts[-1].number, len(result.calls) + 1, wanted)
             asked = [Ask(call) for call in self.calls.questions((step,))]
             return [*asked, *self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
-        verdict = judge(answer, len(turns) + 1, self._policy)
+        verdict = judge(answer, len(turns) + 1, self._policy, self._requests.max_turns(step))
         passed_on = verdict.failure is None and not verdict.continues
         if passed_on and step in self._checked and (fault := self._requests.fault(step, answer)) is not None:
             return self._ask_again(step, outcome, fault, now)
@@ -402,7 +402,9 @@ class Engine:
             self._requests.answered(step, self._whole_text(step, answer))
             return self._take(self.conductor.capped(step, verdict.capped, now), now)
         silent = not answer.text.strip() and self.record.results[step].calls and step not in self._asked_again
-        if silent and len(turns) + 1 < self._policy.max_turns:  # it happens after calls: asked once more, it answers
+        if silent and len(turns) + 1 < self._requests.max_turns(
+            step
+        ):  # it happens after calls: asked once more, it answers
             self._asked_again.add(step)
             self._turns[step] = [*turns, ""]
             self._requests.continue_turn(step, answer, SPEAK)
@@ -415,7 +417,7 @@ class Engine:
         self._settle(step, outcome, failure, now)
         turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
         mendable = isinstance(fault, InvalidAnswer) and fault.mendable
-        if not mendable or step in self._asked_again or len(turns) >= self._policy.max_turns:
+        if not mendable or step in self._asked_again or len(turns) >= self._requests.max_turns(step):
             return self._take(self.conductor.failed(step, failure, now), now)
         self._asked_again.add(step)
         self._requests.continue_turn(step, outcome.answer, f"{ASK_AGAIN} What is wrong: {fault}")

@@ -31,16 +31,17 @@ class Verdict(NamedTuple):
 PASSED_ON = Verdict()
 
 
-def judge(answer: Answer, turns: int, policy: Policy) -> Verdict:
+def judge(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
     """Return what follows from a response.
 
     Args:
         answer: The response.
         turns: How many the conversation has had, this one included.
-        policy: How many it may have, and whether answers that were cut or refused are passed on.
+        policy: Whether answers that were cut or refused are passed on.
+        most: How many turns it may have.
     """
     if answer.stop_reason == PAUSED:
-        return _paused(answer, turns, policy)
+        return _paused(answer, turns, policy, most)
     if answer.stop_reason == TOOL_USE:
         why = "The model asks for a tool call (tool_use), and this agent has no tools."
         return Verdict(failure_of(UnexpectedToolUse(why), 1))
@@ -52,11 +53,11 @@ def judge(answer: Answer, turns: int, policy: Policy) -> Verdict:
     return PASSED_ON
 
 
-def _paused(answer: Answer, turns: int, policy: Policy) -> Verdict:
+def _paused(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
     """Let a paused answer go on, as often as the policy allows."""
     if answer.content is None:
         why = "The answer was paused (pause_turn) with nothing in it to go on from; what came is kept."
-    elif turns >= policy.max_turns:
+    elif turns >= most:
         why = f"The answer was paused (pause_turn) {turns} times; what came is kept. Raise --max-turns."
     else:
         return Verdict(continues=True)

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.agent import Agent
 from agent_magic.declare.serialization import RenderError, value_text
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool_result import error_text
@@ -77,7 +76,7 @@ class Caller:
         step = self._record.plan.agents[call.step]
         if isinstance(step, Task):
             return await self._task(step, call)
-        tool = step.tool(call.wanted.tool)
+        tool = step.tools.named(call.wanted.tool)
         if tool is None:
             names = ", ".join(one.name for one in step.tools) or "none"
             return _failed(f"There is no tool {call.wanted.tool!r}. Tools: {names}.", "UnknownTool")
@@ -163,8 +162,7 @@ class Caller:
 
     def is_done(self, call: Call) -> bool:
         """Tell whether a call has a result that will be used, so that no person has to agree to it."""
-        step = self._record.plan.agents[call.step]
-        tool = step.tool(call.wanted.tool) if call.wanted.tool and isinstance(step, Agent) else None
+        tool = self._record.plan.agents[call.step].tools.named(call.wanted.tool)
         key = None if tool is None else self.key_of(call, tool)
         return key is not None and self.journal is not None and not self._fresh and self.journal.is_done(key)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.returns import look_up
+from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.notebook.command import Parser
 from agent_magic.notebook.session import DEFAULT_PLAN
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     LookUp = Callable[[str, str | None, str | None], dict[str, Any]]
+    FindTools = Callable[[str, str], Tools]
 
 AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; nothing is sent.
 
@@ -32,6 +34,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent label --each reviews --returns Label      # class Label(BaseModel): sentiment: Literal["good", "bad"]
     Classify this review: {{ item.text }}
 
+    %%agent analyst --tools run_sql,web_search        # def run_sql(query: str) -> str: its docstring says what it does
+    Which region lost most, and why? Check with SQL.
+
 Run with `run = %agents run`. Declare a name again to replace it; `%agents drop NAME` removes it.
 """
 CONTEXT_HELP = """Declare text that several agents send first, byte for byte the same. Nothing is sent.
@@ -47,14 +52,14 @@ agent's answer. `run.contexts` shows what it cost and saved. Examples:
 """
 
 
-_TOOLS = "An agent answers with text: run the tool in a cell, and use its result in the prompt: {{ result }}."
+_TOOLS = "--tools FUNCTION,FUNCTION lets it have functions of the notebook called."
 _FILES = "A prompt is text: read the file in a cell, and use what it says in the prompt: {{ text }}."
 _TYPES = "--returns TYPE makes answers typed: a class of the notebook, Literal['a', 'b'], int, ..."
 _BRANCH = "Put the condition into the prompt: {% if name %} ... {% endif %}; or run some agents: %agents run NAME."
 _LOOP = "Declare each round: a draft, a critic that reads {{ draft }}, a second draft that reads both."
 _SAMPLING = "It is not sent. --effort sets how much work a model puts in; the prompt says how to write."
 INSTEAD: Mapping[str, str] = {
-    **dict.fromkeys(("--tool", "--tools", "--mcp", "--max-turns"), _TOOLS),
+    **dict.fromkeys(("--tool", "--function", "--functions", "--mcp"), _TOOLS),
     **dict.fromkeys(("--image", "--images", "--file", "--files", "--pdf", "--document"), _FILES),
     **dict.fromkeys(("--schema", "--json", "--type", "--format", "--output"), _TYPES),
     **dict.fromkeys(("--if", "--when", "--unless"), _BRANCH),
@@ -76,6 +81,9 @@ def _agent_parser() -> Parser:
     add("--each", metavar="NAME", help="One agent per item of this variable: {{ item }} in its prompt.")
     add("--returns", metavar="TYPE", help="The type of its answers: a class of the notebook, Literal[...], int, ...")
     add("--check", metavar="FUNCTION", help="Takes an answer; returns None, or what is wrong with it.")
+    add("--tools", metavar="A,B", help="Functions of the notebook that it may have called; web_search, ...")
+    add("--max-turns", type=int, metavar="N", help="The most requests for one answer, those after tool calls too.")
+    add("--ask", action="store_true", help="You agree to its answer before others use it.")
     add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -100,13 +108,21 @@ def help_of(magic: str) -> str:
     return f"{text}\n{PARSERS[magic].format_help().strip()}\n"
 
 
-def read_agent(line: str, cell: str, look_up: LookUp = look_up) -> tuple[Agent, str]:
+def _server_tools(agent: str, tools: str) -> Tools:
+    """Find tools that need no notebook."""
+    return tools_of(tools, agent=agent)
+
+
+def read_agent(
+    line: str, cell: str, look_up: LookUp = look_up, find_tools: FindTools = _server_tools
+) -> tuple[Agent, str]:
     """Read a `%%agent` cell; return the agent and the name of its plan.
 
     Args:
         line: The line of the magic.
         cell: The prompt.
         look_up: Finds what `--returns` and `--check` name; by default among the types that need no notebook.
+        find_tools: Finds what `--tools` names; by default among those that the provider runs.
 
     Raises:
         UsageError: The line cannot be parsed.
@@ -114,6 +130,8 @@ def read_agent(line: str, cell: str, look_up: LookUp = look_up) -> tuple[Agent, 
     """
     given = PARSERS["agent"].read(line)
     typed = look_up(given.name, given.returns, given.check)
+    if given.tools is not None:
+        typed["tools"] = find_tools(given.name, given.tools)
     agent = Agent(
         given.name,
         cell.removesuffix("\n"),
@@ -126,6 +144,8 @@ def read_agent(line: str, cell: str, look_up: LookUp = look_up) -> tuple[Agent, 
         after=given.after,
         timeout_s=given.timeout,
         effort=given.effort,
+        max_turns=given.max_turns,
+        ask=given.ask,
         **typed,
     )
     return agent, given.plan

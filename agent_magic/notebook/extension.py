@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.task import LISTENERS
 from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
 from agent_magic.notebook.cell_hooks import CellHook, Dedent, FirstLine
 from agent_magic.notebook.completion import attach
@@ -44,6 +46,8 @@ def load(shell: InteractiveShell) -> None:
     formatters.install()
     magics.undo += [formatters.uninstall, attach(magics)]
     ip.events.register("post_run_cell", magics.forget_shown)
+    LISTENERS.append(magics.declare_task)
+    magics.undo.append(partial(LISTENERS.remove, magics.declare_task))
 
 
 def unload(shell: InteractiveShell) -> None:

@@ -26,11 +26,12 @@ from agent_magic.show.cards import context_card, declaration_card
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from agent_magic.api import Plan
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
+    from agent_magic.declare.step import Step
+    from agent_magic.declare.task import Task
 
 
 @magics_class
@@ -60,7 +61,8 @@ class AgentMagics(Magics, Settings):
     def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
         with user_errors():
             look_up = partial(self.session.look_up, self.shell.user_ns)
-            declared, plan = read_agent(line, cell, look_up)
+            find_tools = partial(self.session.find_tools, self.shell.user_ns)
+            declared, plan = read_agent(line, cell, look_up, find_tools)
             self._declare(declared, plan, cell_of(self.shell))
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -133,10 +135,16 @@ class AgentMagics(Magics, Settings):
         size = None if missing else len(context.render(names)) // CHARS_PER_TOKEN
         display_bundle(context_card(context.name, size, self.session.sharing(context.name, plan), missing, notes))
 
-    def _declare(self, agent: Agent, plan: str, cell: Cell) -> None:
+    def declare_task(self, task: Task, variables: Mapping[str, Any]) -> None:
+        """Declare a function that a cell marks with `am.task`. Those of modules are none of this notebook's."""
+        if variables is self.shell.user_ns or variables is self.shell.user_global_ns:
+            with user_errors():
+                self._declare(task, DEFAULT_PLAN, cell_of(self.shell))
+
+    def _declare(self, agent: Step, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
-        if agent.name in names:
+        if agent.name in names and not agent.is_task:
             notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
         notes += [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
         gone = registry.of_cells(cell.deleted)

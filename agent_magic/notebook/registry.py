@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.dag import build_dag
 from agent_magic.errors import DeclarationError, UnknownAgent
@@ -13,9 +12,12 @@ from agent_magic.errors import DeclarationError, UnknownAgent
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
+    from agent_magic.declare.task import Task
     from agent_magic.notebook.front_end import Cell
 
-T = TypeVar("T", Agent, Context)
+T = TypeVar("T", "Agent | Task", Context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Registry:
 
     def __init__(self, name: str, common: Registry | None = None) -> None:
         self.name, self._common = name, common
-        self._agents: dict[str, Declared[Agent]] = {}
+        self._agents: dict[str, Declared[Step]] = {}
         self._contexts: dict[str, Declared[Context]] = {}
 
     def __len__(self) -> int:
@@ -46,7 +48,7 @@ class Registry:
         return name in self._agents
 
     @property
-    def agents(self) -> tuple[Agent, ...]:
+    def agents(self) -> tuple[Step, ...]:
         """The agents in declared order."""
         return tuple(one.value for one in self._agents.values())
 
@@ -61,7 +63,7 @@ class Registry:
         return (*own, *(one for one in self._common.contexts if one.name in named))
 
     def declare(
-        self, agent: Agent, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
+        self, agent: Step, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
         """Declare an agent, in place of one of the same name or from the same cell.
 
@@ -122,7 +124,7 @@ class Registry:
         """Return whether it has a context of its own of that name."""
         return name in self._contexts
 
-    def sharing(self, name: str) -> tuple[Agent, ...]:
+    def sharing(self, name: str) -> tuple[Step, ...]:
         """Return the agents that send a context first."""
         return tuple(agent for agent in self.agents if agent.context == name)
 
@@ -156,7 +158,7 @@ class Registry:
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
-    def variables(self, agent: Agent) -> list[str]:
+    def variables(self, agent: Step) -> list[str]:
         """Return the names an agent's prompt writes whole that are the notebook's variables."""
         return [name for name in agent.template.whole if name not in self._known]
 
@@ -166,13 +168,14 @@ class Registry:
         common = () if self._common is None else self._common._contexts  # noqa: SLF001 - of its own kind
         return {*self._agents, *self._contexts, *common}
 
-    def undefined(self, agent: Agent, namespace: Mapping[str, Any]) -> tuple[str, ...]:
+    def undefined(self, agent: Step, namespace: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names an agent uses or waits for that nothing stands behind yet."""
         known = self._known
-        lacking = [name for name in agent.reads if name not in known and name not in namespace]
+        wanted = [name for name in agent.reads if name not in agent.optional]
+        lacking = [name for name in wanted if name not in known and name not in namespace]
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._agents)]))
 
-    def parents(self, agent: Agent) -> tuple[tuple[str, str], ...]:
+    def parents(self, agent: Step) -> tuple[tuple[str, str], ...]:
         """Return the agent's parents so far, each with where the edge came from: `prompt` or `after`."""
         used = [(name, "prompt") for name in agent.uses if name in self._agents and name != agent.name]
         order = [(name, "after") for name in agent.after if name in self._agents and name not in agent.uses]
@@ -232,7 +235,7 @@ def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str
     return [f"in place of the {kind} {', '.join(mine)}"] if mine else []
 
 
-def _check_cycle(table: Mapping[str, Declared[Agent]], variables: Collection[str]) -> None:
+def _check_cycle(table: Mapping[str, Declared[Step]], variables: Collection[str]) -> None:
     """Raise `Cycle` where declared agents wait for each other.
 
     A prompt that uses its own agent's name means the variable of that name, where there is one.

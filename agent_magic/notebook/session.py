@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Ledger, Plan, Run
 from agent_magic.api import Session as Shared
 from agent_magic.declare.returns import Returns, look_up
+from agent_magic.declare.task import Task
+from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, DeclarationError, LedgerError, PlanError, UnknownAgent
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.live.ahead import unbought
@@ -233,10 +235,31 @@ class Session:
                 raise
             return {"returns": Returns(schema, returns or "")}
 
-    def _typed(self, agent: Agent, namespace: Mapping[str, Any]) -> Agent:
-        """Look up again what the agent's cell names: a class that was run again since then counts."""
+    def find_tools(self, namespace: Mapping[str, Any], agent: str, tools: str) -> Tools:
+        """Return what `--tools` of an agent means. A recording that answers needs no functions.
+
+        Raises:
+            DeclarationError: They are not defined, or are no functions, and no recording knows them.
+        """
+        try:
+            return tools_of(tools, namespace, agent=agent)
+        except DeclarationError:
+            deck = self.deck
+            found = Tools() if deck is None else deck.tools_of(agent)
+            if not found:
+                raise
+            found.written = tools
+            return found
+
+    def _typed(self, agent: Step, namespace: Mapping[str, Any]) -> Step:
+        """Look up again what the agent's cell names: a class or a function that was run again since then counts."""
+        if isinstance(agent, Task):
+            return agent
         written = [(one and one.written) or None for one in (agent.returns, agent.check)]
-        return replace(agent, **self.look_up(namespace, agent.name, *written)) if any(written) else agent
+        found: dict[str, Any] = self.look_up(namespace, agent.name, *written) if any(written) else {}
+        if agent.tools.written:
+            found["tools"] = self.find_tools(namespace, agent.name, agent.tools.written)
+        return replace(agent, **found) if found else agent
 
     def _check_contexts(self, agents: Iterable[Agent], registry: Registry, namespace: Mapping[str, Any]) -> None:
         """Raise where an agent shares a context that was declared for another plan only."""

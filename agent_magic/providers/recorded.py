@@ -7,6 +7,7 @@ are the recorded ones, so the frames, the timeline and the retries come out as t
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.tool import Tools, recorded_tools
 from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
 
-ASKED = ("model", "max_tokens", "effort", "system", "context", "schema", "prompt")
+ASKED = ("model", "max_tokens", "effort", "system", "context", "tools", "schema", "prompt")
 """The fields in which requests differ."""
 COMPARED = 2000
 """How many characters of prompts are compared to find the nearest."""
@@ -314,6 +316,16 @@ class Deck:
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
         return found if found.startswith("{") else ""  # it may have been left out
+
+    def tools_of(self, agent: str) -> Tools:
+        """Return the tools that were recorded of an agent, or of its group, without functions; none where none were."""
+        of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
+        recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
+        found = next((one.calls[0].started.request.tools for one in recorded if one.calls), "")
+        try:
+            return recorded_tools(json.loads(found or "[]"))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return Tools()  # they were left out
 
     def provenance(self, run: RecordedRun) -> dict[str, Any]:
         """Say where a replayed run is from, as frames carry it in `attrs["provenance"]`."""

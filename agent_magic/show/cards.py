@@ -46,6 +46,8 @@ def declaration_card(
             agent.model,
             agent.role and f"role {agent.role}",
             agent.returns and f"returns {single_line(str(agent.returns))}",
+            agent.tools and f"tools {single_line(', '.join(one.name for one in agent.tools))}",
+            agent.ask and "you agree to its answer",
             agent.check and f"checked by {single_line(agent.check.name)}",
             agent.context and f"context {single_line(agent.context)}",
             agent.each and f"one for each of {single_line(agent.each)}{'' if items is None else f' ({items:,})'}",
@@ -56,7 +58,7 @@ def declaration_card(
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
     warnings += [f"now out of date: {listed(stale)}"] if stale else []
     warnings += [single_line(note) for note in notes]
-    return _card("agent", agent.name, facts, warnings)
+    return _card("task" if agent.is_task else "agent", agent.name, facts, warnings)
 
 
 def context_card(
