@@ -329,8 +329,10 @@ class Plan:
             answers: The answer of each parent that the prompt uses.
 
         Raises:
-            DeclarationError: The prompt cannot be rendered, or is empty.
+            DeclarationError: The prompt cannot be rendered, or is empty. A task has none.
         """
+        if self.agents[number].is_task:
+            return ""
         template = self.agents[number].template
         text = template.render(answers) if self.inputs[number] == template.names else self._render(number, answers)
         return text if text and not text.isspace() else template.check_not_empty(text)
@@ -349,6 +351,8 @@ class Plan:
             DeclarationError: The prompt cannot be rendered, whatever the answers will be.
         """
         agent, inputs = self.agents[number], self.inputs[number]
+        if agent.is_task:
+            return ""
         returned = {name: self.agents[self.index[name]].returns for name in inputs}
         answers = {
             name: returned[name].placeholder(answer)

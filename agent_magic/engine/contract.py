@@ -78,6 +78,10 @@ class Requests(Protocol):
         """Return what is wrong with the answer of such a step; `None` where it fits."""
         ...
 
+    def is_silent(self, answer: Answer) -> bool:
+        """Tell whether an answer that goes on from calls says nothing, so that it is asked for once more."""
+        ...
+
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
         """Record what the step's next request goes on from; `None` begins a new conversation.
 
@@ -144,6 +148,10 @@ UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)
 """Of a request that never left."""
 
 
+UNBOUNDED = 1_000_000
+"""So many turns no conversation has."""
+
+
 class WithoutCalls:
     """The part of `Requests` that is about calls, of requests that have none."""
 
@@ -158,3 +166,13 @@ class WithoutCalls:
 
     def called(self, call: Call, result: Result) -> None:
         """Do nothing."""
+
+    def is_silent(self, answer: Answer) -> bool:
+        """Return `False`: there were no calls."""
+        del answer
+        return False
+
+    def max_turns(self, step: int) -> int:
+        """Return no bound."""
+        del step
+        return UNBOUNDED

@@ -281,6 +281,10 @@ class PlanRequests:
             self._so_far[step] = said(before, reply) if reply else before
         self._counted.pop(step, None)
 
+    def is_silent(self, answer: Answer) -> bool:
+        """Tell whether an answer that goes on from calls says nothing: that happens, and asked once more it speaks."""
+        return not answer.text.strip()
+
     def fault(self, step: int, answer: Answer) -> CallError | None:
         """Return what is wrong with an answer, by the type that its agent returns and by its check."""
         agent = self._plan.agents[step]

@@ -401,15 +401,17 @@ class Engine:
         if verdict.capped:
             self._requests.answered(step, self._whole_text(step, answer))
             return self._take(self.conductor.capped(step, verdict.capped, now), now)
-        silent = not answer.text.strip() and self.record.results[step].calls and step not in self._asked_again
-        if silent and len(turns) + 1 < self._requests.max_turns(
-            step
-        ):  # it happens after calls: asked once more, it answers
+        if self._may_speak(step, len(turns) + 1) and self._requests.is_silent(answer):
             self._asked_again.add(step)
             self._turns[step] = [*turns, ""]
             self._requests.continue_turn(step, answer, SPEAK)
             return self._take(self.conductor.continue_turn(step, now), now)
         return self._passed_on(step, answer, now)
+
+    def _may_speak(self, step: int, turns: int) -> bool:
+        """Tell whether a step may be asked once more for an answer that is empty. That happens after calls."""
+        called = self.record.results[step].calls
+        return bool(called) and step not in self._asked_again and turns < self._requests.max_turns(step)
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
         """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""

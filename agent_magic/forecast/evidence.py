@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
-from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, PAUSED
+from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, TOOL_USE
+from agent_magic.record.call import APPROVAL, stretches
 from agent_magic.record.history import Past
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent_magic.record.answer import Price, Usage
+    from agent_magic.record.call import Stretch, ToolCall
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MANY: Final = 1_000_000
 """A failure that was repeated is worth as many attempts as the policy allows."""
+NO_REQUEST: Final = (False, False, None, None, None)
+"""What a call of a task has of an attempt: it is no 429, is not cut, uses and costs nothing, has no status."""
+NOTHING_SENT: Final[dict[str, Any]] = {
+    "output_tokens": None,
+    "input_tokens": None,
+    "characters": 0,
+    "size": 0,
+    "per_character": 0.0,
+    "text_characters": 0,
+    "context": None,
+    "prefix": 0,
+    "prefix_counted": False,
+    "context_characters": 0,
+    "context_size": 0,
+    "warm": False,
+}
+"""What a task has of what agents send."""
 CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
 """Stands for the turn of an answer that went on."""
 TIMED: Final = frozenset({"live", "simulated", "replay"})
@@ -45,6 +64,8 @@ class Tried(NamedTuple):
         usage: Its tokens.
         price: What they cost.
         status: The HTTP status of its reply; `None` where none came.
+        tools: The functions that were called after it, in words; empty for none.
+        tools_s: The seconds in which any of them ran.
     """
 
     local_s: float
@@ -56,6 +77,8 @@ class Tried(NamedTuple):
     usage: Usage | None
     price: Price | None
     status: int | None
+    tools: str = ""
+    tools_s: float = 0.0
 
 
 class Seen(NamedTuple):
@@ -77,6 +100,8 @@ class Seen(NamedTuple):
         context_characters: The length of its context in characters.
         context_size: The same in bytes.
         warm: Whether it found its context in the cache when the run began.
+        is_task: Whether it is a task; its tries are calls of its function.
+        asked_s: The seconds in which it waited for a person.
     """
 
     name: str
@@ -98,6 +123,8 @@ class Seen(NamedTuple):
     context_characters: int
     context_size: int
     warm: bool
+    is_task: bool = False
+    asked_s: float = 0.0
 
 
 def seen_of(record: RunRecord) -> list[Seen]:
@@ -143,8 +170,12 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
 
 def _seen(record: RunRecord, number: int) -> Seen:
     result, agent = record.results[number], record.plan.agents[number]
+    if agent.is_task:
+        return _task(result)
     asked = result.attempts[-1] if result.attempts else None
     answer = result.answer if asked is not None and asked.error is None else None
+    if answer is not None and answer.stop_reason == TOOL_USE:  # the run was over before it went on
+        answer = None
     usage = answer.usage if answer else None
     context = record.plan.context_of(number) or ""
     text = _text(record, number)
@@ -171,7 +202,29 @@ def _seen(record: RunRecord, number: int) -> Seen:
         context_characters=len(context),
         context_size=_size(context),
         warm=bool(usage and usage.cache_read_tokens),
+        asked_s=sum(_seconds(one) for one in result.away() if one.reason == "person") if result.calls else 0.0,
     )
+
+
+def _task(result: AgentResult) -> Seen:
+    """Read a task: its calls take the place of attempts."""
+    ended = [one for one in result.calls if one.ended is not None and one.status != "cancelled"]
+    tries = tuple(
+        Tried(0.0, None, one.duration_s or 0.0, _call_failure(one, result, last=one is ended[-1]), *NO_REQUEST)
+        for one in ended
+    )
+    return Seen(result.name, "", None, 0, tries, answered=True, timed=True, **NOTHING_SENT, is_task=True)
+
+
+def _call_failure(call: ToolCall, result: AgentResult, *, last: bool) -> Failure | None:
+    if call.error is None:
+        return None
+    final = last and not result.last_backoff_s
+    return Failure(call.error, 1 if final else MANY, kind=call.kind or "")
+
+
+def _seconds(one: Stretch) -> float:
+    return 0.0 if one.end_s is None else one.end_s - one.start_s
 
 
 def _size(text: str) -> int:
@@ -184,11 +237,17 @@ def _text(record: RunRecord, number: int) -> str:
     result, plan = record.results[number], record.plan
     if result.attempts:
         request = result.attempts[-1].request
+        if request.tools:
+            return "".join(request.texts())
         return request.prompt + (request.system or "") + (request.context or "") + request.schema
     answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
     agent = plan.agents[number]
     return (
-        plan.prompt_ahead(number, answers) + (agent.system_text or "") + (plan.context_of(number) or "") + agent.schema
+        plan.prompt_ahead(number, answers)
+        + (agent.system_text or "")
+        + (plan.context_of(number) or "")
+        + agent.schema
+        + agent.tools_text
     )
 
 
@@ -200,13 +259,9 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         final = last and not waited_s
-        went_on = (
-            not last
-            and attempt.answer is not None
-            and (
-                attempt.answer.stop_reason == PAUSED or attempt.kind == "InvalidAnswer"  # it was asked again
-            )
-        )
+        went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
+        calls = [one for one in result.calls if one.turn == attempt.number and one.tool != APPROVAL]
+        away = stretches(calls, attempt.ended_s) if calls else ()
         yield Tried(
             attempt.started_s - attempt.granted_s,
             attempt.ttft_s,
@@ -217,6 +272,8 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             attempt.usage,
             attempt.price,
             attempt.status_code,
+            ", ".join(dict.fromkeys(one.tool for one in calls)),
+            sum(_seconds(one) for one in away if one.kind == "tool"),
         )
 
 

@@ -14,6 +14,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import BATCH_S, Evidence
@@ -203,7 +204,7 @@ class Forecaster:
         scenario, policy = setting.scenario, setting.policy
         works = [None if work is None else work.scaled(end) for work in setting.works.agents]
         plan, recorded = self.record.plan, self.record.terms
-        timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
+        timeouts_s = timeouts_of(plan, policy)
         expected = None if recorded is None else recorded.work_s
         if scenario.batch:
             works = [None if work is None else work.batched() for work in works]
@@ -275,7 +276,7 @@ class Forecaster:
 
     def _pools(self, scenario: Scenario) -> frozenset[str]:
         seen = enumerate(self.evidence.seen)
-        models = {scenario.models.get(agent, one.model) for agent, one in seen}
+        models = {scenario.models.get(agent, one.model) for agent, one in seen if not one.is_task}
         return frozenset(facts_of(self.record.terms, model).limit_class for model in models)
 
     def _context_estimated(self, scenario: Scenario) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
 from agent_magic.engine.admission.room import Need
+from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
@@ -16,13 +17,14 @@ from agent_magic.forecast.evidence import CONTINUES
 from agent_magic.forecast.provider import Provider, Refusal
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, Answer, Price, Usage
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.calls import Call
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 OK: Final = 200
 TOO_MANY_REQUESTS: Final = 429
 NOTHING: Final = Worst(0.0, 0)
+CALLED: Final = Result("succeeded", source="forecast")
 LEFT_OUT: Final = "left out of this forecast"
 
 
@@ -178,10 +181,22 @@ class ModelledService:
         status = None if served else attempt.status if failure not in {None, CONTINUES} else OK
         readings = None if flight.begun and failure is None else flight.readings  # read when it began
         if failure is None or failure is CONTINUES:
-            stop_reason = "end_turn" if failure is None else PAUSED
+            stop_reason = "end_turn" if failure is None else TOOL_USE if attempt.tools else PAUSED
             answer = Answer("", stop_reason, usage=usage, model=self._work(step).model, source="forecast", content="[]")
             return Outcome(answer, None, status, usage, "forecast", "", readings, price)
         return Outcome(None, failure, status, usage, None, "", readings, price)
+
+    def call(self, call: Call) -> tuple[float, Result]:
+        """Take a call of functions, all of one turn together. Returns how long it takes, and what comes of it."""
+        step = call.step
+        if not self._work(step).is_task:
+            return self._work(step).tries[self._place[step] - 1].tools_s, CALLED
+        attempt = self._attempt(step)
+        self._place[step] += 1
+        if attempt.failure is None:
+            return attempt.takes_s, CALLED
+        why, kind, most = attempt.failure.why, attempt.failure.kind, attempt.failure.attempts
+        return attempt.takes_s, CALLED._replace(status="failed", error=why, kind=kind, attempts=most)
 
     def abort(self, flight: _Flight, now: float) -> Outcome:
         """Cut a request: what had arrived of it is billed."""
@@ -237,6 +252,10 @@ class ModelledRequests(WithoutCalls):
         self._works, self._requests, self.prefixes, self._price, self._held = works, requests, prefixes, price, held
         self.models, self.limit_classes = [request.model for request in requests], limit_classes
         self.checked = dict[int, bool]()
+        self.tasks = {
+            step: Wanted("", work.name, "") for step, work in enumerate(works) if work is not None and work.is_task
+        }
+        self._called: dict[int, int] = {}  # how many turns with calls each agent has had
         self._needs: dict[int, Need] = {}
 
     def write(self, step: int) -> Request:
@@ -281,6 +300,14 @@ class ModelledRequests(WithoutCalls):
 
     def answered(self, step: int, text: str) -> None:
         """Do nothing: prompts are as they were."""
+
+    def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
+        """Return the calls of a turn as one."""
+        if answer.stop_reason != TOOL_USE:
+            return ()
+        place = self._called.get(step, 0)
+        self._called[step] = place + 1
+        return [Wanted("", [one.tools for one in self._work(step).tries if one.tools][place], "")]
 
     def _work(self, step: int) -> Work:
         work = self._works[step]

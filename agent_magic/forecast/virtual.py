@@ -13,14 +13,16 @@ import heapq
 import math
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from agent_magic.engine.actions import Abort, Count, Done, Send, WakeAt
+from agent_magic.engine.actions import Abort, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.contract import UNSENT
+from agent_magic.engine.run import CUT
 from agent_magic.record.events import TICKS_PER_S, on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent_magic.engine.actions import Action
+    from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.contract import Outcome
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.run import Engine
@@ -78,6 +80,10 @@ class Service(Protocol[F]):
 
     def abort(self, flight: F, now: float) -> Outcome:
         """Cut a request: return what is left of it."""
+        ...
+
+    def call(self, call: Call) -> tuple[float, Result]:
+        """Take a call of a function: return how long it takes, and what comes of it."""
         ...
 
     def count(self, request: Request) -> int | None:
@@ -180,6 +186,9 @@ class VirtualDriver(Generic[F]):
                     self._abort(step)
                 case WakeAt(at_s):
                     self._set_alarm(at_s)
+                case Begin(call):
+                    seconds, result = self.service.call(call)
+                    self._later(self.now + on_grid(seconds), self.called, call, result)
                 case Count(step, request):
                     self.do(self.engine.counted(step, self.service.count(request), self.now))
                 case Done():
@@ -200,7 +209,10 @@ class VirtualDriver(Generic[F]):
     def _abort(self, step: int) -> None:
         if step in self.flights:
             self._later(self.now + self.service.abort_s, self.aborted, self.flights[step])
-        else:
+        elif calls := self.engine.calls.running(step):
+            for call in calls:
+                self._later(self.now, self.called, call, CUT)
+        elif step in self._leaving:
             del self._leaving[step]
             self._later(self.now, self.unsent, step)
 
@@ -252,6 +264,11 @@ class VirtualDriver(Generic[F]):
         if self.flights.get(flight.step) is flight:
             del self.flights[flight.step]
             self.do(self.engine.ended(flight.step, self.service.abort(flight, self.now), self.now))
+
+    def called(self, call: Call, result: Result) -> None:
+        """Let a call end, unless it was cut before."""
+        if call in self.engine.calls.running(call.step):
+            self.do(self.engine.call_ended(call, result, self.now))
 
     def unsent(self, step: int) -> None:
         """Report a request that was aborted before it left."""

@@ -356,7 +356,7 @@ class _Reader:
             return {number: each for name, each in named for number in self.plan.numbers([name])}
         if not isinstance(value, str):
             raise must_be(name, "a name, or a mapping of agents to names", value)
-        return dict.fromkeys(range(len(self.plan)), value)
+        return {number: value for number, agent in enumerate(self.plan.agents) if not agent.is_task}
 
     def _dropped(self, value: object) -> frozenset[int]:
         names: list[object] = [value] if isinstance(value, str) else []

@@ -54,6 +54,8 @@ class Try(NamedTuple):
         usage: What the same attempt used when it was recorded; `None` if something changed.
         price: What that cost.
         status: The HTTP status of its reply; `None` where none comes.
+        tools: The functions that are called after it, in words; empty for none.
+        tools_s: The seconds in which any of them runs.
     """
 
     local_s: float
@@ -65,6 +67,8 @@ class Try(NamedTuple):
     usage: Usage | None = None
     price: Price | None = None
     status: int | None = OK
+    tools: str = ""
+    tools_s: float = 0.0
 
     @property
     def turned_away(self) -> bool:
@@ -91,6 +95,7 @@ class Work(NamedTuple):
         warm: Whether the record found that in the cache when the run began.
         time: The range of its durations, as factors.
         output: The range of its answer's length, as factors.
+        is_task: Whether it is a task; its tries are calls of its function.
     """
 
     name: str
@@ -106,6 +111,7 @@ class Work(NamedTuple):
     warm: bool
     time: tuple[float, float]
     output: tuple[float, float]
+    is_task: bool = False
 
     @property
     def is_sure(self) -> bool:
@@ -134,7 +140,9 @@ class Work(NamedTuple):
         return self._replace(tries=tuple(one.longer(factor) for one in self.tries))
 
     def batched(self) -> Work:
-        """Return the work in a batch: its last attempt, an hour long."""
+        """Return the work in a batch: its last attempt, an hour long. A task stays as it is."""
+        if self.is_task:
+            return self
         last = self.tries[-1]
         return self._replace(tries=(last._replace(local_s=0.0, first_s=None, takes_s=BATCH_S, usage=None, price=None),))
 
@@ -237,6 +245,12 @@ class _Modelling:
 
     def one(self, agent: int) -> Work:
         seen = self.seen[agent]
+        if seen.is_task:
+            return self._task(seen)
+        if seen.asked_s:
+            self.say("the time in which a person was asked is left out", "measured")
+        if any(one.tools for one in seen.tries) and self.models.get(agent, seen.model) != seen.model:
+            self.say(f"{seen.name}: the same tool calls as recorded, which another model may not make", "assumed")
         model = self.models.get(agent, seen.model)
         factor = 1.0 if model == seen.model or self.evidence.simulated else tokens_factor(seen.model, model)
         if factor != 1.0:
@@ -260,6 +274,14 @@ class _Modelling:
             time=time,
             output=output,
         )
+
+    def _task(self, seen: Seen) -> Work:
+        """Write the work of a task: its calls take what they took."""
+        tries = tuple(Try(0.0, None, one.takes_s, one.failure, 0, 0) for one in seen.tries)
+        if not tries:
+            self.say(f"{seen.name}: a task that never ran, forecast as if it took no time", "assumed")
+            tries = (Try(0.0, None, 0.0, None, 0, 0),)
+        return Work(seen.name, "", "", tries, 0, 0, 0, 0, 0, 0, warm=False, time=SAME, output=SAME, is_task=True)
 
     def _text_change(self, agent: int) -> int:
         """Return by how many characters the agent's prompt changes because its parents' answers do."""
@@ -385,6 +407,8 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         usage if same else None,
         one.price if same else None,
         one.status,
+        one.tools,
+        one.tools_s,
     )
 
 

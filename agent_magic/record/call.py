@@ -97,6 +97,11 @@ class ToolCall:
         return None if self.ended is None else self.ended.error
 
     @property
+    def kind(self) -> str | None:
+        """The class of the error; `None` for a success."""
+        return None if self.ended is None else self.ended.kind
+
+    @property
     def source(self) -> Source | None:
         """Where its result came from; `None` while it runs."""
         return None if self.ended is None else self.ended.source

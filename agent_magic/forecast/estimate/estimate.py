@@ -16,6 +16,7 @@ from agent_magic.engine.admission.key import Key
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import as_policy
+from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
 from agent_magic.forecast.estimate.value import Estimate, Expected
 from agent_magic.forecast.pace import RANK
@@ -92,7 +93,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
     totals = [summarize(one) for one in ends]
     expected = tuple(_expect(plan, agent, requests[agent], guesses[agent], ends, book) for agent in range(len(plan)))
-    timeouts_s = [agent.timeout_s or policy.timeout_s for agent in plan.agents]
+    timeouts_s = timeouts_of(plan, policy)
     found = Estimate(
         plan.name,
         expected,
