@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         share,
         start,
     )
+    from agent_magic.declare.resources import resource
     from agent_magic.declare.task import Task, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
     from agent_magic.engine.pacing.limits import Limits
@@ -59,6 +60,7 @@ __all__ = [
     "compare",
     "load_ipython_extension",
     "monthly",
+    "resource",
     "share",
     "speedup_bounds",
     "start",
@@ -85,6 +87,7 @@ _HOMES = {
     "Task": "agent_magic.declare.task",
     "Tool": "agent_magic.declare.tool",
     "TokenPrice": "agent_magic.api",
+    "resource": "agent_magic.declare.resources",
     "task": "agent_magic.declare.task",
     "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",

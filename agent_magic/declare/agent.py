@@ -55,6 +55,8 @@ class Agent:
             runs, such as `web_search`.
         ask: Whether a person has to agree to the answer before it is passed on.
         max_turns: The most requests for one answer, with those after calls of tools. `None`: the policy's.
+        uses_resources: Names of resources that it holds while it runs, and paths that are read: a list, or `"a,b"`.
+        writes: Names and paths that are changed while it runs.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -77,6 +79,8 @@ class Agent:
     tools: Any = field(default=(), kw_only=True, repr=False)
     ask: bool = field(default=False, kw_only=True)
     max_turns: int | None = field(default=None, kw_only=True)
+    uses_resources: Sequence[str] = field(default=(), kw_only=True)
+    writes: Sequence[str] = field(default=(), kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -86,7 +90,8 @@ class Agent:
             hint = "Write it below the %%agent line, or give prompt='...'."
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         _check_options(self)
-        object.__setattr__(self, "after", _names(self.after))
+        for option in ("after", "uses_resources", "writes"):
+            object.__setattr__(self, option, _names(getattr(self, option)))
         if self.returns is not None:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
         if self.check is not None:
@@ -175,7 +180,8 @@ def _check_options(agent: Agent) -> None:
             check(f"{option} {of}", value, error=error)
     if agent.model is not None and not agent.model.strip():
         raise must_be(f"model {of}", "the id of a model", agent.model, error=error)
-    if not isinstance(agent.after, Iterable | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise must_be(f"after {of}", "names: 'a,b', or a list", agent.after, error=error)
+    for option in ("after", "uses_resources", "writes"):
+        if not isinstance(getattr(agent, option), Iterable | None):
+            raise must_be(f"{option} {of}", "names: 'a,b', or a list", getattr(agent, option), error=error)
     if agent.role is not None and agent.system is not None:
         raise error(f"Agent {agent.name!r} has role={agent.role!r} and a system prompt. Give one of them.")

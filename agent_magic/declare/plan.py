@@ -13,6 +13,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
+from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import RenderError, python_notes, sendable, value_text
 from agent_magic.declare.task import Task
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 
 OnCycle = Literal["error", "sequential"]
 OnMissing = Literal["error", "drop"]
-PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {"on_cycle": get_args(OnCycle), "on_missing": get_args(OnMissing)}
+OnConflict = Literal["wait", "error"]
+PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "on_cycle": get_args(OnCycle),
+    "on_missing": get_args(OnMissing),
+    "on_conflict": get_args(OnConflict),
+}
 """Per option, the words it takes."""
 
 
@@ -72,6 +78,8 @@ class Plan:
             declared order, and edges that point backwards are dropped with a warning each.
         on_missing: What to do with edges to agents that do not exist, or to the agent itself: `error`, or `drop`: they
             are dropped with a warning each, and their `{{ name }}` becomes empty.
+        on_conflict: What to do where a step writes what another one writes or uses, and none of them waits for the
+            other: `wait`: they run one after the other, which a note says; or `error`.
         contexts: Texts that agents share. Those in use are rendered now, with these values, and become values.
         notes: What a reader of the plan should know, one line each.
 
@@ -82,6 +90,7 @@ class Plan:
         dag: Who waits for whom.
         inputs: Per agent, the names of the parents whose answers its prompt takes.
         dropped: The edges that were dropped, as (agent, missing parent).
+        holds: Per step that holds something while it runs, what that is.
 
     Raises:
         DuplicateAgent: Two agents have one name.
@@ -97,6 +106,7 @@ class Plan:
     description: str = field(default="", kw_only=True)
     on_cycle: OnCycle = field(default="error", kw_only=True)
     on_missing: OnMissing = field(default="error", kw_only=True)
+    on_conflict: OnConflict = field(default="wait", kw_only=True)
     contexts: InitVar[Iterable[Context]] = field(default=(), kw_only=True)
     notes: Sequence[str] = field(default=(), kw_only=True, repr=False, compare=False)
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -104,6 +114,7 @@ class Plan:
     dag: Dag = field(init=False, repr=False, compare=False)
     inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
+    holds: Mapping[int, tuple[Held, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, contexts: Iterable[Context] | None) -> None:
         check_mapping("values", self.values)
@@ -130,8 +141,22 @@ class Plan:
                 raise
             dag = edges.in_declared_order()
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
+        self._hold()
         if any(agent.returns is not None for agent in self.agents):
             self._check_fields()
+
+    def _hold(self) -> None:
+        """Say who holds what, and what follows where two could change one thing at once."""
+        held = [held_by(one.uses_resources, one.writes) for one in self.agents]
+        self._put(holds={step: one for step, one in enumerate(held) if one})
+        found = conflicts(held, self.dag) if self.holds else []
+        if not found:
+            return
+        said = [f"{self.names[one]} and {self.names[other]} both change or use {name}" for name, one, other in found]
+        if self.on_conflict == "error":
+            hint = "Let one wait for the other with after=, or allow it with on_conflict='wait'."
+            raise PlanError(f"{said[0]}, and neither waits for the other. {hint}")
+        self._put(notes=(*self.notes, *(f"{one}: they run one after the other" for one in said)))
 
     def _put(self, **fields: object) -> None:
         """Set fields while the plan is being made. It is frozen afterwards."""
@@ -273,6 +298,7 @@ class Plan:
             description=self.description,
             on_cycle=self.on_cycle,
             on_missing=self.on_missing,
+            on_conflict=self.on_conflict,
             notes=self.notes,
         )
 
@@ -353,7 +379,7 @@ class Plan:
         agent, inputs = self.agents[number], self.inputs[number]
         if agent.is_task:
             return ""
-        returned = {name: self.agents[self.index[name]].returns for name in inputs}
+        returned: dict[str, Any] = {name: self.agents[self.index[name]].returns for name in inputs}
         answers = {
             name: returned[name].placeholder(answer)
             if returned.get(name) is not None and isinstance(answer, str)
@@ -496,7 +522,9 @@ def steps_of(given: object) -> tuple[Any, ...]:
         PlanError: It is something else.
     """
     many = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-    found: Any = [Task.declared(one) or one for one in cast("Iterable[object]", given)] if many else given
+    found: object = given
+    if many:
+        found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]
     return instances_of("agents", found, Agent, Task)
 
 

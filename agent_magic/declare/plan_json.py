@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 P = TypeVar("P", bound="Plan")
+HELD = ("uses_resources", "writes")
 PREVIOUS = re.compile(r"\{\{\s*previous_outputs\s*\}\}")
 
 
@@ -61,6 +62,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "depth": plan.depth,
         "on_cycle": plan.on_cycle,
         "on_missing": plan.on_missing,
+        **({} if plan.on_conflict == "wait" else {"on_conflict": plan.on_conflict}),
         "agents": [_agent_to_dict(plan, agent) for agent in plan.agents],
         "values": {name: _plain(value) for name, value in plan.values.items()},
     }
@@ -120,6 +122,7 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
         description=data.get("description") or "",
         on_cycle=data.get("on_cycle") or "error",
         on_missing=on_missing,
+        on_conflict=data.get("on_conflict") or "wait",
         contexts=[Context(name, text) for name, text in parts["contexts"].items()],
         notes=[note] if fed else [],
     )
@@ -140,6 +143,7 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **({} if agent.returns is None else {"returns": agent.schema}),
         **({"tools": [_tool_to_dict(one) for one in agent.tools]} if agent.tools else {}),
         **({"ask": True} if agent.ask else {}),
+        **{key: list(value) for key in HELD if (value := getattr(agent, key))},
         **_edges_to_dict(plan, agent),
     }
 
@@ -195,7 +199,8 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, d
         returns = schema_of(returns)
     if returns is not None and not isinstance(returns, dict):
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
-    more: dict[str, Any] = {"ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
+    held = {key: tuple(_list(row, key, place) or ()) for key in HELD}
+    more: dict[str, Any] = {**held, "ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
     if row.get("tools"):
         more["tools"] = _tools_from_list(row["tools"], place)
     agent = Agent(names[place], prompt, **options, each=each, returns=returns, **more)

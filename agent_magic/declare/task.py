@@ -190,8 +190,12 @@ class Task:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, without its function and its edges."""
-        options = {name: getattr(self, name) for name in _OPTIONS if name not in {"part", "after"}}
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if value}
+        options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS if name not in {"part", "after"}}
+        plain = {
+            name: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+            for name, value in options.items()
+            if value
+        }
         parameters = {"parameters": list(self.parameters), "optional": sorted(self.optional)}
         return {"name": self.name, "kind": "task", **plain, **parameters, "source_sha": self.source_sha}
 

@@ -7,32 +7,16 @@ writes and others read. Calls begin in the order in which they were asked for, e
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from agent_magic.declare.resources import Held
     from agent_magic.record.answer import Source
     from agent_magic.record.events import CallStatus
     from agent_magic.record.reasons import Reason
-
-
-class Held(NamedTuple):
-    """Something that is held while a call or a step runs.
-
-    Attributes:
-        name: The resource, or the path.
-        most: How many may hold it at once. 1 is what a writer asks for, infinity a reader.
-    """
-
-    name: str
-    most: float = 1.0
-
-
-READER: Final = math.inf
-"""So many may read one thing at once, while nobody writes it."""
 
 
 class Wanted(NamedTuple):
@@ -150,9 +134,6 @@ class _Asked:
         self.call, self.held_by = call, held_by
         self.free = not call.wanted.ask
         """Whether no person has to agree to it any more."""
-
-
-State = Literal["begin", "ask"]
 
 
 class Calls:

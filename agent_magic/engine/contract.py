@@ -9,9 +9,10 @@ from agent_magic.record.answer import NOT_BILLED, NOTHING_USED
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
+    from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.admission.room import Need
-    from agent_magic.engine.calls import Call, Held, Result, Wanted
+    from agent_magic.engine.calls import Call, Result, Wanted
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.retry import Failure
     from agent_magic.errors import CallError

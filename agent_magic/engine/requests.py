@@ -8,6 +8,7 @@ from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
+from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
-    from agent_magic.engine.calls import Call, Held, Result
+    from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.policy import Policy
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer
@@ -185,7 +186,7 @@ class PlanRequests:
             for number, one in enumerate(plan.agents)
             if one.is_task
         }
-        self.holds: dict[int, tuple[Held, ...]] = {}
+        self.holds = plan.holds
         self.asked_of = frozenset(number for number, agent in enumerate(plan.agents) if agent.ask)
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
@@ -315,18 +316,20 @@ class PlanRequests:
         agent = self._plan.agents[step]
         if answer.stop_reason != TOOL_USE or not isinstance(agent, Agent) or not agent.tools:
             return ()
-        found = [self._wanted(agent, one) for one in calls_in(answer)]
+        found = [self._wanted(step, agent, one) for one in calls_in(answer)]
         if found:
             self._turn[step] = _Turn(answer, [one.id for one in found], {})
         return found
 
-    def _wanted(self, agent: Agent, one: Mapping[str, Any]) -> Wanted:
+    def _wanted(self, step: int, agent: Agent, one: Mapping[str, Any]) -> Wanted:
         """Return a call, with what its tool says of when it may run."""
         name, arguments = str(one["name"]), json.dumps(one.get("input"), ensure_ascii=True)
         tool = agent.tools.named(name)
         if tool is None:
             return Wanted(str(one["id"]), name, arguments)
-        return Wanted(str(one["id"]), name, arguments, tool.alone, tool.ask, code=tool.source_sha)
+        own = {held.name for held in self.holds.get(step, ())}  # what the agent holds its tools may use
+        holds = tuple(held for held in held_by(tool.uses, tool.writes) if held.name not in own)
+        return Wanted(str(one["id"]), name, arguments, tool.alone, tool.ask, holds, tool.source_sha)
 
     def called(self, call: Call, result: Result) -> None:
         """Record what came of a call. After the last of a turn, the next request goes on from all of them."""

@@ -84,6 +84,8 @@ def _agent_parser() -> Parser:
     add("--tools", metavar="A,B", help="Functions of the notebook that it may have called; web_search, ...")
     add("--max-turns", type=int, metavar="N", help="The most requests for one answer, those after tool calls too.")
     add("--ask", action="store_true", help="You agree to its answer before others use it.")
+    add("--uses", default="", metavar="A,B", help="Resources that it holds while it runs, and paths that are read.")
+    add("--writes", default="", metavar="A,B", help="What is changed while it runs: nobody else writes or uses it.")
     add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -146,6 +148,8 @@ def read_agent(
         effort=given.effort,
         max_turns=given.max_turns,
         ask=given.ask,
+        uses_resources=given.uses,
+        writes=given.writes,
         **typed,
     )
     return agent, given.plan

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Mapping
 
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
     from agent_magic.live.driver import Driver
@@ -261,7 +260,7 @@ class Session:
             found["tools"] = self.find_tools(namespace, agent.name, agent.tools.written)
         return replace(agent, **found) if found else agent
 
-    def _check_contexts(self, agents: Iterable[Agent], registry: Registry, namespace: Mapping[str, Any]) -> None:
+    def _check_contexts(self, agents: Iterable[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
         """Raise where an agent shares a context that was declared for another plan only."""
         own = {one.name for one in registry.contexts}
         homes = {one.name: plan for plan, other in self._registries.items() for one in other.contexts}
@@ -428,7 +427,7 @@ def _shown_name(agent: Step) -> str:
     return agent.name if agent.part is None else agent.part.group
 
 
-def _with_ancestors(declared: tuple[Agent, ...], wanted: list[str]) -> tuple[Agent, ...]:
+def _with_ancestors(declared: tuple[Step, ...], wanted: list[str]) -> tuple[Step, ...]:
     """Keep these agents and their ancestors, so that a broken agent elsewhere does not matter.
 
     Raises:

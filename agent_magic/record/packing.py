@@ -54,7 +54,7 @@ def _packed(value: Any) -> Any:
     if kind in SCALARS or (kind is float and math.isfinite(value)):
         return value
     if kind is list:
-        return [_packed(one) for one in value]
+        return [_packed(one) for one in cast("list[Any]", value)]
     if kind is dict and KIND not in value and all(type(name) is str for name in cast("dict[Any, Any]", value)):
         return {name: _packed(one) for name, one in cast("dict[str, Any]", value).items()}
     write = _WRITERS.get(kind)
@@ -66,7 +66,8 @@ def _packed(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {"items": {name: _packed(one) for name, one in vars(value).items()}}
+    fields: dict[str, Any] = vars(value)
+    return {"items": {name: _packed(one) for name, one in fields.items()}}
 
 
 _WRITERS: Final[dict[Any, Callable[[Any], dict[str, Any]]]] = {

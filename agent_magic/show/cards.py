@@ -46,7 +46,7 @@ def declaration_card(
             agent.model,
             agent.role and f"role {agent.role}",
             agent.returns and f"returns {single_line(str(agent.returns))}",
-            agent.tools and f"tools {single_line(', '.join(one.name for one in agent.tools))}",
+            f"tools {single_line(', '.join(one.name for one in agent.tools))}" if agent.tools else "",
             agent.ask and "you agree to its answer",
             agent.check and f"checked by {single_line(agent.check.name)}",
             agent.context and f"context {single_line(agent.context)}",

@@ -11,8 +11,9 @@ import pytest
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.resources import Held
 from agent_magic.engine.actions import Abort, Ask, Begin, Done, Send, WakeAt
-from agent_magic.engine.calls import Call, Held, Result, Verdict, Wanted
+from agent_magic.engine.calls import Call, Result, Verdict, Wanted
 from agent_magic.engine.contract import Outcome
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.run import CUT, SPEAK, Engine
@@ -37,6 +38,10 @@ class Calling(Script):
     def calls(self, step, answer):
         """Return the calls of a response that asks for tools."""
         return self.wanted if answer.stop_reason == TOOL_USE else ()
+
+    def is_silent(self, answer):
+        """Tell whether an answer is empty."""
+        return not answer.text
 
     def called(self, call, result):
         """Keep what came of a call."""

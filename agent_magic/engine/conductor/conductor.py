@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
+    from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.room import Room
-    from agent_magic.engine.calls import Held
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status

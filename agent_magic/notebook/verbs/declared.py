@@ -22,8 +22,8 @@ from agent_magic.show.units import count, plural, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
+    from agent_magic.declare.step import Step
     from agent_magic.notebook.session import Session
 
 FIRST_STEPS = """No agents are declared in {plan!r}. Next:
@@ -82,7 +82,7 @@ def declared_text(session: Session, plan: str, namespace: Mapping[str, Any], sta
     return "\n".join(lines)
 
 
-def _complete(agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the agents without parents that are not declared, and each group as one agent."""
     known = {agent.name for agent in agents}
     return tuple(

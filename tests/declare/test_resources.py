@@ -1,0 +1,56 @@
+"""What steps hold while they run, and who could be in whose way."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.declare.plan_json import plan_from_dict, plan_to_dict
+from agent_magic.declare.resources import Held, held_by, resource
+from agent_magic.declare.task import Task
+from agent_magic.errors import DeclarationError, PlanError
+
+READ = float("inf")
+
+
+def test_a_resource_is_held_by_so_many_and_a_path_by_any_number_of_readers():
+    """What is written is held by one; paths are compared as they are, not as they are spelled."""
+    resource("connections", 2)
+    assert (Held("connections", 2), Held("a.csv", READ)) == held_by(["connections", "./a.csv"], [])
+    assert (Held("a.csv", 1),) == held_by(["a.csv"], ["x/../a.csv"])
+
+
+@pytest.mark.parametrize(("name", "most"), [("db", -1), ("db", 0), ("db", 1.5), (3, 1)])
+def test_a_resource_has_a_name_and_a_number(name, most):
+    """Wrong ones are said at once."""
+    with pytest.raises(DeclarationError):
+        resource(name, most)
+
+
+def test_two_writers_that_could_meet_are_named():
+    """So is a reader beside a writer. Those with an order between them, and readers among themselves, are not."""
+    plan = Plan(
+        [
+            Agent("one", "x", writes="report.md"),
+            Agent("two", "x", writes="report.md"),
+            Agent("three", "x", uses_resources="report.md", after="one,two"),
+            Task("four", lambda: 0, uses_resources=["other.md"]),
+            Agent("five", "x", uses_resources="other.md"),
+        ]
+    )
+    assert ("one and two both change or use report.md: they run one after the other",) == plan.notes
+    assert {0, 1, 2, 3, 4} == set(plan.holds)
+
+
+def test_a_conflict_can_be_an_error():
+    """It says who, and what to do."""
+    agents = [Agent("one", "x", writes="report.md"), Agent("two", "x", uses_resources="report.md")]
+    with pytest.raises(PlanError, match=r"one and two both change or use report\.md.*after="):
+        Plan(agents, on_conflict="error")
+
+
+def test_a_plan_as_json_keeps_what_is_held():
+    """A plan that is read holds the same."""
+    plan = Plan([Agent("one", "x", writes="report.md", uses_resources="db")])
+    assert plan.holds == plan_from_dict(plan_to_dict(plan), Plan).holds
