@@ -171,12 +171,11 @@ class _Composer:
         """Yield text and calls. The results of server tools stand before the text, calls of the client after it."""
         own = [call for call in calls if not self._is_of_server(call)]
         sources: list[tuple[str, Json]] = []
-        pen = Pen(self._subject, self._rng)
         used = dict[str, int]()
         for call in calls:
             if self._is_of_server(call) and not waiting:
                 yield from (pair := self._resolved(call, used))
-                sources += citations_of({"type": pair[1].kind, **pair[1].fields}, pen)
+                sources += citations_of({"type": pair[1].kind, **pair[1].fields}, Pen(self._subject, self._rng))
         exact = self._overrides.text is not None or self._overrides.echo or self._overrides.tokens is not None
         if self._request.citable and not own and not exact and self._request.schema is None:
             sources += cited(self._request.citable, self._rng)

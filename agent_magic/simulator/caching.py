@@ -45,9 +45,16 @@ class InputUsage:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The cache use of one request: its tokens, and the entries it writes once its response begins."""
+    """The cache use of one request.
+
+    Attributes:
+        usage: Its tokens.
+        digest: A digest of model and prompt, without `max_tokens`, `stream` and cache marks.
+        writes: The entries it writes once its response begins, with the times of their ends.
+    """
 
     usage: InputUsage
+    digest: bytes
     writes: tuple[tuple[bytes, float], ...] = ()
 
 
@@ -76,7 +83,8 @@ class PromptCache:
         if hit is not None:
             self._renew(prefixes[hit][2], now_s + (prefixes[hit][0].ttl_s or TTL_S["5m"]))
         uncached = request.input_tokens - done
-        return Lookup(InputUsage(uncached, read, written[TTL_S["5m"]], written[TTL_S["1h"]]), tuple(writes))
+        usage = InputUsage(uncached, read, written[TTL_S["5m"]], written[TTL_S["1h"]])
+        return Lookup(usage, prefixes[-1][2], tuple(writes))
 
     def begin(self, lookup: Lookup, now_s: float) -> None:
         """Make the entries of a request usable: its response begins now."""

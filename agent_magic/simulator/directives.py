@@ -179,6 +179,8 @@ def find_directives(prompt: str) -> list[Rule]:
     Raises:
         DirectiveError: A directive has an invalid value.
     """
+    if "[[" not in prompt:
+        return []
     found = [_directive(match) for match in _DIRECTIVE.finditer(prompt)]
     by_turn: dict[str, list[Json]] = {}
     for call in _TOOL.finditer(prompt):
@@ -192,7 +194,7 @@ def find_directives(prompt: str) -> list[Rule]:
 
 def without_directives(prompt: str) -> str:
     """Return a prompt without its directives."""
-    return _TOOL.sub("", _DIRECTIVE.sub("", prompt))
+    return _TOOL.sub("", _DIRECTIVE.sub("", prompt)) if "[[" in prompt else prompt
 
 
 def _directive(match: re.Match[str]) -> Rule:

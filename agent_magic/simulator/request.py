@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -121,10 +120,6 @@ class Request:
                 state.update(data)
             total += segment.tokens
             yield segment, total, state.digest()
-
-    def digest(self) -> bytes:
-        """Return a digest of model and prompt, without `max_tokens`, `stream` and cache marks."""
-        return deque(self.prefixes(), maxlen=1)[0][2]
 
 
 def parse(data: bytes, *, counting: bool = False) -> Request:
@@ -338,7 +333,8 @@ def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) 
         found.append(Segment("settings", _encode(settings), 0))
     found += said
     found[0] = replace(found[0], tokens=found[0].tokens + REQUEST_OVERHEAD + tools.prompt_tokens(model))
-    found[-1] = replace(found[-1], ttl_s=found[-1].ttl_s or _ttl_s(body))
+    if ttl_s := _ttl_s(body):
+        found[-1] = replace(found[-1], ttl_s=found[-1].ttl_s or ttl_s)
     return tuple(found)
 
 

@@ -166,7 +166,7 @@ class Service:
 
     def _result(self, request: Request, overrides: Overrides, lookup: Lookup) -> Result:
         # Text and timing have separate generators, so that a changed text does not change the timing.
-        digest = request.digest().hex()
+        digest = lookup.digest.hex()
         content = f"{self.settings.seed}:{digest}"
         pace, text = Random(f"pace:{content}"), Random(f"text:{content}")
         draw = self.settings.latency.draw

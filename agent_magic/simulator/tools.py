@@ -91,6 +91,8 @@ def parse_tools(body: Json, model: Model) -> Tools:
         ApiError: The first thing that is wrong.
     """
     given = body.get("tools")
+    if not (given or body.get("tool_choice") or body.get("output_config")):  # Most requests: nothing to look at.
+        return NO_TOOLS
     if given is not None and as_list(given) is None:
         raise invalid("tools: Input should be a valid list")
     tools = [_tool(each, f"tools.{place}") for place, each in enumerate(as_list(given) or ())]
