@@ -18,7 +18,7 @@ from agent_magic.simulator.server_tools import CODE_NAMES, citations_of, name_in
 from agent_magic.simulator.structured import fill, schema_of
 from agent_magic.simulator.thinking import Chain
 from agent_magic.simulator.tools import is_of_server
-from agent_magic.simulator.topic import Subject, subject_of
+from agent_magic.simulator.topic import LOOK_AT, Subject, subject_of
 from agent_magic.simulator.writer import Pen, more, write
 
 EMPTY_TOKENS = 2
@@ -72,7 +72,10 @@ class _Composer:
     def __init__(self, request: Request, overrides: Overrides, rng: Random, serial: str) -> None:
         self._request, self._overrides, self._rng, self._serial = request, overrides, rng, serial
         self._numbers = 0
-        said = f"{request.earlier}\n\n{request.prompt}" if request.earlier and request.schema else request.prompt
+        said = request.prompt
+        if request.schema:  # A choice follows the words of all that was said, and of what the tools brought.
+            told = (each.text[:LOOK_AT] for each in request.results)
+            said = "\n\n".join(filter(None, (request.earlier, request.prompt, *told)))
         self._subject = subject_of(without_directives(said), request.system)
 
     def answer(self) -> Answer:
@@ -132,7 +135,7 @@ class _Composer:
         """Return a short part of each tool result."""
         found: list[str] = []
         for each in self._request.results:
-            short = " ".join(each.text.split())
+            short = " ".join(each.text[: 9 * QUOTED].split())
             short = short if len(short) <= QUOTED else f"{short[:QUOTED].rsplit(' ', 1)[0]} …"
             verb = "failed" if each.is_error else "returned"
             found.append(f"`{each.name}` {verb}: “{short}”." if short else f"`{each.name}` {verb} nothing.")

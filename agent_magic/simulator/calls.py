@@ -20,7 +20,7 @@ from agent_magic.simulator.server_tools import FAMILIES
 from agent_magic.simulator.sql import sounds_like_sql, sql_for, tables_told
 from agent_magic.simulator.structured import fill
 from agent_magic.simulator.tools import is_of_server, is_own
-from agent_magic.simulator.topic import COMMON, STOP_WORDS, Subject
+from agent_magic.simulator.topic import COMMON, LOOK_AT, STOP_WORDS, Subject
 
 MOST_CALLS = 3
 OPTIONAL = 0.4
@@ -149,7 +149,13 @@ def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> J
     given = {key: value for key, value in given.items() if key in required or rng.random() < OPTIONAL or not required}
     if sounds_like_sql(tool):
         context = "\n".join(
-            (*(each.text for each in request.results), str(tool.get("description")), request.system, request.prompt)
+            text[:LOOK_AT]
+            for text in (
+                *(each.text for each in request.results),
+                str(tool.get("description")),
+                request.system,
+                request.prompt,
+            )
         )
         for key in _text_keys(schema, given):
             given[key] = sql_for(context, rng)

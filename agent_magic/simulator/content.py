@@ -29,6 +29,8 @@ MOST_SIDE = 8000
 MANY = 20
 MOST_SIDE_OF_MANY = 2000
 LARGE_CONTEXT = 1_000_000
+MOST_TEXT = 100_000
+"""The bytes that are read of a page."""
 HEAD = 400_000
 """The characters of base64 that are searched for a size: a JPEG may have a large profile in front."""
 PICTURE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -113,7 +115,7 @@ def pdf_text(data: bytes) -> list[str]:
     found: list[str] = []
     for stream in _STREAM.findall(data):
         try:
-            plain = zlib.decompress(stream)
+            plain = zlib.decompressobj().decompress(stream, MOST_TEXT)
         except zlib.error:  # It is not compressed, or in another way.
             plain = stream
         shown = (b"".join(_LITERAL.findall(parts)) if parts else one for one, parts in _SHOWN.findall(plain))
