@@ -69,9 +69,13 @@ _TEXTS = {
     r"^(?:to|cc|recipients?)$|e?mail": "address",
     r"^(?:city|place|location|town)$": "city",
     r"path|file": "path",
+    r"expression|formula": "sum",
+    r"(?:^|_)(?:id|sku|code|ticket)$": "code",
     r"^(?:url|link|page)$": "url",
 }
 """What a text is, by words of its field's name. Others are a phrase of the prompt."""
+_PLACE = re.compile(r"\b(?:in|for|from|to|at|of|near) ([A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+)?)")
+_CODE = re.compile(r"\b[A-Z][A-Z0-9]*-?\d+\b")
 _LIKED = (
     r"good|great|lov\w+|happy|perfect\w*|excellent|recommend\w*|thank\w*|solid|easy|quick\w*|fast|best|"
     r"delight\w*|sturdy"
@@ -217,19 +221,25 @@ class _Filler:
         return text.ljust(min(fewest, MOST_VALUES), ".")[: len(text) + fewest if most is None else most]
 
     def _text(self, what: str) -> str:
-        """Write a text that fits the name of its field."""
-        if what == "quote":
-            said = [one.strip() for one in re.split(r"(?<=[.!?])\s+|\n", self._subject.instruction) if one.strip()]
-            return said[-1] if said else self._subject.topic
+        """Write a text that fits the name of its field, from the prompt where it has one."""
+        rng, said, topic = self._rng, self._subject.instruction, self._subject.topic
+        sentences = [one.strip() for one in re.split(r"(?<=[.!?])\s+|\n", said) if one.strip()]
+        name, word = rng.choice(NAMES), "-".join(topic.lower().split()[:2])
         if what == "sentence":
             return self._pen.draw(SENTENCES)
-        if what in ("name", "city"):
-            return self._rng.choice(NAMES if what == "name" else CITIES).title()
-        if what in ("address", "path", "url"):
-            word = "-".join(self._subject.topic.lower().split()[:2])
-            forms = {"address": "{name}@example.com", "path": f"data/{word}.csv", "url": f"https://example.com/{word}"}
-            return forms[what].format(name=self._rng.choice(NAMES))
-        return capital(self._subject.topic if what == "title" else next(self._phrases))
+        if what not in _TEXTS.values():
+            return capital(next(self._phrases))
+        return {
+            "quote": sentences[-1] if sentences else topic,
+            "title": capital(topic),
+            "name": name.title(),
+            "address": f"{name}@example.com",
+            "path": f"data/{word}.csv",
+            "url": f"https://example.com/{word}",
+            "city": rng.choice(_PLACE.findall(said) or CITIES),
+            "code": rng.choice(_CODE.findall(said) or [f"{rng.choice('ABC')}-{rng.randint(100, 999)}"]),
+            "sum": f"{rng.randint(2, 90)} * {rng.randint(2, 9)}",
+        }[what]
 
 
 def _bound(schema: Json, name: str, otherwise: float) -> float:

@@ -192,11 +192,16 @@ def test_arguments_fit_the_schema(fields, data) -> None:
 
 
 def test_arguments_vary_and_read_like_a_models() -> None:
-    """Cities for a city, addresses for a recipient; another prompt, other arguments."""
+    """What the prompt names, else cities for a city and addresses for a recipient; another prompt, other arguments."""
     forced = {"type": "tool", "name": "send_mail"}
     found = [calls_of(reply(asking(f"Mail {n}", tool_choice=forced)))[0]["input"] for n in range(20)]
     assert all(each["to"].endswith("@example.com") and each["text"] for each in found)
     assert len({each["to"] for each in found}) > 2
+    (call,) = calls_of(reply(asking("What is the weather in Lisbon?")))
+    assert "Lisbon" == call["input"]["city"]
+    price = {"name": "price", "input_schema": {"type": "object", "properties": {"sku": {"type": "string"}}}}
+    (call,) = calls_of(reply(asking("What is the price of SKU-12?", tools=[price])))
+    assert {"sku": "SKU-12"} == call["input"]
     cities = [calls_of(reply(asking(f"Weather in town {n}?")))[0]["input"]["city"] for n in range(20)]
     assert len(set(cities)) > 2
 
