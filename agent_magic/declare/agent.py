@@ -12,7 +12,15 @@ from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
 from agent_magic.declare.tool import Tools, tools_of
-from agent_magic.declare.validation import check_integer, check_name, check_positive, check_text, check_word, must_be
+from agent_magic.declare.validation import (
+    check_integer,
+    check_name,
+    check_positive,
+    check_text,
+    check_word,
+    listed,
+    must_be,
+)
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -91,7 +99,7 @@ class Agent:
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         _check_options(self)
         for option in ("after", "uses_resources", "writes"):
-            object.__setattr__(self, option, _names(getattr(self, option)))
+            object.__setattr__(self, option, listed(getattr(self, option)))
         if self.returns is not None:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
         if self.check is not None:
@@ -154,12 +162,6 @@ class Agent:
         """
         missing = {key: value for key, value in defaults.items() if getattr(self, key) is None and value is not None}
         return replace(self, **missing) if missing else self  # pyright: ignore[reportArgumentType]
-
-
-def _names(after: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names in `a,b` or a list, each once, in order."""
-    parts = after.split(",") if isinstance(after, str) else () if after is None else after
-    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
 _CHECKS: Mapping[str, Callable[..., None]] = {

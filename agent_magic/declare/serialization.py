@@ -15,6 +15,8 @@ from agent_magic.errors import AgentMagicError
 
 MOST_CHARS = 32_000_000
 """The longest prompt. Source: https://platform.claude.com/docs/en/api/overview, "Request size limits": 32 MB."""
+DEEPEST = 1000
+"""How deep `text_size` counts: Python can write nothing deeper, and what holds itself has no end."""
 TOO_LONG = f"it has more than {MOST_CHARS:,} characters, and a request has 32 MB at most"
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
 _ADDRESS = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
@@ -46,7 +48,7 @@ def check_size(size: float) -> None:
 def text_size(value: object) -> int:
     """Return roughly how many characters a value has as text. It stops counting above `MOST_CHARS`."""
     total, todo = 0, [iter((value,))]
-    while todo and total <= MOST_CHARS:
+    while todo and total <= MOST_CHARS and len(todo) < DEEPEST:
         for one in todo[-1]:
             if isinstance(one, str | bytes | bytearray):
                 total += len(one)

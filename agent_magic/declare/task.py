@@ -191,11 +191,8 @@ class Task:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, without its function and its edges."""
         options: dict[str, Any] = {name: getattr(self, name) for name in _OPTIONS if name not in {"part", "after"}}
-        plain = {
-            name: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
-            for name, value in options.items()
-            if value
-        }
+        lists = {name: list(options.pop(name)) for name in ("uses_resources", "writes")}
+        plain = {name: value for name, value in {**options, **lists}.items() if value}
         parameters = {"parameters": list(self.parameters), "optional": sorted(self.optional)}
         return {"name": self.name, "kind": "task", **plain, **parameters, "source_sha": self.source_sha}
 

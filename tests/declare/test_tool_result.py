@@ -28,6 +28,13 @@ class Point:
     x: int
 
 
+def around() -> list[Any]:
+    """Return a list that holds itself."""
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -46,6 +53,7 @@ class Point:
         (pd.DataFrame({"a": [1, 2]}), "a\n1\n2\n"),
         (pd.DataFrame({"a": [1]}, index=["x"]), ",a\nx,1\n"),
         (pd.DataFrame(), "\n"),
+        (around(), "[[...]]"),
         (np.arange(3), "[0, 1, 2]"),
         (np.float64(2.5), "2.5"),
         ("half \ud83d of a pair", "half \ufffd of a pair"),
@@ -63,13 +71,6 @@ class Exits:
         raise SystemExit(1)
 
 
-def around() -> list[Any]:
-    """Return a list that holds itself."""
-    found: list[Any] = []
-    found.append(found)
-    return found
-
-
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -77,7 +78,6 @@ def around() -> list[Any]:
         (print, "has no text"),
         (b"\xff\xfe", "2 bytes that are no text"),
         (Exits(), "SystemExit: 1"),
-        (around(), "more than 32,000,000 characters"),
     ],
     ids=lambda value: type(value).__name__,
 )

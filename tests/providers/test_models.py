@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from agent_magic.api import Claude
-from agent_magic.providers.anthropic.models import limit_class
+from agent_magic.api import Claude, Request
+from agent_magic.declare.tool import ServerTool
+from agent_magic.providers.anthropic.models import limit_class, server_tool
+from agent_magic.providers.anthropic.wire import body
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,31 @@ def test_the_provider_says_it():
     claude = Claude(api_key="x")
     assert "claude-opus-4" == claude.limit_class("claude-opus-4-7")
     assert (4096, 512) == (claude.min_cacheable_tokens("claude-haiku-4-5"), claude.min_cacheable_tokens("other"))
+
+
+@pytest.mark.parametrize(
+    ("family", "model", "basic", "dated"),
+    [
+        ("web_search", "claude-haiku-5-5", False, "web_search_20260209"),
+        ("web_search", "claude-sonnet-4-6", False, "web_search_20260209"),
+        ("web_search", "claude-haiku-4-5-20251001", False, "web_search_20250305"),
+        ("web_search", "claude-opus-5", True, "web_search_20250305"),
+        ("web_fetch", "claude-opus-5", False, "web_fetch_20260209"),
+        ("code_execution", "claude-haiku-4-5", False, "code_execution_20250825"),
+        ("web_search", "a-model-of-my-own", False, "web_search_20250305"),
+        ("tool_search_tool_bm25_20251119", "claude-opus-5", False, "tool_search_tool_bm25_20251119"),
+    ],
+)
+def test_a_tool_that_the_api_runs_has_the_version_that_fits(family, model, basic, dated):
+    """By model and seller; a name that is no plain one goes out as it is."""
+    assert dated == server_tool(family, model, basic=basic)
+
+
+def test_only_the_wire_has_the_version():
+    """What is recorded, and what answers are found by, has the plain name: a later version changes no key."""
+    own = {"name": "own", "description": "Do.", "input_schema": {"type": "object"}}
+    tools = json.dumps([own, ServerTool("web_search", max_uses=2).definition()])
+    request = Request("claude-haiku-4-5", "Hello", 100, tools=tools)
+    assert [own, {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}] == body(request)["tools"]
+    assert "web_search" == request.canonical()["tools"][1]["type"]
+    assert "(damaged)" == body(request._replace(tools="(damaged)"))["tools"]
