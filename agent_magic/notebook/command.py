@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from agent_magic.errors import did_you_mean
+from agent_magic.show.page import Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 
 HELP_WIDTH = 100
 _HELP = frozenset({"--help", "-h"})
-MORE_HELP = """%agents help COMMAND shows options and examples. %%agent? shows how to declare an agent.
-%config AgentMagics lists the defaults. logging.getLogger("agent_magic").setLevel("DEBUG") tells the story of a run."""
+MORE_HELP = (
+    "%agents help COMMAND shows options and examples. %%agent? shows how to declare an agent.",
+    "%config AgentMagics lists the defaults. %agents doctor tells what is set up.",
+    'logging.getLogger("agent_magic").setLevel("DEBUG") tells the story of a run.',
+)
 
 
 class CommandContext(Protocol):
@@ -85,6 +89,16 @@ class Parser(MagicArgumentParser):
     def flags(self) -> list[str]:
         """Every option, such as `--model`."""
         return [flag for action in self._actions for flag in action.option_strings]
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return each option as it is typed, and what it does."""
+        found: list[tuple[str, str]] = []
+        for action in self._actions:
+            names = ", ".join(action.option_strings)
+            value = "" if action.nargs == 0 else str(action.metavar or (action.dest if not names else "VALUE"))
+            said = str(action.help or "").replace("%%", "%")
+            found.append((f"{names} {value}".strip(), said))
+        return found
 
     def error(self, message: str) -> Any:
         """Raise `UsageError`, where argparse would leave the program."""
@@ -171,19 +185,20 @@ class Commands(dict[str, Verb]):
         verb = self.get(without_comment(argument).strip().partition(" ")[0].removesuffix(";"))
         return verb is not None and verb.waits
 
-    def help(self, command: str | None = None) -> str:
+    def help(self, command: str | None = None) -> Page:
         """Return the help of one command with its options and examples, or one line for each.
 
         Raises:
             UsageError: There is no such command.
         """
         if command is None:
-            width = max(map(len, self))
-            lines = [f"  {name:<{width}}  {verb.help}" for name, verb in self.items()]
-            return "\n".join(["%agents COMMAND", *lines, "", MORE_HELP])
+            rows = [(name, verb.help) for name, verb in self.items()]
+            table = Table((Column("command"), Column("what it does", "prose")), rows, strong=True)
+            return Page([Line("%agents COMMAND"), table, *(Line(line, "soft") for line in MORE_HELP)])
         verb = self.find(command)
-        examples = "\n".join(["examples:", *(f"  {line}" for line in verb.examples)])
-        return "\n\n".join([verb.help, self.parser(command).format_help().strip(), examples])
+        options = self.parser(command).told()
+        table = [Table((Column("option"), Column("", "prose")), options, strong=True)] if options else []
+        return Page([Line(verb.help, head=f"%agents {command}:"), Words("\n".join(verb.examples)), *table])
 
 
 def without_comment(line: str) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Plan, Run
+from agent_magic.forecast.advice.advice import Advice
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.record.results import AgentResult
+from agent_magic.show.advice import advice_page
+from agent_magic.show.estimates import estimate_page
 from agent_magic.show.frames import frame_bundle
 from agent_magic.show.values import result_bundle, texts_html
 
@@ -44,6 +47,8 @@ class Formatters:
             self._itself.for_type(kind, self._nothing_if_shown)
         self._bundles.for_type(Run, self._run)
         self._bundles.for_type(AgentResult, self._result)
+        self._bundles.for_type(Advice, self._advice)
+        self._bundles.for_type(Estimate, self._estimate)
         self._bundles.for_type_by_name(*FRAME, self._frame)
         self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
         for name, other in self._before.items():
@@ -53,7 +58,7 @@ class Formatters:
         """Remove our formatters."""
         for kind in (Plan, Estimate):
             self._itself.pop(kind, None)
-        for kind in (Run, AgentResult):
+        for kind in (Run, AgentResult, Advice, Estimate):
             self._bundles.pop(kind, None)
         _restore(self._bundles, FRAME, None)
         for name, other in self._before.items():
@@ -68,6 +73,14 @@ class Formatters:
     @staticmethod
     def _result(result: AgentResult, **_: object) -> dict[str, str]:
         return result_bundle(result)
+
+    @staticmethod
+    def _advice(advice: Advice, **_: object) -> dict[str, str]:
+        return advice_page(advice).bundle()
+
+    @staticmethod
+    def _estimate(estimate: Estimate, **_: object) -> dict[str, str]:
+        return estimate_page(estimate).bundle()
 
     @staticmethod
     def _frame(frame: pd.DataFrame, **_: object) -> dict[str, str]:

@@ -16,6 +16,8 @@ from IPython.display import display  # pyright: ignore[reportUnknownVariableType
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from agent_magic.show.page import Page
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -95,6 +97,14 @@ def note(text: str) -> None:
 def display_bundle(bundle: dict[str, str]) -> None:
     """Show representations by MIME type in the cell that runs."""
     display(bundle, raw=True)
+
+
+def show_page(page: Page, *, graphic: bool) -> None:
+    """Show a composed output: as HTML and text in a kernel, as text in a terminal."""
+    if graphic:
+        display_bundle(page.bundle())
+    else:
+        say(page.text())
 
 
 def display_value(value: object) -> None:

@@ -11,10 +11,10 @@ from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
-from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel, note, say
+from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import execute
 from agent_magic.show.cards import plan_picture
-from agent_magic.show.estimates import estimate_text, outlay_line, price_line
+from agent_magic.show.estimates import estimate_page, outlay_line, price_line
 from agent_magic.show.text import plan_text
 from agent_magic.show.units import dollars
 
@@ -51,13 +51,13 @@ async def show_plan(
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
-        display_bundle(plan_picture(plan, estimates, theme=session.theme))
+        display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
     else:
         say(plan_text(plan))
     notes = [f"tokens could not be counted: {trouble}"] if trouble else []
     for text in [*notes, *plan.hints()]:
         note(text)
-    say(f"{estimate_text(found)}\n\n{_prompts_text(plan)}")
+    show_page(estimate_page(found, _prompts_text(plan)), graphic=graphic)
     return found
 
 

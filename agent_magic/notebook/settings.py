@@ -34,7 +34,7 @@ def _number(kind: Any, default: float, help_: str, field: str, unit: str = "N") 
 
 def _cap(kind: Any, help_: str, field: str, unit: str = "N") -> Any:
     """Return a trait of a policy's cap; 0 is no cap."""
-    return _setting(kind(0, min=0, help=f"{help_} 0 is no limit."), field=field, unit=unit)
+    return _setting(kind(0, min=0, help=f"{help_} 0 is none."), field=field, unit=unit)
 
 
 def _choice(default: str, help_: str, field: str) -> Any:
@@ -73,6 +73,10 @@ class Settings(Configurable):
     budget = _cap(Float, "The most dollars of a run; the cap cannot be crossed.", "budget_usd", "USD")
     budget_tokens = _cap(Int, "The most tokens of a run, input and output together.", "budget_tokens")
     max_usd_per_min = _cap(Float, "The most dollars within any minute.", "max_usd_per_min", "USD")
+    breaker_share = _number(
+        Float, 1.0, "The share of the last 20 requests that fail before requests go one at a time.", "breaker_share"
+    )
+    seed = _cap(Int, "Makes the jitter of backoff repeatable.", "seed")
     cache = _choice("auto", "Cache contexts that agents share: auto (where it pays), on or off.", "cache")
     cache_ttl = _choice("auto", "How long a cached context lives: auto, 5m or 1h.", "cache_ttl")
     on_max_tokens = _choice("warn", "Answers cut at max_tokens: fail, warn or allow.", "on_max_tokens")
@@ -132,7 +136,7 @@ def run_options() -> list[RunOption]:
 
 def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
     kind = int if isinstance(trait, Int) else float if isinstance(trait, Float) else str
-    tags, said = trait.metadata, str(trait.help).removesuffix(" 0 is no limit.")
+    tags, said = trait.metadata, str(trait.help).removesuffix(" 0 is none.")
     return RunOption(name, tags["field"], kind, tags["unit"], said)
 
 

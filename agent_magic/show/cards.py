@@ -79,15 +79,19 @@ def context_card(
     return _card("context", name, facts, [*warnings, *map(single_line, notes)])
 
 
-def plan_picture(plan: Plan, estimates: Estimates | None = None, *, theme: Theme = "auto") -> dict[str, str]:
+def plan_picture(
+    plan: Plan, estimates: Estimates | None = None, *, path: Sequence[str] = (), theme: Theme = "auto"
+) -> dict[str, str]:
     """Return the picture and the text of a plan before it is run.
 
     Args:
         plan: The plan.
         estimates: Expected tokens and dollars by agent name; `None` is unknown.
+        path: The agents of its critical path, in order.
         theme: The colours of the picture.
     """
-    return {"image/svg+xml": picture(plan, estimates=estimates or {}, theme=theme), "text/plain": plan_text(plan)}
+    svg = picture(plan, estimates=estimates or {}, path=path, theme=theme)
+    return {"image/svg+xml": svg, "text/plain": plan_text(plan)}
 
 
 def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> dict[str, str]:

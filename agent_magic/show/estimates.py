@@ -1,4 +1,4 @@
-"""The estimate of a plan as text: what it may cost and how long it may take."""
+"""The estimate of a plan: what it may cost and how long it may take."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
+from agent_magic.show.page import Column, Fold, Line, Page, Table, Words
 from agent_magic.show.text import listed
 from agent_magic.show.units import count, dollars, plural, seconds
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay
     from agent_magic.forecast.pilot import Pilot
+    from agent_magic.measure.path import CriticalPath
     from agent_magic.record.prices import Tariff
 
 MOST_ROWS = 40
@@ -22,24 +24,57 @@ MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
 """The mark before a number, by what the number is based on."""
+COLUMNS = (
+    Column("agent", most=20),
+    *(Column(title, "number") for title in ("input", "output", "low–high", "seconds", "expected", "at most")),
+)
+FACTS = (Column(""), Column("", "prose"))
+
+
+def estimate_page(estimate: Estimate, prompts: str = "") -> Page:
+    """Compose what a plan may cost and take: the whole in a line, a row per agent, what the numbers are based on.
+
+    Args:
+        estimate: The estimate.
+        prompts: Every prompt as it will go out; folded.
+    """
+    expected = estimate.expected
+    rows = [_cells(one) for one in expected[:MOST_ROWS]]
+    more = [Line(f"… and {len(expected) - MOST_ROWS:,} more: plan.estimate().agents", "soft")]
+    return Page(
+        [
+            Line(_headline(estimate), head=f"{estimate.plan}:"),
+            Table(COLUMNS, rows, strong=True),
+            *(more if len(expected) > MOST_ROWS else []),
+            Table(FACTS, _facts(estimate), strong=True),
+            Line("≈ estimated, ? assumed; failures and retries not included.", "soft"),
+            *(Line(reason, "soft") for reason in _reasons(expected)),
+            *(Line(note, "warn", head="note:") for note in estimate.notes),
+            *([Fold("the prompts", [Words(prompts)])] if prompts else []),
+        ]
+    )
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write a row per agent, then the totals. Marks tell estimated and assumed numbers from counted ones."""
-    expected = estimate.expected
-    width = min(32, max((len(one.agent) for one in expected), default=5))
-    titles = f"{'input':>9}  {'output':>7}  {'low–high':>13}  {'seconds':>10}  {'expected':>9}  {'at most':>9}"
-    head = f"{'agent':<{width}}  {titles}"
-    rows = [f"{one.agent[:width]:<{width}}  {_cells(one)}" for one in expected[:MOST_ROWS]]
-    more = [f"… and {len(expected) - MOST_ROWS:,} more"] if len(expected) > MOST_ROWS else []
-    return "\n".join([head, *rows, *more, *_whole(estimate), *_legend(estimate)])
+    """Write an estimate as text."""
+    return estimate_page(estimate).text()
+
+
+def _headline(estimate: Estimate) -> str:
+    """Say what a run is expected to cost and take."""
+    label = " (simulated)" if estimate.simulated else ""
+    cost = dollars(None if estimate.cost is None else estimate.cost.likely)
+    return (
+        f"{plural(len(estimate.expected), 'agent')}, about {cost}{label} and {seconds(estimate.wall_s.likely)}. "
+        "%agents run runs it."
+    )
 
 
 def pilot_line(pilot: Pilot) -> str:
     """Name the agents that were run as a pilot, and what that cost."""
     label = " (simulated)" if pilot.simulated else ""
     failed = f", {listed(pilot.failed)} failed" if pilot.failed else ""
-    return f"pilot: ran {listed(pilot.agents) or 'no agent'} for {dollars(pilot.cost_usd)}{label}{failed}"
+    return f"ran {listed(pilot.agents) or 'no agent'} for {dollars(pilot.cost_usd)}{label}{failed}"
 
 
 def price_line(expected: Sequence[Expected], times: int = 1) -> str:
@@ -54,51 +89,52 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
     )
 
 
-def _cells(one: Expected) -> str:
+def _cells(one: Expected) -> tuple[str, ...]:
     if one.reused:
-        return f"{'ledger':>9}  {'ledger':>7}  {'':>13}  {'0.0 s':>10}  {'$0':>9}  {'$0':>9}"
-    ends = f"{count(one.output.low)}–{count(one.output.high)}"
+        return one.agent, "ledger", "ledger", "", "0.0 s", "$0", "$0"
     return (
-        f"{MARKS[one.basis] + count(one.input_tokens):>9}  {MARKS[one.output_basis] + count(one.output_tokens):>7}  "
-        f"{ends:>13}  {MARKS[one.seconds_basis] + seconds(one.seconds.likely):>10}  {dollars(one.cost_usd):>9}  "
-        f"{dollars(one.most_usd):>9}"
+        one.agent,
+        MARKS[one.basis] + count(one.input_tokens),
+        MARKS[one.output_basis] + count(one.output_tokens),
+        f"{count(one.output.low)}–{count(one.output.high)}",
+        MARKS[one.seconds_basis] + seconds(one.seconds.likely),
+        dollars(one.cost_usd),
+        dollars(one.most_usd),
     )
 
 
-def _whole(estimate: Estimate) -> list[str]:
-    cost, wall_s = estimate.cost or (None, None, None), estimate.wall_s
-    most = f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens"
-    lines = [
-        f"dollars: {dollars(cost[0])} low, {dollars(cost[1])} expected, {dollars(cost[2])} high; {most}",
-        f"seconds: {seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
-    ]
-    path = estimate.critical_path
-    if path.agents:
-        steps = [f"{name} {seconds(took)}" for name, took in zip(path.agents, path.work_s, strict=True)]
-        if len(steps) > MOST_STEPS:
-            steps = [*steps[: MOST_STEPS - 2], f"({len(steps) - MOST_STEPS + 1} more)", steps[-1]]
-        lines.append(f"critical path: {' → '.join(steps)}, {seconds(path.length_s)} together")
-    lines.append(f"limited by: {estimate.limited_by}")
-    if estimate.reused:
-        lines.append(f"ledger: {estimate.reused} of {plural(len(estimate.expected), 'answer')} reused at $0")
-    if estimate.pilot is not None:
-        lines.append(pilot_line(estimate.pilot))
-    if estimate.reaches is not None:
-        found = estimate.reaches
-        lines.append(
-            f"budget: {dollars(found.budget_usd)} is enough for {found.likely} of "
-            f"{plural(len(estimate.expected), 'agent')}, {found.surely} if every answer fills its max_tokens"
-        )
-    return lines
+def _facts(estimate: Estimate) -> list[tuple[str, str]]:
+    """Return the numbers of all agents together: what each is called, and what it is."""
+    cost, wall_s, path = estimate.cost or (None, None, None), estimate.wall_s, estimate.critical_path
+    facts = {
+        "dollars": f"{dollars(cost[0])} low, {dollars(cost[1])} expected, {dollars(cost[2])} high; "
+        f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens",
+        "seconds": f"{seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
+        "critical path": f"{_steps(path)}, {seconds(path.length_s)} together" if path.agents else "",
+        "limited by": estimate.limited_by,
+        "reused": f"{estimate.reused} of {plural(len(estimate.expected), 'answer')}, at $0" if estimate.reused else "",
+        "pilot": "" if estimate.pilot is None else pilot_line(estimate.pilot),
+        "budget": _reach(estimate),
+        "based on": estimate.stands_on,
+    }
+    return [(name, words) for name, words in facts.items() if words]
 
 
-def _legend(estimate: Estimate) -> list[str]:
-    label = " (simulated)" if estimate.simulated else ""
-    return [
-        f"based on: {estimate.stands_on}{label}. ≈ estimated, ? assumed; failures and retries not included.",
-        *_reasons(estimate.expected),
-        *(f"note: {note}" for note in estimate.notes),
-    ]
+def _steps(path: CriticalPath) -> str:
+    steps = [f"{name} {seconds(took)}" for name, took in zip(path.agents, path.work_s, strict=True)]
+    if len(steps) > MOST_STEPS:
+        steps = [*steps[: MOST_STEPS - 2], f"({len(steps) - MOST_STEPS + 1} more)", steps[-1]]
+    return " → ".join(steps)
+
+
+def _reach(estimate: Estimate) -> str:
+    found = estimate.reaches
+    if found is None:
+        return ""
+    return (
+        f"{dollars(found.budget_usd)} is enough for {found.likely} of "
+        f"{plural(len(estimate.expected), 'agent')}, {found.surely} if every answer fills its max_tokens"
+    )
 
 
 def _reasons(expected: Sequence[Expected]) -> list[str]:
@@ -108,12 +144,12 @@ def _reasons(expected: Sequence[Expected]) -> list[str]:
         for part in one.stands_on.split("; "):
             parts.setdefault(part, []).append(one.agent)
     found = [
-        f"  {part}" + ("" if len(names) == len(expected) else f" ({listed(names, 4)})")
+        part + ("" if len(names) == len(expected) else f" ({listed(names, 4)})")
         for part, names in parts.items()
         if "assumed" in part or "table" in part or "taken as" in part
     ]
     left = len(found) - MOST_REASONS
-    return found if left <= 0 else [*found[:MOST_REASONS], f"  … and {left} more in plan.estimate().agents"]
+    return found if left <= 0 else [*found[:MOST_REASONS], f"… and {left} more in plan.estimate().agents"]
 
 
 def outlay_line(what: Outlay, budget_usd: float | None) -> str:

@@ -6,8 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from agent_magic.measure.contexts import shared_contexts
-from agent_magic.record.answer import PAID_BEFORE
-from agent_magic.record.prices import saved_usd
 from agent_magic.show.text import listed
 from agent_magic.show.units import dollars
 
@@ -86,16 +84,6 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
         hint = "Set one: %agents prices MODEL --input USD --output USD."
         notes.append(f"Not sent, a budget in dollars needs a known price: {listed(unpriced, 5)}. {hint}")
     return " ".join(notes)
-
-
-def served_note(record: RunRecord) -> str:
-    """Say how many answers were reused; empty where none was."""
-    served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
-    if not served:
-        return ""
-    saved = saved_usd(record)
-    worth = "" if saved is None else f", {dollars(saved)} saved"
-    return f"{served} of {len(record.results)} answers reused{worth} (--fresh asks again)"
 
 
 def filled_note(record: RunRecord) -> str:

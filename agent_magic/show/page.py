@@ -60,21 +60,27 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """Text in which lines and spaces count, such as a prompt or an example.
+class Words:
+    """Text in which lines and spaces count, such as a prompt, an example or an answer.
 
     Attributes:
         words: The text.
+        most: The most characters that are shown; 0 is no limit.
     """
 
     words: str
+    most: int = 0
 
     def html(self) -> str:  # noqa: D102 - as the protocol says
-        return f'<pre style="{PRE}">{escape(self.words)}</pre>'
+        return f'<pre style="{PRE}">{escape(self._shown())}</pre>'
 
     def text(self, width: int) -> str:  # noqa: D102 - as the protocol says
         del width
-        return clean(self.words)
+        return clean(self._shown())
+
+    def _shown(self) -> str:
+        left = len(self.words) - self.most
+        return self.words if not self.most or left <= 0 else f"{self.words[: self.most]}\n… {left:,} more characters"
 
 
 Kind = Literal["text", "number", "prose"]

@@ -58,7 +58,7 @@ def test_a_run_with_failures_goes_on(kernel, calls, command):
     assert "{'a': 'succeeded', 'b': 'failed', 'c': 'skipped', 'd': 'succeeded'}" == statuses(kernel)
     assert 3 == calls()
     done = kernel.do(f"run = %agents {command}")
-    assert "2 of 4 answers reused" in done.text
+    assert "2 of 4 reused" in done.text
     assert "{'a': 'succeeded', 'b': 'succeeded', 'c': 'succeeded', 'd': 'succeeded'}" == statuses(kernel)
     assert 5 == calls()
     assert "True" in kernel.do("print(run.record.simulated)").text

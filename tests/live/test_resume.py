@@ -13,7 +13,7 @@ import pytest
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
 from agent_magic.errors import Rejected, UnknownAgent
 from agent_magic.record.history import History
-from agent_magic.show.notes import served_note
+from agent_magic.show.closing import closing
 from tests.live.virtual import Reply, Scripted, run_virtually
 
 
@@ -68,7 +68,7 @@ def test_only_what_did_not_succeed_runs_again(source):
     assert first["a"].text == second["a"].text
     assert 2.0 == second.record.ended_s
     assert (source == "simulated") == second.record.simulated
-    assert "2 of 4 answers reused" in served_note(second.record)
+    assert "2 of 4 reused" in closing(second.record).text()
 
 
 def test_it_goes_on_from_a_run_that_went_on():

@@ -65,4 +65,17 @@ def test_no_hint_hides_an_option() -> None:
 
 def test_the_help_says_where_the_story_of_a_run_is() -> None:
     """In the log, for whoever asks for it."""
-    assert 'logging.getLogger("agent_magic")' in VERBS.help()
+    assert 'logging.getLogger("agent_magic")' in VERBS.help().text()
+
+
+@pytest.mark.parametrize("command", VERBS)
+def test_every_command_has_help_that_fits(command: str) -> None:
+    """What it does, an example, and every option; prose breaks between words, and no line is over 80 columns."""
+    page = VERBS.help(command)
+    shown = page.text()
+    assert VERBS[command].examples
+    assert VERBS[command].help.split()[0] in shown
+    assert set(VERBS.parser(command).flags) <= set(shown.replace(",", " ").split())
+    wide = [line for line in shown.splitlines() if len(line) > 80 and line not in VERBS[command].examples]
+    assert [] == wide
+    assert "<script" not in page.bundle()["text/html"]

@@ -19,7 +19,7 @@ from agent_magic.notebook.verbs.ledger import VERBS
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash, write_cassette
-from agent_magic.show.notes import filled_note, served_note
+from agent_magic.show.notes import filled_note
 from agent_magic.show.units import dollars
 from tests.live.virtual import Scripted, drive
 from tests.record.conformance import always, answer, plan_of
@@ -124,18 +124,6 @@ def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(LedgerError, match="no ledger"):
         assert keeping.ledger
-
-
-def test_what_was_saved_is_said():
-    """Dollars where they are known; nothing where nothing was served."""
-    session = Session()
-    record, _ = drive(plan_of(a="x"), always(tokens=(1_000_000, 0, 0, 0)), ledger=session.shared.ledger)
-    assert "" == served_note(record)
-    again, _ = drive(plan_of(a="x"), always(), ledger=session.shared.ledger)
-    said = served_note(again)
-    assert said.startswith("1 of 1 answers reused")
-    assert said.endswith(", $0.5000 saved (--fresh asks again)")
-    session.close()
 
 
 def test_an_empty_ledger_says_so(session, capsys):

@@ -25,7 +25,6 @@ from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.notebook.verbs.declared import declared_text
 from agent_magic.notebook.verbs.results import answer_text, error_text
-from agent_magic.notebook.verbs.runs import next_step
 from tests.live.virtual import Reply, Scripted, drive
 
 MODEL = "claude-haiku-5-5"
@@ -160,18 +159,6 @@ def test_a_group_is_stale_by_its_name(session):
     ran(session, {"rows": ["u", "v"]})
     assert [] == stale(session, {"rows": ["u", "v"]})
     assert ["label"] == stale(session, {"rows": ["u", "w"]})
-
-
-def test_a_run_with_failures_says_what_to_do_next():
-    """How many, why, what was skipped, and the command that asks again; nothing where all went well."""
-    plan = Plan((Agent("a", "x"), Agent("b", "{{ a }}"), Agent("c", "y")))
-    failed = run_of(plan, lambda prompt, _: Reply(error=Unreachable("gone") if prompt == "x" else None), ONE_TRY)
-    said = (
-        "1 failed: Unreachable, 1 skipped because of them. %agents retry asks these again, %agents error a shows why."
-    )
-    assert said == next_step(failed)
-    assert "asks these again for about $0.01, %agents error" in next_step(failed, "about $0.01")
-    assert "" == next_step(run_of(plan))
 
 
 def test_what_failed_is_not_stale(session):

@@ -24,16 +24,19 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     found = PLAN.estimate(am.Policy(2, budget_usd=0.0001), client=client, ledger=ledger, history=history, prices=prices)
     ledger.close()
     text = estimate_text(found)
-    _, first, second, third, *_ = text.splitlines()
+    head, _, first, second, third, *_ = text.splitlines()
+    assert head.startswith("agents: 3 agents, about $")
+    assert max(map(len, text.splitlines())) <= 80
     assert ["a", "ledger", "ledger", "0.0", "s", "$0", "$0"] == first.split()
     assert ["b", "≈1", "100", "100–100", "3.0", "s"] == second.split()[:6]
     assert ["c", "≈1", "?500"] == third.split()[:3]
-    assert "ledger: 1 of 3 answers reused at $0" in text
-    assert "lengths 1 ledger, 1 assumed" in text
-    assert "limited by: budget" in text
-    assert "is enough for 1 of 3 agents" in text
-    assert "critical path: c " in text
-    assert "  length: assumed 500 tokens (125–2,000), no earlier answers (c)" in text.splitlines()
+    rest = " ".join(text.split())
+    assert "reused 1 of 3 answers, at $0" in rest
+    assert "lengths 1 ledger, 1 assumed" in rest
+    assert "limited by budget" in rest
+    assert "is enough for 1 of 3 agents" in rest
+    assert "critical path c " in rest
+    assert "length: assumed 500 tokens (125–2,000), no earlier answers (c)" in text.splitlines()
 
 
 def test_one_agent_depends_on_nobody():

@@ -26,8 +26,10 @@ from agent_magic.record.events import (
 from agent_magic.record.request import Request
 from agent_magic.record.results import RunRecord
 from agent_magic.show.cards import context_card, declaration_card, plan_picture
+from agent_magic.show.closing import closing
 from agent_magic.show.estimates import estimate_text, outlay_line, tariff_text
 from agent_magic.show.explore import Choice, Explorer
+from agent_magic.show.frames import frame_text
 from agent_magic.show.graph import cards_layout, static_bundle
 from agent_magic.show.live.feed import Feed
 from agent_magic.show.live.panel import details_of
@@ -81,6 +83,8 @@ def printed(record: RunRecord) -> Iterator[tuple[str, object]]:
     yield "plan", plan_picture(record.plan)["text/plain"]
     for name in ("agents", "attempts", "layers", "summary", "events", "contexts", "savings"):
         yield name, getattr(run, name).to_string()
+        yield name, frame_text(getattr(run, name))
+    yield "closing", closing(record).text()
     yield "utilization", run.utilization().to_string()
     yield "percentiles", run.percentiles().to_string()
     yield "path", repr(run.critical_path())

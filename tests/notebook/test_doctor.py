@@ -1,0 +1,34 @@
+"""`%agents doctor`: what is set up and what is not."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import agent_magic as am
+from agent_magic.notebook.magics import AgentMagics
+
+
+@pytest.fixture
+def magics(monkeypatch: pytest.MonkeyPatch) -> AgentMagics:
+    """The magics of a terminal, without a key."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+    return AgentMagics(InteractiveShell.instance())
+
+
+def test_a_missing_key_is_named_with_what_to_do(magics: AgentMagics, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first line names what is wrong, its row says what to do; the rest is told all the same."""
+    magics.agents("doctor")
+    shown = capsys.readouterr().out
+    assert shown.startswith("doctor: look at: key")
+    assert "ANTHROPIC_API_KEY" in shown
+    for what in ("provider", "prices", "ledger", "Graphviz", "live view", "versions"):
+        assert f" {what} " in shown
+
+
+def test_a_provider_that_cannot_be_reached(magics: AgentMagics, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that is not there is found out without asking a model."""
+    magics.session.shared.connect(am.Claude(base_url="http://127.0.0.1:9", api_key="any"))
+    magics.agents("doctor")
+    assert "look at: reachable" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""The line below a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_magic.api import Ledger
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import Unreachable
+from agent_magic.record.events import AgentEnded, RunEnded
+from agent_magic.show.closing import MOST_ANSWERS, closing
+from tests.live.virtual import Reply, drive
+from tests.show.story import business_run, finished_run, layered_plan
+from tests.show.test_pictures import HOSTILE
+from tests.show.test_values import Seen
+
+ONE_TRY = Policy(max_attempts=1)
+PLAN = Plan((Agent("a", "x"), Agent("b", "{{ a }}"), Agent("c", "y")))
+
+
+def test_failures_say_what_to_do_next():
+    """How many, why, what was skipped, the command that asks again, and its price."""
+    record = drive(PLAN, lambda prompt, _: Reply(error=Unreachable("gone") if prompt == "x" else None), ONE_TRY)[0]
+    happened, step = closing(record, "about $0.01").text().split("\n")
+    assert happened.startswith("1 failed: Unreachable, 1 skipped because of it · ")
+    assert "%agents retry asks it again, about $0.01. %agents error a shows why." == step
+
+
+def test_a_stopped_run_says_how_to_go_on():
+    """What was kept, how much is left, and what goes on."""
+    record = business_run(4.6)
+    for agent, result in enumerate(record.results):
+        if result.status != "succeeded":
+            record.add(AgentEnded(5.0, agent, "cancelled", "stopped"))
+    record.add(RunEnded(5.0, cut=True))
+    happened, step = closing(record).text().split("\n")
+    assert happened.startswith("stopped, 4 kept, 5 cancelled · ")
+    assert "%agents run goes on with the 5 left." == step
+
+
+def test_what_was_reused_and_saved_is_said():
+    """How many of how many, the dollars, and how to ask again."""
+    ledger = Ledger(":memory:")
+    drive(PLAN, lambda *_: Reply(1.0, tokens=(1_000_000, 0, 0, 0)), ledger=ledger)
+    happened, step = closing(drive(PLAN, lambda *_: Reply(1.0), ledger=ledger)[0]).text().split("\n")
+    assert happened.startswith("all 3 reused, $1.50 saved · $0")
+    assert "%agents run --fresh asks all again." == step
+
+
+def test_a_run_that_went_well_says_what_there_is_to_look_at():
+    """One line of what happened and what it cost, one of what comes next; no line is wider than 80 columns."""
+    record = drive(PLAN, lambda *_: Reply(1.0))[0]
+    lines = closing(record).text().split("\n")
+    assert lines[0].startswith("3 agents done · ")
+    assert "%agents advise" in lines[1]
+    assert max(map(len, lines)) <= 80
+
+
+def test_answers_are_folded_in_without_a_script():
+    """A page without a kernel opens them; a large run has none."""
+    seen = Seen(closing(business_run()).bundle()["text/html"])
+    assert {"style", "div", "details", "summary", "pre"} == seen.tags
+    assert 9 == seen.text.count("Good.")
+    large = finished_run(layered_plan(MOST_ANSWERS + 1, 10))
+    assert "details" not in Seen(closing(large).bundle()["text/html"]).tags
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_answers_and_errors_stay_text(text: str):
+    """Whatever a model or a server wrote, nothing of it becomes markup."""
+    record = drive(PLAN, lambda prompt, _: Reply(text=text, error=Unreachable(text) if prompt == "y" else None))[0]
+    assert Seen(closing(record, text).bundle()["text/html"]).tags <= {"style", "div", "details", "summary", "pre"}
