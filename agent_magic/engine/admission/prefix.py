@@ -78,7 +78,8 @@ class Prefixes:
     def __init__(self, groups: Sequence[str | None], lives: Mapping[str, Ttl] | None = None) -> None:
         self._names = groups
         chosen = lives or {}
-        self._groups = {name: Group(ttl=chosen.get(name, "5m")) for name in groups if name is not None}
+        known = {name: Group(ttl=chosen.get(name, "5m")) for name in groups if name is not None}
+        self._groups = [None if name is None else known[name] for name in groups]
 
     def name(self, agent: int) -> str | None:
         """Return the name of the agent's group."""
@@ -86,12 +87,12 @@ class Prefixes:
 
     def ttl(self, agent: int) -> Ttl | None:
         """Say for how long the agent's request asks for its context to be cached; `None` asks for nothing."""
-        group = self._group(agent)
+        group = self._groups[agent]
         return None if group is None else group.ttl
 
     def hold(self, agent: int, now: float) -> Hold | None:
         """Say whether the agent waits for a leader's answer to begin."""
-        group = self._group(agent)
+        group = self._groups[agent]
         if group is None or group.useless or group.leader in {None, agent} or now < group.warm_until_s:
             return None
         until = group.led_s + PATIENCE_S
@@ -99,7 +100,7 @@ class Prefixes:
 
     def left(self, agent: int, now: float) -> None:
         """Record that the agent's request was sent: it leads if nobody has."""
-        group = self._group(agent)
+        group = self._groups[agent]
         if group is None:
             return
         if now < group.warm_until_s:
@@ -109,7 +110,7 @@ class Prefixes:
 
     def began(self, agent: int) -> None:
         """Record that the agent's answer has begun: its entry can be read."""
-        group = self._group(agent)
+        group = self._groups[agent]
         if group is not None and group.leader == agent:
             group.leader, group.warm_until_s = None, group.led_s + group.life_s
 
@@ -121,7 +122,7 @@ class Prefixes:
             read_tokens: What it read from the cache; `None` is unknown.
             followed: Whether it left when the entry was warm.
         """
-        group = self._group(agent)
+        group = self._groups[agent]
         if group is None:
             return
         if group.leader == agent:  # it failed before its answer began: another one leads
@@ -131,12 +132,8 @@ class Prefixes:
 
     def is_warm(self, agent: int, now: float) -> bool:
         """Tell whether the agent would find its context in the cache."""
-        group = self._group(agent)
+        group = self._groups[agent]
         return group is not None and now < group.warm_until_s and not group.useless
-
-    def _group(self, agent: int) -> Group | None:
-        name = self._names[agent]
-        return None if name is None else self._groups[name]
 
 
 def paying_groups(

@@ -273,10 +273,14 @@ class Bucket:
 
     def _advance(self, now: float, amount: float = 0.0) -> None:
         """Let flow in what flows in. Who waited for more than was ever seen has seen that it is there."""
-        passed_s = now - self._at_s
-        full = max(self.capacity, min(amount, self._full))
-        self.level, self._at_s = min(self._unbounded(now), full), now
-        self._credit = min(self._credit + passed_s * (self.rate * self._fair - self.external_rate), self._most_credit)
+        passed_s, full, self._at_s = now - self._at_s, self.capacity, now
+        if amount > full:
+            full = max(full, min(amount, self._full))
+        level = self.level + passed_s * (self.rate - self.external_rate)
+        self.level = min(full, level)
+        if self._fair:
+            credit, most = self._credit + passed_s * (self.rate * self._fair - self.external_rate), self._most_credit
+            self._credit = min(most, credit)
 
     def _set_limit(self, limit: float) -> None:
         self.limit, self.rate = limit, limit / 60
