@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         share,
         start,
     )
+    from agent_magic.declare.pictures import image, pdf, text_file
     from agent_magic.declare.resources import resource
     from agent_magic.declare.task import Task, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
@@ -58,13 +59,16 @@ __all__ = [
     "calibration",
     "capacity",
     "compare",
+    "image",
     "load_ipython_extension",
     "monthly",
+    "pdf",
     "resource",
     "share",
     "speedup_bounds",
     "start",
     "task",
+    "text_file",
     "tool",
     "tradeoff",
     "unload_ipython_extension",
@@ -93,6 +97,9 @@ _HOMES = {
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
     "compare": "agent_magic.measure.compare",
+    "image": "agent_magic.declare.pictures",
+    "pdf": "agent_magic.declare.pictures",
+    "text_file": "agent_magic.declare.pictures",
     "tradeoff": "agent_magic.show.charts.tradeoff",
     "monthly": "agent_magic.forecast.capacity",
     "speedup_bounds": "agent_magic.forecast.capacity",

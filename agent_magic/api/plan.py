@@ -11,7 +11,13 @@ from agent_magic.api.run import Run
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.plan import Plan as DeclaredPlan
-from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
+from agent_magic.declare.plan_json import (
+    attachments_of,
+    files_to_json,
+    plan_from_dict,
+    plan_from_json,
+    plan_to_dict,
+)
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.estimate.estimate import estimate
@@ -320,7 +326,7 @@ class Plan(DeclaredPlan):
 
     def to_dict(self) -> dict[str, Any]:
         """Write the plan as plain data; see `agent_magic.declare.plan_json`."""
-        return plan_to_dict(self)
+        return plan_to_dict(self) | self._files()
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Write the plan as JSON.
@@ -328,7 +334,12 @@ class Plan(DeclaredPlan):
         Args:
             indent: Spaces for each level; `None` writes one line.
         """
-        return json.dumps(plan_to_dict(self), indent=indent, ensure_ascii=False)
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    def _files(self) -> dict[str, Any]:
+        """Return the bytes of pictures and documents, each once."""
+        found = files_to_json(attachments_of(self))
+        return {"attachments": found} if found else {}
 
     def to_graphviz(self) -> Digraph:
         """Return the graph for the `graphviz` package: a rank per layer, edges that only order dashed."""

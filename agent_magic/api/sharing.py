@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from agent_magic.errors import AgentMagicError, SecretFound, shown_value
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import fingerprint
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.cassette.writing import lines_of, made_with, only_hash, write_cassette
+from agent_magic.record.cassette.writing import files_of, lines_of, made_with, only_hash, write_cassette
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
 
 if TYPE_CHECKING:
@@ -94,6 +96,11 @@ def check_for_secrets(
 def _look(lines: Iterable[dict[str, Any]], name: str, notebook: Path | None, cells: Iterable[str]) -> Iterator[Finding]:
     secrets = secrets_of(os.environ)
     for line in lines:
+        if "file" in line:  # bytes: only a text can hold a key that anybody reads
+            data = base64.b64decode(line["data"])
+            with suppress(UnicodeDecodeError):
+                yield from scan_text(data.decode(), f"{name}, a document", secrets)
+            continue
         who = f", {line['agent']!r}" if "agent" in line else ""
         yield from scan_data({k: v for k, v in line.items() if k != "key"}, f"{name}{who}", secrets)
     for number, cell in enumerate(cells, 1):
@@ -104,6 +111,7 @@ def _look(lines: Iterable[dict[str, Any]], name: str, notebook: Path | None, cel
 
 def _stamp(records: Sequence[RunRecord], path: Path, calls: int) -> dict[str, Any]:
     written = read_cassette(path)
+    files = list({one.sha256: one for record in records for one in files_of(record)}.values())
     stamp: dict[str, Any] = {
         "cassette": path.name,
         "sha256": written.sha256,
@@ -115,6 +123,8 @@ def _stamp(records: Sequence[RunRecord], path: Path, calls: int) -> dict[str, An
         "calls": calls,
         "made_with": made_with(),
     }
+    if files and not written.redacted:
+        stamp |= {"files": len(files), "files_bytes": sum(one.size for one in files)}
     for record, run in zip(records, written.runs, strict=True):
         record.provenance = {**stamp, "recorded": run.recorded, "simulated": run.simulated}
     return stamp

@@ -31,6 +31,8 @@ DEFAULT_MODEL = "claude-haiku-5-5"
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
+LISTS = ("after", "uses_resources", "writes", "attach")
+"""The options that are names."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns")
@@ -65,6 +67,9 @@ class Agent:
         max_turns: The most requests for one answer, with those after calls of tools. `None`: the policy's.
         uses_resources: Names of resources that it holds while it runs, and paths that are read: a list, or `"a,b"`.
         writes: Names and paths that are changed while it runs.
+        attach: Names of pictures and documents, values or answers, that are sent before the text: a list, or `"a,b"`.
+            What is neither picture nor document goes out as a document of its text.
+        cite: Whether the model says which places of the documents it quotes; see `run["name"].citations`.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -89,6 +94,8 @@ class Agent:
     max_turns: int | None = field(default=None, kw_only=True)
     uses_resources: Sequence[str] = field(default=(), kw_only=True)
     writes: Sequence[str] = field(default=(), kw_only=True)
+    attach: Sequence[str] = field(default=(), kw_only=True)
+    cite: bool = field(default=False, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -98,7 +105,7 @@ class Agent:
             hint = "Write it below the %%agent line, or give prompt='...'."
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         _check_options(self)
-        for option in ("after", "uses_resources", "writes"):
+        for option in LISTS:
             object.__setattr__(self, option, listed(getattr(self, option)))
         if self.returns is not None:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
@@ -126,7 +133,7 @@ class Agent:
     @property
     def uses(self) -> tuple[str, ...]:
         """The names its prompt uses, of agents and values, in order of appearance."""
-        names = self.template.names
+        names = tuple(dict.fromkeys((*self.attach, *self.template.names))) if self.attach else self.template.names
         if self.each is None and self.part is None:
             return names
         return tuple(name for name in names if name not in OWN)
@@ -182,8 +189,13 @@ def _check_options(agent: Agent) -> None:
             check(f"{option} {of}", value, error=error)
     if agent.model is not None and not agent.model.strip():
         raise must_be(f"model {of}", "the id of a model", agent.model, error=error)
-    for option in ("after", "uses_resources", "writes"):
+    for option in LISTS:
         if not isinstance(getattr(agent, option), Iterable | None):
             raise must_be(f"{option} {of}", "names: 'a,b', or a list", getattr(agent, option), error=error)
+    if not isinstance(agent.cite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise must_be(f"cite {of}", "True or False", agent.cite, error=error)
+    if agent.cite and agent.returns is not None:
+        message = f"Agent {agent.name!r} has cite and returns, and the API takes one of them."
+        raise error(message, hint="Let one agent answer with citations, and another read its answer as a type.")
     if agent.role is not None and agent.system is not None:
         raise error(f"Agent {agent.name!r} has role={agent.role!r} and a system prompt. Give one of them.")

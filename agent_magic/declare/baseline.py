@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
+    from agent_magic.declare.content import Attachment, Prompt
     from agent_magic.declare.plan import Plan
 
 P = TypeVar("P", bound="Plan")
@@ -40,7 +41,9 @@ def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = Non
     contexts = list(dict.fromkeys(agent.context for agent in order if agent.context is not None))
     alone = contexts[0] if len(contexts) == 1 else None
     efforts = {agent.effort for agent in order}
-    values = {TASKS: _tasks(plan, [] if alone is not None else contexts)}
+    values: dict[str, Any] = {TASKS: _tasks(plan, [] if alone is not None else contexts)}
+    attached = _attached(plan)
+    values |= attached
     return type(plan)(
         (
             Agent(
@@ -50,6 +53,7 @@ def one_agent(plan: P, *, model: str | None = None, max_tokens: int | None = Non
                 max_tokens=max_tokens or sum(agent.max_tokens or DEFAULT_MAX_TOKENS for agent in order),
                 context=None if alone is None else f"context_{alone}",
                 effort=efforts.pop() if len(efforts) == 1 else None,
+                attach=tuple(attached),
                 timeout_s=sum(agent.timeout_s or DEFAULT_TIMEOUT_S for agent in order),
             ),
         ),
@@ -70,9 +74,20 @@ def _tasks(plan: Plan, contexts: list[str]) -> str:
     return "\n\n".join([*shared, intro, *(_task(plan, number) for number in plan.dag.order)])
 
 
+def _prompt(plan: Plan, number: int) -> Prompt:
+    return plan.prompt_ahead(number, {name: f"(your answer to {name})" for name in plan.inputs[number]})
+
+
+def _attached(plan: Plan) -> dict[str, Attachment]:
+    """Return the pictures and documents of all prompts, each once; the tasks have their labels."""
+    every = [one.attachment for number in plan.dag.order for one in _prompt(plan, number).attachments]
+    once = {one.sha256: one for one in every}
+    return {f"attached_{place}": one for place, one in enumerate(once.values(), 1)}
+
+
 def _task(plan: Plan, number: int) -> str:
     agent = plan.agents[number]
-    prompt = plan.prompt_ahead(number, {name: f"(your answer to {name})" for name in plan.inputs[number]})
+    prompt = _prompt(plan, number).text
     uses = f"\nMaterial: {agent.context}" if agent.context is not None else ""
     system = f"\n{agent.system_text}" if agent.system_text else ""
     return f"## {agent.name}{uses}{system}\n{prompt}"

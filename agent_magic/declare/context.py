@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.pictures import is_one
+from agent_magic.declare.serialization import value_text
 from agent_magic.declare.template import Template
 from agent_magic.declare.validation import check_name
 from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
@@ -55,9 +57,29 @@ class Context:
             values: A value for each of `uses`.
 
         Raises:
-            DeclarationError: One of its expressions fails, or it renders empty.
+            DeclarationError: One of its expressions fails, or it renders empty, or uses a picture or a document.
         """
-        return self.template.check_not_empty(self.template.render(values))
+        found = self.template.render(values)
+        if found.attachments:
+            raise _only_text(self.name)
+        return self.template.check_not_empty(found.text)
+
+
+def text_of(name: str, value: object) -> str:
+    """Return a value as the text of a context.
+
+    Raises:
+        DeclarationError: It is a picture or a document.
+        RenderError: It has no text.
+    """
+    if is_one(value):
+        raise _only_text(name)
+    return value_text(name, value)
+
+
+def _only_text(name: str) -> DeclarationError:
+    hint = "Put it into the prompts: {{ name }}, or --attach name."
+    return DeclarationError(f"Context {name!r} has a picture or a document in it, and a context is text.", hint=hint)
 
 
 def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: Mapping[str, Any]) -> Mapping[str, Any]:

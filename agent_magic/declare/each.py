@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
+from agent_magic.declare.pictures import frozen
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable
 
@@ -90,6 +91,7 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...
         return tuple(agents)
     names = {agent.name for agent in agents}
     read: dict[str, list[tuple[Any, Any]]] = {}
+    shown: dict[str, list[tuple[Any, Any]]] = {}
     found: list[Step] = []
     for agent in agents:
         over = agent.each
@@ -102,7 +104,10 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...
             read[over] = _items(values[over], over, agent.name)
             _warn_of_labels(over, read[over], values[over])
         levels = _levels(values[over])
-        parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(read[over])]
+        items = read[over]
+        if not agent.is_task:  # a function takes a picture as it is
+            items = shown[over] = shown.get(over) or [(key, frozen(item, f"{over} {key}")) for key, item in items]
+        parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(items)]
         found += [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
     return tuple(found)
 

@@ -10,12 +10,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.context import Context, with_contexts
+from agent_magic.declare.attaching import checked, read_content, render, shows_content
+from agent_magic.declare.content import NO_PROMPT, Prompt
+from agent_magic.declare.context import Context, text_of, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.schema import lacking, schema_of
-from agent_magic.declare.serialization import RenderError, python_notes, sendable, value_text
+from agent_magic.declare.serialization import RenderError, python_notes, sendable
 from agent_magic.declare.task import Task
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
 from agent_magic.declare.values import read
@@ -87,6 +89,7 @@ class Plan:
         index: The number of each agent by name.
         groups: Per name of an agent that was declared for each item of a value, the numbers of the agents it became, by
             the numbers of the items.
+        shown: What prompts show of values that tasks take as they are: pictures of figures.
         dag: Who waits for whom.
         inputs: Per agent, the names of the parents whose answers its prompt takes.
         dropped: The edges that were dropped, as (agent, missing parent).
@@ -111,6 +114,7 @@ class Plan:
     notes: Sequence[str] = field(default=(), kw_only=True, repr=False, compare=False)
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
     groups: Mapping[str, Mapping[int, int]] = field(init=False, repr=False, compare=False)
+    shown: Mapping[str, Any] = field(init=False, repr=False, compare=False)
     dag: Dag = field(init=False, repr=False, compare=False)
     inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
@@ -133,7 +137,8 @@ class Plan:
                 raise DuplicateAgent(agent.name)
         values, groups = with_contexts(shared, self.agents, values), groups_of(self.agents)
         edges = _Edges(self.agents, index, groups, values, drop=self.on_missing == "drop")
-        self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(edges.used))
+        used, shown = read_content(self.agents, edges.used)
+        self._put(index=MappingProxyType(index), groups=groups, values=MappingProxyType(used), shown=shown)
         try:
             dag = build_dag(edges.parents, self.names)
         except Cycle:
@@ -330,7 +335,7 @@ class Plan:
         return members[0] if side_by_side(self.agents, self.groups[name], step) and len(members) == 1 else members
 
     def prompt(self, name: str, answers: Mapping[str, Any]) -> str:
-        """Return the prompt that an agent sends.
+        """Return the text of the prompt that an agent sends, with a label for each picture and document.
 
         Args:
             name: The agent.
@@ -345,9 +350,9 @@ class Plan:
         missing = [one for one in self.inputs[number] if not known or one not in answers]
         if missing:
             raise PlanError(f"The prompt of {name!r} uses the answer of {missing[0]!r}: give its text in answers.")
-        return self.prompt_of(number, answers)
+        return self.prompt_of(number, answers).text
 
-    def prompt_of(self, number: int, answers: Mapping[str, Any]) -> str:
+    def prompt_of(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         """Return the prompt of the agent with a number; see `prompt`.
 
         Args:
@@ -357,13 +362,15 @@ class Plan:
         Raises:
             DeclarationError: The prompt cannot be rendered, or is empty. A task has none.
         """
-        if self.agents[number].is_task:
-            return ""
-        template = self.agents[number].template
-        text = template.render(answers) if self.inputs[number] == template.names else self._render(number, answers)
-        return text if text and not text.isspace() else template.check_not_empty(text)
+        agent = self.agents[number]
+        if agent.is_task:
+            return NO_PROMPT
+        template = agent.template
+        plain = self.inputs[number] == template.names and not agent.attach
+        found = template.render(answers) if plain else self._render(number, answers)
+        return checked(found, agent)
 
-    def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> str:
+    def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         """Return a prompt with placeholders for answers that do not exist yet.
 
         A placeholder may lack what the prompt takes of an answer, as `{{ name.splitlines()[1] }}` does, or make the
@@ -378,7 +385,7 @@ class Plan:
         """
         agent, inputs = self.agents[number], self.inputs[number]
         if agent.is_task:
-            return ""
+            return NO_PROMPT
         returned: dict[str, Any] = {name: self.agents[self.index[name]].returns for name in inputs}
         answers = {
             name: returned[name].placeholder(answer)
@@ -387,16 +394,19 @@ class Plan:
             for name, answer in answers.items()
         }
         try:
-            text = self._render(number, answers)
+            found = self._render(number, answers)
         except DeclarationError:
             if agent.template.takes_apart({*inputs, *self.groups}):
-                return agent.prompt
+                return Prompt(agent.prompt)
             raise
-        return agent.prompt if inputs and not text.strip() else agent.template.check_not_empty(text)
+        if inputs and not found.text.strip():
+            return Prompt(agent.prompt)
+        return checked(found, agent, ahead=bool(inputs))
 
-    def _render(self, number: int, answers: Mapping[str, Any]) -> str:
-        template = self.agents[number].template
-        return template.render({name: self._meaning(number, name, answers) for name in template.names})
+    def _render(self, number: int, answers: Mapping[str, Any]) -> Prompt:
+        agent = self.agents[number]
+        names = (*agent.template.names, *agent.attach)
+        return render(agent, {name: self._meaning(number, name, answers) for name in names})
 
     def _meaning(self, number: int, name: str, answers: Mapping[str, Any]) -> Any:
         """Return what a name in an agent's prompt stands for: its item, an answer, the answers of a group, a value."""
@@ -404,7 +414,7 @@ class Plan:
         if agent.part is not None and name in agent.part.values:
             return agent.part.values[name]
         if name not in self.groups:
-            return answers[name] if name in inputs else self.values.get(name, "")
+            return answers[name] if name in inputs else self.shown.get(name) or self.values.get(name, "")
         group, kept = self.groups[name], set(inputs)  # a dropped edge has no answer
         members = [self.agents[one].name for one in members_of(self.agents, group, agent)]
         texts = Answers(answers[member] for member in members if member in kept)
@@ -459,7 +469,7 @@ class Plan:
         if agent.context is None:
             return None
         try:
-            text = value_text(agent.context, self.values[agent.context])
+            text = text_of(agent.context, self.values[agent.context])
         except RenderError as error:
             message = f"The context of agent {agent.name!r} cannot be rendered: {error}."
             raise DeclarationError(message, agent=agent.name) from None
@@ -480,7 +490,8 @@ class Plan:
             if agent.is_task:
                 continue
             template = agent.template
-            if not template.simple or (template.is_bare and template.names != inputs):
+            rendered = not template.simple or shows_content(agent, self.values)
+            if rendered or (template.is_bare and template.names != inputs):
                 self.prompt_ahead(number, dict.fromkeys(inputs, "(answer)"))
             else:  # a large value of many prompts is written once
                 for name in self.values.keys() & set(template.names) - checked:
@@ -497,6 +508,8 @@ class Plan:
             number
             for number, (agent, inputs) in enumerate(zip(self.agents, self.inputs, strict=True))
             if agent.context is not None
+            or agent.attach
+            or agent.cite
             or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
         )
 

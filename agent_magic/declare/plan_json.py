@@ -22,19 +22,27 @@ parents whose answers are not used.
 `returns` is the JSON schema of its answers, as an object or as text. A `check` is a function: no plan as JSON has one.
 `tools` are what the model is told of them, without functions to call; so is a task, whose `kind` is `task`: such a plan
 can be shown and replayed, not run.
+
+A picture or a document is `{"$attachment": {...}}` wherever a value stands, without its bytes. Those may be in
+`attachments`, base64 by sha256.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
+from agent_magic.declare.pictures import holds_content
 from agent_magic.declare.schema import schema_of
 from agent_magic.declare.serialization import RenderError, as_text
 from agent_magic.declare.task import Task
@@ -44,7 +52,7 @@ from agent_magic.declare.validation import must_be
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -64,7 +72,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "on_missing": plan.on_missing,
         **({} if plan.on_conflict == "wait" else {"on_conflict": plan.on_conflict}),
         "agents": [_agent_to_dict(plan, agent) for agent in plan.agents],
-        "values": {name: _plain(value) for name, value in plan.values.items()},
+        "values": {name: _plain(value) for name, value in {**plan.values, **plan.shown}.items()},
     }
 
 
@@ -85,12 +93,13 @@ def plan_from_json(text: str, kind: type[P]) -> P:
     return plan_from_dict(data, kind)
 
 
-def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
+def plan_from_dict(data: Mapping[str, Any], kind: type[P], file_of: Callable[[str], bytes] | None = None) -> P:
     """Return a plan from plain data.
 
     Args:
         data: The data.
         kind: The class to make.
+        file_of: Returns the bytes of a picture or document by sha256; by default those in the data.
 
     Raises:
         PlanError: The data is not a plan; the message names the place.
@@ -110,8 +119,10 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P]) -> P:
     names = [_name(row, place) for place, row in enumerate(rows)]
     agents: list[Step] = []
     fed: list[str] = []
+    file_of = file_of or _reader_of(data.get("attachments") or {})
+    parts["values"] = {name: _with_files(value, file_of) for name, value in parts["values"].items()}
     for place, row in enumerate(rows):
-        agent = _agent_from_dict(row, place, names, drop=on_missing == "drop")
+        agent = _agent_from_dict(row, place, names, file_of, drop=on_missing == "drop")
         fed += [agent.name] if not agent.is_task and agent.prompt != row.get("prompt", row.get("task")) else []
         agents.append(agent)
     note = f"depends_on adds the answers of their parents to the prompts of {', '.join(fed)}"
@@ -144,6 +155,8 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **({"tools": [_tool_to_dict(one) for one in agent.tools]} if agent.tools else {}),
         **({"ask": True} if agent.ask else {}),
         **{key: list(value) for key in HELD if (value := getattr(agent, key))},
+        **({"attach": list(agent.attach)} if agent.attach else {}),
+        **({"cite": True} if agent.cite else {}),
         **_edges_to_dict(plan, agent),
     }
 
@@ -185,7 +198,11 @@ def _name(row: Any, place: int) -> str:
     return str(cast("dict[str, Any]", row).get("name") or f"agent_{place}")
 
 
-def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, drop: bool) -> Step:
+def _agent_from_dict(
+    row: dict[str, Any], place: int, names: Sequence[str], file_of: Callable[[str], bytes], *, drop: bool
+) -> Step:
+    if isinstance(row.get("part"), dict):
+        row = {**row, "part": _with_files(row["part"], file_of)}
     if row.get("kind") == "task":
         return _task_from_dict(row, place)
     prompt = row.get("prompt", row.get("task"))
@@ -199,8 +216,9 @@ def _agent_from_dict(row: dict[str, Any], place: int, names: Sequence[str], *, d
         returns = schema_of(returns)
     if returns is not None and not isinstance(returns, dict):
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
-    held = {key: tuple(_list(row, key, place) or ()) for key in HELD}
+    held = {key: tuple(_list(row, key, place) or ()) for key in (*HELD, "attach")}
     more: dict[str, Any] = {**held, "ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
+    more["cite"] = row.get("cite") is True
     if row.get("tools"):
         more["tools"] = _tools_from_list(row["tools"], place)
     agent = Agent(names[place], prompt, **options, each=each, returns=returns, **more)
@@ -261,8 +279,65 @@ def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) 
     raise _wrong(f"'depends_on' of agents[{place}]", f"places from 0 to {len(names) - 1}, or names", reference)
 
 
+def attachments_of(plan: Plan) -> dict[str, Attachment]:
+    """Return the pictures and documents among a plan's values and items, each once, by sha256."""
+    items = [agent.part.item for agent in plan.agents if agent.part is not None]
+    found: dict[str, Attachment] = {}
+    todo: list[Any] = [*plan.values.values(), *plan.shown.values(), *items]
+    while todo:
+        one = todo.pop(0)
+        if isinstance(one, Attachment):
+            found.setdefault(one.sha256, one)
+        elif holds_content(one):
+            todo += one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple) else ()
+    return found
+
+
+def files_to_json(attachments: Mapping[str, Attachment]) -> dict[str, str]:
+    """Return the bytes of attachments as base64, by sha256."""
+    return {name: base64.b64encode(one.data).decode() for name, one in attachments.items() if one.data}
+
+
+def _reader_of(data: object) -> Callable[[str], bytes]:
+    """Return what reads the bytes that `files_to_json` wrote. Those that are not what their name says are left out."""
+    if not isinstance(data, dict):
+        raise _wrong("'attachments'", "an object of base64 by sha256", data)
+    found: dict[str, bytes] = {}
+    for name, text in cast("dict[str, Any]", data).items():
+        with suppress(ValueError, TypeError):
+            one = base64.b64decode(text, validate=True)
+            if hashlib.sha256(one).hexdigest() == name:
+                found[name] = one
+    return lambda name: found.get(name, b"")
+
+
+def _with_files(value: Any, file_of: Callable[[str], bytes]) -> Any:
+    """Return a value in which `{"$attachment": {...}}` are attachments."""
+    if isinstance(value, list):
+        return [_with_files(one, file_of) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    named = cast("dict[str, Any]", value)
+    if set(named) != {"$attachment"} or not isinstance(named["$attachment"], dict):
+        return {name: _with_files(one, file_of) for name, one in named.items()}
+    given = cast("dict[str, Any]", named["$attachment"])
+    try:
+        words = {name: str(given[name]) for name in ("kind", "media_type", "sha256", "title")}
+        sizes = {name: int(given[name]) for name in ("size", "width", "height", "pages")}
+    except (KeyError, TypeError, ValueError):
+        raise PlanError("An attachment lacks its kind, media_type, sha256, title or sizes.") from None
+    kind: Literal["image", "document"] = "image" if words.pop("kind") == "image" else "document"
+    return Attachment(kind, **cast("Any", {**words, **sizes}), data=file_of(words["sha256"]))
+
+
 def _plain(value: object) -> Any:
     """Return a value as JSON has it, or its text, or its type: a plan with a function must be kept too."""
+    if isinstance(value, Attachment):
+        return {"$attachment": {name: getattr(value, name) for name in value.KEPT}}
+    if holds_content(value) and isinstance(value, dict | list | tuple):
+        if isinstance(value, dict):
+            return {str(name): _plain(one) for name, one in cast("dict[Any, object]", value).items()}
+        return [_plain(one) for one in cast("list[object]", value)]
 
     def failed(error: BaseException) -> RenderError:
         return RenderError(reason_of(error))

@@ -7,9 +7,11 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
+from agent_magic.declare.pictures import as_attachment, is_one
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import AgentMagicError
 
@@ -79,6 +81,8 @@ def value_text(name: str, value: object) -> str:
         return value
     if type(value) in _NUMBERS:
         return str(value)
+    if is_one(value):
+        return str(as_attachment(value, name))
 
     def failed(error: BaseException) -> RenderError:
         why = str(error) if type(error) in {ValueError, OverflowError} else reason_of(error)
@@ -97,6 +101,8 @@ def as_text(value: object) -> str:
     """
     if isinstance(value, str):
         return value
+    if is_one(value):
+        return str(as_attachment(value, type(value).__name__.lower()))
     check_size(text_size(value))
     library, kind = type(value).__module__.partition(".")[0], type(value).__name__
     shown: Any = value
@@ -129,6 +135,8 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value that JSON has no form for as one that it has."""
+    if is_one(value):
+        raise TypeError("a picture or document cannot be written as JSON; write it whole, {{ name }}")
     library = type(value).__module__.partition(".")[0]
     if library in {"numpy", "pandas"}:
         if hasattr(value, "to_json"):  # it writes `null` for what is missing
@@ -161,10 +169,23 @@ def python_notes(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     return [note for name in names if name in values and (note := _python_note(name, values[name]))]
 
 
+_READERS = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp", ".gif"), "image"),
+    ".pdf": "pdf",
+}
+"""What reads a file, by the end of its name."""
+
+
+def reader_of(value: os.PathLike[str], name: str) -> str:
+    """Return what to write instead of a path."""
+    end = PurePath(os.fsdecode(value)).suffix.lower()
+    return f"{name} = am.{_READERS.get(end, 'text_file')}({name}) sends what is in it"
+
+
 def _python_note(name: str, value: Any) -> str:
     kind = cast("type[Any]", type(value))
     if isinstance(value, os.PathLike):
-        return f"{name} is a path: its name goes out, not the file. {{{{ {name}.read_text() }}}} sends a text file"
+        return f"{name} is a path: its name goes out, not the file. {reader_of(cast('os.PathLike[str]', value), name)}"
     if issubclass(kind, bytes | bytearray):
         return f"{name} is of {kind.__name__} and goes out as Python text, b'…': {name}.decode() is its own"
     if kind.__str__ is not object.__str__ or not issubclass(kind, dict | list | tuple | set | frozenset):

@@ -112,6 +112,8 @@ class Task:
     max_turns: ClassVar[None] = None
     tools_text: ClassVar[str] = ""
     ask: ClassVar[bool] = False
+    attach: ClassVar[tuple[str, ...]] = ()
+    cite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "a task")

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.content import Marking, Prompt
 from agent_magic.declare.serialization import MOST_CHARS, TOO_LONG, RenderError, check_size, sendable, value_text
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import DeclarationError
@@ -104,28 +105,34 @@ class Template:
         """Tell whether it does more with one of these names than write it whole, or ask whether it is there."""
         return not self.apart.isdisjoint(names)
 
-    def render(self, values: Mapping[str, Any]) -> str:
+    def render(self, values: Mapping[str, Any]) -> Prompt:
         """Fill the template in.
 
         Args:
             values: A value for each of `names`.
 
         Returns:
-            The text to send. Lone surrogates, which no request can carry, have become `U+FFFD`.
+            What to send. Lone surrogates, which no request can carry, have become `U+FFFD`.
 
         Raises:
             DeclarationError: An expression failed, or the text is longer than a request may be.
             KeyError: A simple template's name has no value.
         """
+        if self.pieces and all(type(values[name]) is str for name in self.pieces[1::2]):
+            return Prompt(self._filled(values))
         try:
-            if not self.pieces:
-                return sendable(_render(self.text, values, self.names))
-            pieces = list(self.pieces)
-            for place in range(1, len(pieces), 2):
-                value = values[pieces[place]]
-                pieces[place] = value if type(value) is str else value_text(pieces[place], value)
-        except RenderError as error:
+            with Marking() as marks:
+                return marks.placed(self._filled(values))
+        except (RenderError, ValueError) as error:
             raise self._error(error) from None
+
+    def _filled(self, values: Mapping[str, Any]) -> str:
+        if not self.pieces:
+            return sendable(_render(self.text, values, self.names))
+        pieces = list(self.pieces)
+        for place in range(1, len(pieces), 2):
+            value = values[pieces[place]]
+            pieces[place] = value if type(value) is str else value_text(pieces[place], value)
         if sum(map(len, pieces)) > MOST_CHARS:
             raise self._error(TOO_LONG)
         return sendable("".join(pieces))
@@ -144,7 +151,7 @@ class Template:
         if len(text) > MOST_CHARS:
             raise self._error(f"{{{{ {name} }}}}: {TOO_LONG}")
 
-    def _error(self, error: RenderError | str) -> DeclarationError:
+    def _error(self, error: Exception | str) -> DeclarationError:
         return DeclarationError(f"{self.title} cannot be rendered: {error}.", agent=self.agent)
 
     def check_not_empty(self, text: str) -> str:

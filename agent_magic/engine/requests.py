@@ -8,6 +8,7 @@ from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
+from agent_magic.declare.content import tokens_of
 from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
@@ -80,7 +81,7 @@ def ask(
     prompt = plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers)
     asked = (
         agent.model or DEFAULT_MODEL,
-        prompt,
+        prompt.text,
         agent.max_tokens or DEFAULT_MAX_TOKENS,
         agent.system_text,
         None if agent.context is None else plan.context_of(number),
@@ -92,6 +93,8 @@ def ask(
         agent.tools_text,
         "" if agent.returns is None else agent.returns.schema,
         "",
+        prompt.attachments,
+        agent.cite,
     )
     return made(Request, asked)
 
@@ -171,6 +174,7 @@ class PlanRequests:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
         self.models = models
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
+        self._rules = {model: one.token_rule for model, one in facts.items()}
         self.prefixes = shared_prefixes(plan, models, facts, policy, work_s)
         self._texts: dict[str, Any] = dict(texts or {})
         self._written: dict[int, Request] = {}
@@ -232,7 +236,7 @@ class PlanRequests:
         if self._bought is not None and self._bought.is_there(step, request, look=self._capped):
             return Need(request.model, 0, 0, NOTHING, free=True)
         worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
-        tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS
+        tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]
         shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
         return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least)
 
@@ -351,7 +355,8 @@ class PlanRequests:
 
         The latter is `None` where the request was counted.
         """
-        size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS
+        least, most = self._attached(request)
+        size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most
         counted, excess = self._counted.get(step), self._excess[False].get(request.model, 0)
         self._expected[step] = request.model, size, counted
         size += excess
@@ -359,7 +364,13 @@ class PlanRequests:
             size = counted + self._excess[True].get(request.model, 0)
         if step in self._counted:
             return self._cost(request, size), None
-        return self._cost(request, size), self._cost(request, size // LONGEST_TOKEN)
+        return self._cost(request, size), self._cost(request, least // 2 + (size - most) // LONGEST_TOKEN)
+
+    def _attached(self, request: Request) -> tuple[int, int]:
+        """Return the tokens of a request's pictures and PDFs, likely and at most."""
+        if not request.attachments:
+            return 0, 0
+        return tokens_of((one.attachment for one in request.attachments), self._rules[request.model])
 
     def _cost(self, request: Request, size: int) -> Worst:
         """Return what a request uses that has this much input and fills its answer."""

@@ -6,8 +6,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare.content import tokens_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
+from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import APPROVAL, stretches
 from agent_magic.record.history import Past
@@ -15,6 +17,7 @@ from agent_magic.record.history import Past
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.call import Stretch, ToolCall
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
@@ -102,6 +105,8 @@ class Seen(NamedTuple):
         warm: Whether it found its context in the cache when the run began.
         is_task: Whether it is a task; its tries are calls of its function.
         asked_s: The seconds in which it waited for a person.
+        attached: The pictures and documents that it sends.
+        attached_tokens: The tokens of those that are no text, likely and at most.
     """
 
     name: str
@@ -125,6 +130,8 @@ class Seen(NamedTuple):
     warm: bool
     is_task: bool = False
     asked_s: float = 0.0
+    attached: tuple[Attachment, ...] = ()
+    attached_tokens: tuple[int, int] = (0, 0)
 
 
 def seen_of(record: RunRecord) -> list[Seen]:
@@ -178,10 +185,12 @@ def _seen(record: RunRecord, number: int) -> Seen:
         answer = None
     usage = answer.usage if answer else None
     context = record.plan.context_of(number) or ""
-    text = _text(record, number)
+    text, attached = _sent(record, number)
+    tokens = tokens_of(attached, facts_of(record.terms, result.model).token_rule)
     total = usage.total_input_tokens if usage else None
     cached = ((usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)) if usage and agent.context else 0
-    per_character = total / len(text) if total and text else 1 / CHARS_PER_TOKEN
+    of_text = max(0, total - tokens[0]) if total else 0
+    per_character = of_text / len(text) if of_text and text else 1 / CHARS_PER_TOKEN
     return Seen(
         result.name,
         result.model,
@@ -193,7 +202,7 @@ def _seen(record: RunRecord, number: int) -> Seen:
         output_tokens=usage.output_tokens if usage else None,
         input_tokens=total,
         characters=len(text),
-        size=_size(text),
+        size=_size(text) + tokens[1],
         per_character=per_character,
         text_characters=len(answer.text) if answer else 0,
         context=agent.context,
@@ -203,6 +212,8 @@ def _seen(record: RunRecord, number: int) -> Seen:
         context_size=_size(context),
         warm=bool(usage and usage.cache_read_tokens),
         asked_s=sum(_seconds(one) for one in result.away() if one.reason == "person") if result.calls else 0.0,
+        attached=attached,
+        attached_tokens=tokens,
     )
 
 
@@ -232,23 +243,22 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
-def _text(record: RunRecord, number: int) -> str:
-    """Return all that an agent sends; where it never was asked, as far as it can be written."""
+def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
+    """Return all that an agent sends, text and the rest; where it never was asked, as far as it can be written."""
     result, plan = record.results[number], record.plan
     if result.attempts:
         request = result.attempts[-1].request
-        if request.tools:
-            return "".join(request.texts())
-        return request.prompt + (request.system or "") + (request.context or "") + request.schema
-    answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
-    agent = plan.agents[number]
-    return (
-        plan.prompt_ahead(number, answers)
-        + (agent.system_text or "")
-        + (plan.context_of(number) or "")
-        + agent.schema
-        + agent.tools_text
-    )
+        prompt, placed = request.prompt, request.attachments
+        after = (request.system or "") + (request.context or "") + request.schema
+        if request.tools:  # texts of documents are among them
+            return "".join(request.texts()), tuple(one.attachment for one in placed)
+    else:
+        answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
+        agent = plan.agents[number]
+        prompt, placed = plan.prompt_ahead(number, answers)
+        after = (agent.system_text or "") + (plan.context_of(number) or "") + agent.schema + agent.tools_text
+    attached = tuple(one.attachment for one in placed)
+    return "".join([prompt, after, *(one.text for one in attached)]), attached
 
 
 def _tries(result: AgentResult) -> Iterator[Tried]:

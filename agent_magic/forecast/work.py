@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from agent_magic.declare.content import tokens_of
 from agent_magic.forecast.evidence import needed_tokens, refusal_s_of, rows_of, seen_of
 from agent_magic.forecast.pace import (
     ENOUGH,
@@ -256,8 +257,11 @@ class _Modelling:
         if factor != 1.0:
             words = f"{model} makes about {factor:.2f} tokens of each one of {seen.model}, as the vendor says"
             self.say(words, "assumed")
-        pool = facts_of(self.evidence.record.terms, model).limit_class
-        change = self._text_change(agent)
+        facts = facts_of(self.evidence.record.terms, model)
+        pool, change = facts.limit_class, self._text_change(agent)
+        attached = tokens_of(seen.attached, facts.token_rule)
+        if attached != seen.attached_tokens:
+            self.say(f"pictures and PDFs counted anew for {model}, by the vendor's rule", "assumed")
         tries, time, output = self._tries(agent, model, pool, factor, change)
         return Work(
             seen.name,
@@ -265,8 +269,8 @@ class _Modelling:
             pool,
             tries,
             seen.max_tokens,
-            needed_tokens(max(0, seen.characters + change)),
-            max(0, seen.size + change),
+            needed_tokens(max(0, seen.characters + change)) + attached[0],
+            max(0, seen.size + change - seen.attached_tokens[1] + attached[1]),
             round(seen.prefix * factor),
             seen.context_characters // CHARS_PER_TOKEN,
             seen.context_size,
@@ -303,11 +307,7 @@ class _Modelling:
         effort = self.efforts.get(agent, seen.effort)
         recorded = [one for one in seen.tries if not (one.refused and pool in self.limited)]
         same = model == seen.model and effort == seen.effort
-        given = (
-            None
-            if seen.input_tokens is None
-            else max(0, round((seen.input_tokens + change * seen.per_character) * factor))
-        )
+        given = None if seen.input_tokens is None else self._input(seen, seen.input_tokens, model, factor, change)
         failed = [_failing(one, factor, same=same) for one in recorded if one.failure is not None]
         if seen.answered and seen.timed:
             last = recorded[-1]
@@ -326,6 +326,12 @@ class _Modelling:
         given = self._given(seen, change, factor) if given is None else given
         answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
         return (*failed, answer), (timing.low, timing.high), spread
+
+    def _input(self, seen: Seen, tokens: int, model: str, factor: float, change: int) -> int:
+        """Return the input of an agent by another model, with other answers in its prompt."""
+        before = seen.attached_tokens[0]
+        after = tokens_of(seen.attached, facts_of(self.evidence.record.terms, model).token_rule)[0]
+        return max(0, round((max(0, tokens - before) + change * seen.per_character) * factor) + after)
 
     def _guess(self, output: int | None, most: int) -> int:
         if output is not None:

@@ -37,6 +37,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent analyst --tools run_sql,web_search        # def run_sql(query: str) -> str: its docstring says what it does
     Which region lost most, and why? Check with SQL.
 
+    %%agent reader --attach report --cite             # report = am.pdf("report.pdf"); a figure is {{ fig }}
+    What does {{ fig }} show that the report does not say?
+
 Run with `run = %agents run`. Declare a name again to replace it; `%agents drop NAME` removes it.
 """
 CONTEXT_HELP = """Declare text that several agents send first, byte for byte the same. Nothing is sent.
@@ -53,7 +56,7 @@ agent's answer. `run.contexts` shows what it cost and saved. Examples:
 
 
 _TOOLS = "--tools FUNCTION,FUNCTION lets it have functions of the notebook called."
-_FILES = "A prompt is text: read the file in a cell, and use what it says in the prompt: {{ text }}."
+_FILES = "Read it in a cell: scan = am.image(path), am.pdf(path) or am.text_file(path); then use {{ scan }}."
 _TYPES = "--returns TYPE makes answers typed: a class of the notebook, Literal['a', 'b'], int, ..."
 _BRANCH = "Put the condition into the prompt: {% if name %} ... {% endif %}; or run some agents: %agents run NAME."
 _LOOP = "Declare each round: a draft, a critic that reads {{ draft }}, a second draft that reads both."
@@ -86,6 +89,8 @@ def _agent_parser() -> Parser:
     add("--ask", action="store_true", help="You agree to its answer before others use it.")
     add("--uses", default="", metavar="A,B", help="Resources that it holds while it runs, and paths that are read.")
     add("--writes", default="", metavar="A,B", help="What is changed while it runs: nobody else writes or uses it.")
+    add("--attach", default="", metavar="A,B", help="Pictures and documents (am.image, am.pdf, figures) to send first.")
+    add("--cite", action="store_true", help="Name the places of the documents that the answer quotes.")
     add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -144,6 +149,8 @@ def read_agent(
         context=given.context,
         each=given.each,
         after=given.after,
+        attach=given.attach,
+        cite=given.cite,
         timeout_s=given.timeout,
         effort=given.effort,
         max_turns=given.max_turns,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.plan_json import attachments_of
+from agent_magic.engine.requests import model_of
 from agent_magic.errors import NotConnected
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
@@ -13,6 +15,7 @@ from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import execute
+from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_page, outlay_line, price_line
 from agent_magic.show.text import plan_text
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.estimate.value import Estimate, Outlay
     from agent_magic.notebook.command import CommandContext
     from agent_magic.notebook.session import Session
+    from agent_magic.providers.base import Provider
 
 MOST_PROMPTS = 3
 """The prompts of one group that are printed: the others differ in their items."""
@@ -57,7 +61,11 @@ async def show_plan(
     notes = [f"tokens could not be counted: {trouble}"] if trouble else []
     for text in [*notes, *plan.hints()]:
         note(text)
-    show_page(estimate_page(found, _prompts_text(plan)), graphic=graphic)
+    show_page(estimate_page(found, _prompts_text(plan, session.shared.client)), graphic=graphic)
+    attached = attachments_of(plan)
+    if graphic and attached:
+        rule = session.shared.client.token_rule(model_of(plan.agents[0]))
+        display_bundle(attachments_card(attached.values(), rule))
     return found
 
 
@@ -168,7 +176,7 @@ async def _has_key(session: Session) -> bool:
         return False
 
 
-def _prompts_text(plan: Plan) -> str:
+def _prompts_text(plan: Plan, client: Provider) -> str:
     """Return every context and prompt as it will go out, answers as `<name's answer>`."""
     parts: list[str] = []
     sharing: dict[str, list[int]] = {}
@@ -185,7 +193,8 @@ def _prompts_text(plan: Plan) -> str:
             continue
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         typed = "" if agent.returns is None else f", returns {agent.returns}"
-        parts.append(f"--- {agent.name}{typed}\n{_shortened(plan.prompt_ahead(number, answers))}")
+        text = prompt_words(plan.prompt_ahead(number, answers), client.token_rule(model_of(agent)))
+        parts.append(f"--- {agent.name}{typed}\n{_shortened(text)}")
     return "\n".join(parts)
 
 

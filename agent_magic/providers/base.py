@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.record.answer import Answer, Usage
@@ -192,6 +193,11 @@ class Provider(Protocol):
         del model
         return None
 
+    def token_rule(self, model: str) -> TokenRule | None:
+        """Return how many tokens a model makes of pictures and PDFs. `None`, the default: nobody knows."""
+        del model
+        return None
+
     def take_notes(self) -> Sequence[str]:
         """Return what a user has to be told of this provider, each thing once: what it leaves out, for one."""
         return ()
@@ -199,4 +205,7 @@ class Provider(Protocol):
 
 def facts_of(provider: Provider, models: Iterable[str]) -> dict[str, ModelFacts]:
     """Return what a run has to know of each model."""
-    return {one: ModelFacts(provider.limit_class(one), provider.min_cacheable_tokens(one)) for one in set(models)}
+    return {
+        one: ModelFacts(provider.limit_class(one), provider.min_cacheable_tokens(one), provider.token_rule(one))
+        for one in set(models)
+    }

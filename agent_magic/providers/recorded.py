@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
 
-ASKED = ("model", "max_tokens", "effort", "system", "context", "tools", "schema", "prompt")
+ASKED = ("model", "max_tokens", "effort", "system", "context", "tools", "schema", "prompt", "attachments", "cite")
 """The fields in which requests differ."""
 COMPARED = 2000
 """How many characters of prompts are compared to find the nearest."""
@@ -92,6 +92,7 @@ class Shelf:
         if near is None:
             return ReplayMiss(name, nearest=None, differences={})
         asked, recorded = request._asdict(), near.started.request._asdict()
+        asked["attachments"], recorded["attachments"] = _files(request), _files(near.started.request)
         differences = {field: (recorded[field], asked[field]) for field in ASKED if recorded[field] != asked[field]}
         damaged = not differences and self._broken(near.agent)
         return ReplayMiss(name, nearest=near.agent, differences=differences, damaged=damaged)
@@ -99,6 +100,12 @@ class Shelf:
     def _broken(self, name: str) -> bool:
         """Tell whether lines about an agent are damaged or gone."""
         return not self._agents[name].whole if name in self._agents else self._gaps
+
+
+def _files(request: Request) -> str:
+    """Name the pictures and documents of a request, with what tells them apart."""
+    every = (one.attachment for one in request.attachments)
+    return ", ".join(f"{one.label} {one.facts} sha256 {one.sha256[:8]}" for one in every)
 
 
 def _shape(request: Request) -> tuple[object, ...]:

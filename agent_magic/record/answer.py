@@ -57,6 +57,22 @@ NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens
 """The usage of a request that the API turned away: it bills nothing for those."""
 
 
+class Citation(NamedTuple):
+    """A place of a document that an answer quotes.
+
+    Attributes:
+        text: The part of the answer that rests on it.
+        title: What the document is called.
+        where: The place in it, such as `page 3` or `characters 10-52`.
+        cited_text: What stands there.
+    """
+
+    text: str
+    title: str
+    where: str
+    cited_text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A complete reply: it has a `stop_reason`.
@@ -70,6 +86,7 @@ class Answer:
         request_id: The server's id of the request.
         refusal: The category of a refusal, `None` otherwise.
         content: The content blocks as JSON, of an answer that the API paused, to go on from; `None` otherwise.
+        citations: The places of documents that it quotes, in the order of the text.
     """
 
     text: str
@@ -80,6 +97,7 @@ class Answer:
     request_id: str | None = field(default=None, kw_only=True)
     refusal: str | None = field(default=None, kw_only=True)
     content: str | None = field(default=None, kw_only=True)
+    citations: tuple[Citation, ...] = field(default=(), kw_only=True)
 
 
 class Price(NamedTuple):

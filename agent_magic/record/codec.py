@@ -30,12 +30,17 @@ T = TypeVar("T")
 PLAIN = frozenset({NoneType, bool, int, str})
 MOST_INT = (1 << 53) - 1
 """Floats are exact up to here, and no count of a run is larger."""
-NAMES: dict[str, Any] = {name: getattr(answers, name) for name in ("Answer", "Price", "Source", "Status", "Usage")} | {
+_OF_ANSWERS = ("Answer", "Citation", "Price", "Source", "Status", "Usage")
+NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} | {
     "Message": Message,
     "Request": Request,
 }
 """What the annotations of events name without importing it."""
-CONVERSATION = frozenset({"messages", "tools", "schema", "tool_choice"})
+SELDOM: dict[type, frozenset[str]] = {
+    Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite"}),
+    answers.Answer: frozenset({"citations"}),
+}
+"""The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text."""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 
@@ -52,8 +57,8 @@ def to_json(value: object) -> Any:
     if kind is float:
         return value if math.isfinite(cast("float", value)) else None
     names = _fields(kind)
-    if kind is Request:  # most are a prompt: what makes a conversation of one is left out where there is none
-        names = tuple(name for name in names if name not in CONVERSATION or getattr(value, name))
+    if kind in SELDOM:
+        names = tuple(name for name in names if name not in SELDOM[kind] or getattr(value, name))
     if names:
         return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple | list):
@@ -118,7 +123,7 @@ def _fields(kind: type) -> tuple[str, ...]:
     """Name the fields of a class of values; none for any other class."""
     plain: Any = kind
     if dataclasses.is_dataclass(plain):
-        return tuple(field.name for field in dataclasses.fields(plain))
+        return tuple(field.name for field in dataclasses.fields(plain) if field.compare)  # bytes are kept elsewhere
     names: Any = getattr(plain, "_fields", ())
     return tuple(names)
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agent_magic.declare.content import PLAIN_TEXT, Placed, blocks_of
 from agent_magic.declare.serialization import sendable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_magic.declare.content import Attachment
 
 Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
@@ -39,6 +46,8 @@ class Request(NamedTuple):
         tools: The definitions of the tools as a JSON array; empty for none.
         schema: The JSON schema of the answer; empty for text. The order of its fields is that of the answer.
         tool_choice: `none` where no tool may be asked for; empty leaves it to the model.
+        attachments: Pictures and documents, and where in the prompt each stands; its label stands there.
+        cite: Whether the answer names the places of the documents that it quotes.
     """
 
     model: str
@@ -54,14 +63,36 @@ class Request(NamedTuple):
     tools: str = ""
     schema: str = ""
     tool_choice: str = ""
+    attachments: tuple[Placed, ...] = ()
+    cite: bool = False
+
+    def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
+        """Write the first message: the prompt, or its parts in order where it has pictures or documents.
+
+        Args:
+            data_of: What stands for the bytes of one.
+        """
+        if not self.attachments:
+            return self.prompt
+        parts = blocks_of(self.prompt, self.attachments)
+        return [{"type": "text", "text": one} if isinstance(one, str) else self._block(one, data_of) for one in parts]
+
+    def _block(self, one: Attachment, data_of: Callable[[Attachment], str]) -> dict[str, Any]:
+        plain = one.media_type == PLAIN_TEXT
+        source = {"type": "text" if plain else "base64", "media_type": one.media_type, "data": data_of(one)}
+        block: dict[str, Any] = {"type": one.kind, "source": source}
+        if one.kind == "document":
+            block |= {"title": one.title} if one.title else {}
+            block |= {"citations": {"enabled": True}} if self.cite else {}
+        return block
 
     def canonical(self) -> dict[str, Any]:
-        """Write what is asked as plain data, without what changes only the bill or the waiting.
+        """Write what is asked as plain data, without what changes only the bill or the waiting. Bytes are a sha256.
 
         It has the form of a Messages API body, the first API that was recorded. Fingerprints are made of it, so it
         never changes for a request that could be written before.
         """
-        messages: list[dict[str, Any]] = [{"role": "user", "content": self.prompt}]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": self.content(lambda one: one.sha256)}]
         messages += [{"role": one.role, "content": _plain(one.content)} for one in self.messages]
         asked: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": messages}
         if self.context:
@@ -89,9 +120,22 @@ class Request(NamedTuple):
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def with_files(self, file_of: Callable[[str], bytes]) -> Request:
+        """Return it with the bytes of its pictures and documents.
+
+        Args:
+            file_of: Returns bytes by their sha256.
+        """
+        if not self.attachments:
+            return self
+        filled = [replace(one, data=file_of(one.sha256)) for _, one in self.attachments]
+        places = [at for at, _ in self.attachments]
+        return self._replace(attachments=tuple(map(Placed, places, filled)))
+
     def texts(self) -> tuple[str, ...]:
         """Return all text of the request, to estimate its length."""
         said = [one.content for one in self.messages]
+        said += [one.attachment.text for one in self.attachments]
         return (self.prompt, self.system or "", self.context or "", self.tools, self.schema, *said)
 
 

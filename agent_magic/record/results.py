@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.returns import Returns
-    from agent_magic.record.answer import Answer, Source, Status
+    from agent_magic.record.answer import Answer, Citation, Source, Status
     from agent_magic.record.base import Base, Kind
     from agent_magic.record.call import Stretch
     from agent_magic.record.terms import Terms
@@ -131,6 +131,11 @@ class AgentResult:
         if not self.attempts:
             return ""
         return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The places of documents that the answer quotes: its text, the title, where, and what stands there."""
+        return list(self.answer.citations) if self.answer else []
 
     @property
     def value(self) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from agent_magic.declare.content import TokenRule
+
 
 class Ceiling(NamedTuple):
     """One rate limit.
@@ -53,10 +55,12 @@ class ModelFacts(NamedTuple):
     Attributes:
         limit_class: The models with which it shares rate limits.
         min_cacheable_tokens: The shortest prefix that its prompt cache keeps; `None` has no cache.
+        token_rule: How many tokens it makes of pictures and PDFs; `None` where nobody says.
     """
 
     limit_class: str
     min_cacheable_tokens: int | None = None
+    token_rule: TokenRule | None = None
 
 
 class Terms(NamedTuple):

@@ -50,6 +50,8 @@ def declaration_card(
             agent.ask and "you agree to its answer",
             agent.check and f"checked by {single_line(agent.check.name)}",
             agent.context and f"context {single_line(agent.context)}",
+            f"attaches {listed([*map(single_line, agent.attach)])}" if agent.attach else "",
+            "cites its documents" if agent.cite else "",
             agent.each and f"one for each of {single_line(agent.each)}{'' if items is None else f' ({items:,})'}",
         )
         if word

@@ -260,7 +260,7 @@ def test_what_an_answer_lacks_is_known_when_it_is_there(text):
     """A prompt that takes an answer apart is not refused because a stand-in has no such part."""
     plan = Plan((Agent("a", "x"), Agent("b", text)), {"prices": {"cheap": 1}})
     plan.check_prompts()
-    assert text == plan.prompt_ahead(1, {"a": "(answer)"})
+    assert text == plan.prompt_ahead(1, {"a": "(answer)"}).text
     with pytest.raises(DeclarationError):
         plan.prompt_of(1, {"a": "(answer)"})
 
@@ -403,7 +403,7 @@ def test_a_prompt_that_an_answer_makes_empty_is_refused_then(text):
     """What an answer makes of a prompt is not known before: checks say nothing, the agent fails when it is known."""
     plan = Plan([Agent("a", "x"), Agent("b", text)])
     plan.check_prompts()
-    assert text == plan.prompt_ahead(1, {"a": " "})
+    assert text == plan.prompt_ahead(1, {"a": " "}).text
     with pytest.raises(DeclarationError, match="The prompt of agent 'b' is empty when rendered"):
         plan.prompt("b", {"a": " "})
 

@@ -22,7 +22,7 @@ from agent_magic.errors import DeclarationError
 
 def fill(text, **values):
     """Read a prompt and fill it in."""
-    return Template.parse(text, agent="a").render(values)
+    return Template.parse(text, agent="a").render(values).text
 
 
 VERBATIM = [
@@ -51,7 +51,7 @@ def test_a_prompt_without_names_goes_out_verbatim(text):
     """Single braces, JSON, code and printf formats are text."""
     template = Template.parse(text, agent="a")
     assert () == template.names
-    assert text == template.render({})
+    assert text == template.render({}).text
 
 
 @pytest.mark.parametrize("text", VERBATIM, ids=ascii)
@@ -329,7 +329,7 @@ def test_both_ways_of_filling_in_give_the_same_text(text, values):
         slow = _render(text, values, values)
     except (RenderError, TemplateSyntaxError):
         return  # `{{{ a }}}` means `{`, a, `}` here, and nothing there
-    assert sendable(slow) == template.render(values)
+    assert sendable(slow) == template.render(values).text
 
 
 @given(prompts.filter(lambda text: "{{" not in text and "{%" not in text))
@@ -439,7 +439,7 @@ PYTHON = {
     "frame": (pd.DataFrame({"a": [1]}), None),
     "text": ("a", None),
     "row": (Row(a=1), None),
-    "path": (Path("a.png"), "x is a path: its name goes out, not the file. {{ x.read_text() }} sends a text file"),
+    "path": (Path("a.png"), "x is a path: its name goes out, not the file. x = am.image(x) sends what is in it"),
 }
 
 

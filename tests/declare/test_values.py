@@ -179,7 +179,7 @@ def test_a_prompt_of_a_group_is_rendered():
 def test_a_prompt_ahead_has_the_fields():
     """Before the answer is there, its texts are the placeholder, so that the prompt can be shown and counted."""
     plan = Plan([Agent("label", "x", returns=Label), Agent("b", "Is {{ label.items[0].text }} {{ label.mood }}?")])
-    assert "Is <it> <it>?" == plan.prompt_ahead(1, {"label": "<it>"})
+    assert "Is <it> <it>?" == plan.prompt_ahead(1, {"label": "<it>"}).text
     plan.check_prompts()
 
 

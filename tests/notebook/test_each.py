@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.api import Plan, Run
+from agent_magic.api import Claude, Plan, Run
 from agent_magic.errors import AgentMagicError, PlanError, Rejected
 from agent_magic.measure.each import OF_EACH
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
@@ -118,7 +118,7 @@ def test_keys_that_are_tuples_are_keys(magics):
 def test_prompts_of_a_large_group_are_shown_in_part(magics):
     """The first few tell what the others are like."""
     magics.shell.user_ns["rows"] = pd.DataFrame({"text": [f"row {one}" for one in range(10)]})
-    text = _prompts_text(plan_of(magics, "label"))
+    text = _prompts_text(plan_of(magics, "label"), Claude(base_url="http://127.0.0.1:1"))
     assert "row 2" in text
     assert "row 3" not in text
     assert "7 more of label" in text

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
-from agent_magic.api import Plan
+from agent_magic.api import Claude, Plan
 from agent_magic.errors import AgentMagicError, DeclarationError
 from agent_magic.notebook.declaring import help_of
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
@@ -53,7 +53,7 @@ def test_a_cell_names_its_type(magics, capsys):
     shown = capsys.readouterr().out
     assert "returns Label(mood) · checked by short" in shown.replace("<lambda>", "short")
     plan = plan_of(magics)
-    assert "--- label_0, returns Label(mood)\n" in _prompts_text(plan)
+    assert "--- label_0, returns Label(mood)\n" in _prompts_text(plan, Claude(base_url="http://127.0.0.1:1"))
     assert Label(mood="bad") == plan.agents[1].returns.value('{"mood": "bad"}')
     assert "--returns TYPE" in help_of("agent")
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magic.declare.content import Attachment, Placed
 from agent_magic.record.answer import Answer, Price, Usage
 from agent_magic.record.codec import (
     EVENTS,
@@ -49,6 +50,19 @@ answers = st.builds(
     request_id=st.none() | texts,
     refusal=st.none() | texts,
 )
+sizes = st.integers(0, 10**9)
+attachments = st.builds(
+    Attachment,
+    st.sampled_from(["image", "document"]),
+    texts,
+    texts,
+    texts,
+    sizes,
+    sizes,
+    sizes,
+    sizes,
+    data=st.just(b""),
+)
 requests = st.builds(
     Request,
     texts,
@@ -59,6 +73,7 @@ requests = st.builds(
     cached=st.booleans(),
     effort=st.none() | texts,
     timeout_s=st.floats(0, 1e6),
+    attachments=st.lists(st.builds(Placed, st.integers(0, 99), attachments)).map(tuple),
 )
 
 

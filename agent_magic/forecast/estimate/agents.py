@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare.content import tokens_of
 from agent_magic.declare.schema import schema_of, typical_chars
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
+from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History, kin_of
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.history import Past
     from agent_magic.record.request import Request
+    from agent_magic.record.terms import Terms
 
 ASSUMED_OUTPUT_TOKENS: Final = 500
 """The length of an answer nobody has seen yet: an assumption, not a measurement. Capped at `max_tokens`."""
@@ -89,9 +92,11 @@ def guess_all(
     plan: Plan,
     requests: Sequence[Request],
     held: Sequence[Answer | None],
-    counted: Sequence[int | None],
+    counted: Sequence[int | None] | None,
     rows: Sequence[Past],
     pilot: Collection[str] = (),
+    *,
+    terms: Terms | None = None,
 ) -> list[Guess]:
     """Say of every agent what it may use and take.
 
@@ -99,11 +104,12 @@ def guess_all(
         plan: The plan.
         requests: Per agent, what it will ask, answers that are not there left empty.
         held: Per agent, its answer if it is there already.
-        counted: Per agent, the API's count of its request, or `None`.
+        counted: Per agent, the API's count of its request, or `None`; `None` where nobody has counted.
         rows: Earlier answers.
         pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
+        terms: What the provider says of the models, how they count pictures for one.
     """
-    history, speeds = History(rows), Speeds(rows)
+    history, speeds, counted = History(rows), Speeds(rows), counted or [None] * len(plan)
     tried = [row for row in rows if row.agent in pilot]
     shared: dict[tuple[str, str, str | None], _Seen] = {}  # of agents without answers of their own, once a group
     found: dict[int, Guess] = {}
@@ -116,15 +122,16 @@ def guess_all(
         parents = [(found[one], tokens_factor(requests[one].model, request.model)) for one in waits_for]
         name = plan.agents[agent].name
         before = [one for one in parents if not one[0].held]
+        attached = _attached(request, terms)
         if own := history.of_agent(name):
-            found[agent] = _guess(request, before, counted[agent], _seen(request, own, tried), speeds)
+            found[agent] = _guess(request, before, counted[agent], _seen(request, own, tried), speeds, attached)
             continue
         key = (kin_of(name), request.model, request.effort)
         if key not in shared:
             kin = history.of_kin(name)
             shared[key] = _seen(request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
         found[agent] = _by_kin(
-            _guess(request, before, counted[agent], shared[key], speeds), piloted=shared[key].piloted
+            _guess(request, before, counted[agent], shared[key], speeds, attached), piloted=shared[key].piloted
         )
     return [found[agent] for agent in range(len(plan))]
 
@@ -136,6 +143,29 @@ def _held(request: Request) -> Guess:
         0, NOTHING, NOTHING, NOTHING, 0.0, cap, 0, (0, 0), held=True, input_basis="ledger", output_basis="ledger",
         seconds_basis="ledger", words=words,
     )  # fmt: skip
+
+
+class _Attached(NamedTuple):
+    """The tokens of the pictures and PDFs of a request, likely and at most, and what is assumed of them."""
+
+    likely: int = 0
+    most: int = 0
+    words: tuple[str, ...] = ()
+
+
+def _attached(request: Request, terms: Terms | None) -> _Attached:
+    if not request.attachments:
+        return _Attached()
+    rule = facts_of(terms, request.model).token_rule
+    every = [one.attachment for one in request.attachments]
+    likely, most = tokens_of(every, rule)
+    pages = sum(one.pages for one in every)
+    words: tuple[str, ...] = ()
+    if rule is not None and pages:
+        words = (f"input: {pages:,} PDF pages taken as {rule.page_tokens[0]:,} tokens each, until counted",)
+    elif likely != most:
+        words = ("input: assumed without its pictures and PDFs, whose tokens nobody knows",)
+    return _Attached(likely, most, words)
 
 
 class _Seen(NamedTuple):
@@ -163,15 +193,20 @@ def _seen(request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _
 
 
 def _guess(
-    request: Request, parents: Sequence[tuple[Guess, float]], counted: int | None, seen: _Seen, speeds: Speeds
+    request: Request,
+    parents: Sequence[tuple[Guess, float]],
+    counted: int | None,
+    seen: _Seen,
+    speeds: Speeds,
+    attached: _Attached,
 ) -> Guess:
     cap = request.max_tokens
     texts = request.texts()
-    own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 if counted is None else counted
+    own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 + attached.likely if counted is None else counted
     likely = round(sum(one.output.likely * by for one, by in parents))
     most = round(sum(one.cap * by for one, by in parents))
     ends = (round(sum(one.output[end] * by for one, by in parents)) for end in range(3))
-    size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS
+    size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS + attached.most
     output, output_basis, length_words = seen.length
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
     seconds, first_s, seconds_basis, pace_words = _seconds(request, seen, output, speeds)
@@ -188,7 +223,7 @@ def _guess(
         input_basis="counted" if counted is not None and not parents else "estimated",
         output_basis=output_basis,
         seconds_basis=seconds_basis,
-        words=(length_words, pace_words),
+        words=(length_words, pace_words, *(attached.words if counted is None else ())),
     )
 
 

@@ -87,9 +87,9 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     tried = None if pilot is None else Pilot.of(pilot)
     simulated = simulated or bool(tried and tried.simulated)
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
-    guesses = guess_all(plan, requests, held, counted or [None] * len(plan), rows, tried.agents if tried else ())
-    work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
+    guesses = guess_all(plan, requests, held, counted, rows, tried.agents if tried else (), terms=terms)
+    work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
     totals = [summarize(one) for one in ends]
     expected = tuple(_expect(plan, agent, requests[agent], guesses[agent], ends, book) for agent in range(len(plan)))

@@ -180,6 +180,8 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
             **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
             **({"each": agent.each} if agent.each else {}),
             **({"returns": json.loads(agent.schema)} if agent.returns else {}),
+            **({"attach": list(agent.attach)} if agent.attach else {}),
+            **({"cite": True} if agent.cite else {}),
             "after": list(agent.after),
         }
         for agent in agents.values()
@@ -248,6 +250,8 @@ def _declaration(agent: Step, plan: str) -> str | None:
     """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
     options: Mapping[str, Any] = {flag: getattr(agent, name) for name, flag in FLAGS.items()}
     words = [agent.name, *(f"{flag} {_quoted(value)}" for flag, value in options.items() if value is not None)]
+    words += [f"--attach {','.join(agent.attach)}"] if agent.attach else []
+    words += ["--cite"] if agent.cite else []
     words += [f"--after {','.join(agent.after)}"] if agent.after else []
     line = " ".join(words) + plan
     try:

@@ -68,6 +68,9 @@ def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
         "sha256": stamp["sha256"],
         "checked": "replayed in a clean process, without a key and without a network: the same frames",
     }
+    if stamp.get("files"):
+        size = f"{stamp['files_bytes'] / 1e3:,.0f} KB"
+        rows["files"] = f"{plural(stamp['files'], 'attachment')} of {size} in the cassette"
     if stamp["redacted"]:
         rows["texts"] = "left out or replaced: agents are told apart by their names"
     text = "\n".join(f"{name:<10} {value}" for name, value in rows.items())

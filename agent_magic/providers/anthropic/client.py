@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from anthropic import AsyncAnthropic
 
+    from agent_magic.declare.content import TokenRule
     from agent_magic.providers.base import Stream
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
@@ -156,6 +157,14 @@ class Claude(Provider):
             model: Its name.
         """
         return models.min_cacheable_tokens(model)
+
+    def token_rule(self, model: str) -> TokenRule:
+        """Return how many tokens a model makes of pictures and PDFs.
+
+        Args:
+            model: Its name.
+        """
+        return models.token_rule(model)
 
     def __repr__(self) -> str:
         return f"Claude({self.endpoint!r})"

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.declare.content import TokenRule
 from agent_magic.record.terms import ModelFacts
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
 
 Source: the vendor's tool reference, and its page on each tool, as of November 2026.
 """
+_PAGE_TOKENS: Final = (2000, 8000)
+"""Of a page of a PDF. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of the page."""
+_LARGE_PICTURES: Final = TokenRule(28, 2576, 4784, _PAGE_TOKENS)
+_SMALL_PICTURES: Final = TokenRule(28, 1568, 1568, _PAGE_TOKENS)
+"""Of the models before `_DENSER`. Source: the vendor's page on vision."""
 
 
 class Speed(NamedTuple):
@@ -97,7 +103,7 @@ def min_cacheable_tokens(model: str) -> int:
 
 def facts_of(model: str) -> ModelFacts:
     """Return what a run has to know of a model."""
-    return ModelFacts(limit_class(model), min_cacheable_tokens(model))
+    return ModelFacts(limit_class(model), min_cacheable_tokens(model), token_rule(model))
 
 
 def speed_of(model: str) -> Speed | None:
@@ -108,10 +114,17 @@ def speed_of(model: str) -> Speed | None:
 
 def token_density(model: str) -> float:
     """Return how many tokens a model makes of a text for each one of the older models."""
+    return _DENSER_BY if _NAME.match(model) and _is_newer(model) else 1.0
+
+
+def token_rule(model: str) -> TokenRule:
+    """Return how many tokens a model makes of pictures and PDFs. A model of unknown name counts as a new one."""
+    return _LARGE_PICTURES if _is_newer(model) else _SMALL_PICTURES
+
+
+def _is_newer(model: str) -> bool:
     found = _NAME.match(model)
-    if found is None:
-        return 1.0
-    return _DENSER_BY if (int(found["major"]), int(found["minor"] or 0)) >= _DENSER else 1.0
+    return found is None or (int(found["major"]), int(found["minor"] or 0)) >= _DENSER
 
 
 def server_tool(family: str, model: str, *, basic: bool = False) -> str:

@@ -6,11 +6,14 @@ messages: so the shared context stands first in the system prompt, and what is t
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic.models import server_tool
 
 if TYPE_CHECKING:
+    from agent_magic.declare.content import Attachment
     from agent_magic.record.request import Request
 
 
@@ -25,7 +28,21 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
     for tool in found.get("tools", ()):
         if "type" in tool:  # asked for by its plain name, which no later version changes
             tool["type"] = server_tool(tool["type"], request.model, basic=basic_tools)
+    if request.attachments:
+        found["messages"][0]["content"] = request.content(_sent)
     if request.cached and request.context:
         long = {"ttl": request.ttl} if request.ttl != "5m" else {}
         found["system"][0]["cache_control"] = {"type": "ephemeral", **long}
     return found
+
+
+def _sent(one: Attachment) -> str:
+    """Write the bytes of a picture or document as they are sent.
+
+    Raises:
+        DeclarationError: They are not there: it is of a recording without them.
+    """
+    if not one.data:
+        hint = "Run the cell that reads it, and declare its agent again."
+        raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)
+    return one.text or base64.b64encode(one.data).decode()

@@ -3,6 +3,7 @@
 ```
 {"cassette": 1, "made_with": {"agent-magic": "0.1.0", "anthropic": "2.11.0", …}, "runs": 1, …}
 {"run": 1, "plan": "agents", "recorded": "2026-11-21T10:00:00+00:00", "agents": 2, "calls": 2, "terms": {…}, …}
+{"run": 1, "file": "<sha256 of a picture or document>", "data": "<base64>"}
 {"run": 1, "agent": "python", "status": "succeeded", "events": [{"event": "AgentReady", "at_s": 0.0}], …}
 {"run": 1, "agent": "python", "call": 1, "request": {…}, "answer": {…}, "started_s": 0.1, "ended_s": 2.2, …}
 ```
@@ -10,7 +11,8 @@
 Lines
 -----
 The first line says what wrote the file. Then each run has a line, each of its agents a line with what happened before
-its first request, and each request a line with what happened until the next. There are no headers, keys or endpoints.
+its first request, and each request a line with what happened until the next. A picture or document that requests name
+by its sha256 has one line, however many send it. There are no headers, keys or endpoints.
 
 A line holds everything it needs and a checksum of itself. A damaged line costs only itself, a line that somebody edited
 counts as damaged, and lines that are gone are counted. A line with a right checksum is still from a stranger: its

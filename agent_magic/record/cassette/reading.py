@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -195,8 +196,10 @@ class _Lines:
     agents: dict[str, dict[str, Any] | None] = field(default_factory=dict[str, dict[str, Any] | None])
     calls: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
 
-    def run(self) -> RecordedRun:
-        """Return them as a run."""
+    def run(self, files: Mapping[str, bytes]) -> RecordedRun:
+        """Return them as a run, with the bytes of its pictures and documents."""
+        if files:
+            self.calls = {name: [_with_files(call, files) for call in calls] for name, calls in self.calls.items()}
         agents = tuple(_agent(name, line, self.calls.get(name, [])) for name, line in self.agents.items())
         sources = {call.source for calls in self.calls.values() for call in calls}
         ended_s: Any = self.head.get("ended_s")
@@ -212,6 +215,11 @@ class _Lines:
             bases=_kept(dict[Kind, Base], self.head.get("bases")) or {},
             redacted=bool(self.head.get("redacted")),
         )
+
+
+def _with_files(call: Call, files: Mapping[str, bytes]) -> Call:
+    request = call.started.request.with_files(lambda name: files.get(name, b""))
+    return call._replace(started=call.started._replace(request=request))
 
 
 def _terms(data: object) -> Terms | None:
@@ -275,10 +283,11 @@ def _read(name: str, rows: Iterator[tuple[int, bytes]]) -> Cassette:
     if version > FORMAT:
         raise CassetteError(f"{name!r} has format {version}; this version reads up to {FORMAT}. Update agent-magic.")
     runs: dict[int, _Lines] = {}
+    files: dict[str, bytes] = {}
     damaged: list[int] = []
     for number, row in rows:
         digest.update(row)
-        if row.strip() and not _add(row, runs):
+        if row.strip() and not _add(row, runs, files):
             damaged.append(number)
     expected = sum(_count(run.head, "agents") + _count(run.head, "calls") for run in runs.values())
     found = sum(sum(map(bool, run.agents.values())) + sum(map(len, run.calls.values())) for run in runs.values())
@@ -288,7 +297,7 @@ def _read(name: str, rows: Iterator[tuple[int, bytes]]) -> Cassette:
         name,
         digest.hexdigest(),
         cast("dict[str, str]", made_with) if isinstance(made_with, dict) else {},
-        tuple(runs[number].run() for number in sorted(runs)),
+        tuple(runs[number].run(files) for number in sorted(runs)),
         tuple(damaged),
         max(0, lost - len(damaged)),
     )
@@ -299,7 +308,7 @@ def _count(line: dict[str, Any], name: str) -> int:
     return value if type(value) is int else 0
 
 
-def _add(row: bytes, runs: dict[int, _Lines]) -> bool:
+def _add(row: bytes, runs: dict[int, _Lines], files: dict[str, bytes]) -> bool:
     """Add a line to its run; return whether it could be read. Lines of unknown kinds are skipped."""
     try:
         line = data_of(row.decode())
@@ -315,6 +324,9 @@ def _add(row: bytes, runs: dict[int, _Lines]) -> bool:
         elif "agent" in line:
             _events(line["events"])
             runs.setdefault(number, _Lines()).agents[str(line["agent"])] = line
+        elif "file" in line:
+            data = base64.b64decode(line["data"], validate=True)
+            files[hashlib.sha256(data).hexdigest()] = data  # never under the name in the file
         elif "plan" in line:
             runs.setdefault(number, _Lines()).head = line
     except (KeyError, TypeError, ValueError, StopIteration):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import platform
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.record.events import Event
     from agent_magic.record.results import AgentResult
 
@@ -27,9 +29,9 @@ STAMPED = ("agent-magic", "anthropic", "genai-prices")
 """The packages whose versions a cassette names."""
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
-TEXTS = (
-    *("prompt", "system", "context", "tools", "schema", "text", "content", "partial", "error", "why"),
-    *("arguments", "result", "value", "prints", "trace"),
+TEXTS = frozenset(
+    "prompt system context tools schema text content partial error why arguments result value prints trace "
+    "title cited_text where".split()
 )
 """The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""
 
@@ -49,7 +51,7 @@ def write_cassette(
         records: The runs.
         path: The file, links followed.
         redact: Returns what is written in place of a text: of each prompt, system prompt, context, answer and error.
-            `only_hash` leaves all of them out.
+            `only_hash` leaves all of them out. Pictures and documents are left out then, but for their sha256.
 
     Returns:
         The number of calls.
@@ -82,6 +84,8 @@ def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = No
         CassetteError: `redact` failed, or returned no text.
     """
     for line in _lines_of(runs):
+        if "file" in line and redact is not None:  # a document is a text too, and nobody can say what a picture shows
+            continue
         if redact is None:
             yield line
         elif "plan" in line:
@@ -117,12 +121,23 @@ def _replaced(text: str, redact: Callable[[str], str]) -> str:
 
 def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
     yield {"cassette": FORMAT, "made_with": made_with(), "runs": len(runs)}
+    written: set[str] = set()
     for number, record in enumerate(runs, 1):
         yield {"run": number, **_run_line(record)}
+        for one in files_of(record):
+            if one.sha256 not in written:
+                written.add(one.sha256)
+                yield {"run": number, "file": one.sha256, "data": base64.b64encode(one.data).decode()}
         events = _events_by_agent(record)
         for result, happened in zip(record.results, events, strict=True):
             for line in _agent_lines(record, result, happened):
                 yield {"run": number, **line}
+
+
+def files_of(record: RunRecord) -> list[Attachment]:
+    """Return the pictures and documents that a run sent, each once."""
+    every = (one.attachment for attempt in record.attempts for one in attempt.request.attachments)
+    return list({one.sha256: one for one in every if one.data}.values())
 
 
 def made_with() -> dict[str, str]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.declare.plan_json import attachments_of, plan_to_dict
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.codec import data_of, from_json, line_of, to_json
@@ -359,6 +359,8 @@ class SqliteJournal:
         """Write the row of the run, and its plan."""
         record = self._record
         plan = self._texts.name(line_of(plan_to_dict(record.plan)))
+        for one in attachments_of(record.plan).values():
+            self._texts.attach(one)
         self._texts.store(db)
         where = urlsplit(record.origin)  # kept without credentials, whatever a client says
         origin = where._replace(netloc=where.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -22,6 +24,7 @@ from agent_magic.record.ledger.rows import (
     INSERT_ANSWER,
     MARK,
     answer_of,
+    decode,
     is_whole,
 )
 
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.file import LedgerFile, Row
 
 DAY_S = 86400.0
-RUN_TABLES = ("runs", "calls", "events", "texts")
+_SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
+RUN_TABLES = ("runs", "calls", "events", "texts", "files")
 PAGE = 4096
 """The size of a page of every ledger, which is SQLite's default."""
 
@@ -138,6 +142,9 @@ def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = Fals
         used |= {row[0] for row in db.execute("SELECT plan FROM runs")}
         names = [row for row in db.execute("SELECT sha FROM texts").fetchall() if row[0] not in used]
         db.executemany("DELETE FROM texts WHERE sha = ?", names)
+        kept = _names_of_files(db)
+        files = [row for row in db.execute("SELECT sha FROM files").fetchall() if row[0].hex() not in kept]
+        db.executemany("DELETE FROM files WHERE sha = ?", files)
     file.compact()
     return gone
 
@@ -147,6 +154,13 @@ def _names_of_texts(db: sqlite3.Connection) -> Iterator[str]:
     for (chunk,) in db.execute("SELECT data FROM events"):
         for event in json.loads(chunk):
             yield from event.get("texts", {}).values()
+
+
+def _names_of_files(db: sqlite3.Connection) -> set[str]:
+    """Return all that may be the sha256 of a picture or document in what is left of events and plans."""
+    rows = itertools.chain(db.execute("SELECT data FROM events"), db.execute("SELECT text FROM texts"))
+    texts = (row[0] if isinstance(row[0], str) else decode(row[0]) for row in rows)
+    return {name for text in texts for name in _SHA256.findall(text)}
 
 
 def export(file: LedgerFile, path: Path) -> int:

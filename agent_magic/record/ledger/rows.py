@@ -1,9 +1,10 @@
 """The tables of a ledger's file by version, and values as rows of them.
 
 A migration that was released is never changed; a new one follows it. Long texts stand outside the events: each prompt,
-system prompt and context once under its digest, each answer in a row of its own. Such a row stands for itself: with its
-mark, its key and a checksum it can be recognised in a damaged file and served without the rest. It is never changed.
-Texts are UTF-8 that lets lone surrogates and NUL pass, so every text comes back as it was.
+system prompt and context once under its digest, each picture and document as well, each answer in a row of its own.
+Such a row stands for itself: with its mark, its key and a checksum it can be recognised in a damaged file and served
+without the rest. It is never changed. Texts are UTF-8 that lets lone surrogates and NUL pass, so every text comes back
+as it was.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.record.request import Request
 
 APPLICATION_ID = 0x414D4C31
@@ -51,6 +53,7 @@ CALLS = """CREATE TABLE calls (
 )"""
 EVENTS = "CREATE TABLE events (run INTEGER NOT NULL, place INTEGER NOT NULL, data TEXT NOT NULL, UNIQUE (run, place))"
 STORED_TEXTS = "CREATE TABLE texts (sha BLOB PRIMARY KEY, text BLOB NOT NULL)"
+STORED_FILES = "CREATE TABLE files (sha BLOB PRIMARY KEY, data BLOB NOT NULL)"
 LEASES = """CREATE TABLE leases (
     key TEXT NOT NULL, ordinal INTEGER NOT NULL, run INTEGER NOT NULL, owner TEXT NOT NULL, until REAL NOT NULL,
     PRIMARY KEY (key, ordinal)
@@ -83,10 +86,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "INSERT INTO settings VALUES ('salt', hex(randomblob(16)))",
     ),
     (TOOL_CALLS, "CREATE INDEX tool_calls_by_run ON tool_calls (run, agent)"),
+    (STORED_FILES,),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
-TABLES = ("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls")
+TABLES = ("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls", "files")
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
 ANSWER_OF_ID = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?"  # noqa: S608 - ours
@@ -144,11 +148,13 @@ def _checksum(*parts: object) -> bytes:
 
 
 class Texts:
-    """The long texts of one run on their way into the file, each stored once."""
+    """The long texts of one run and its pictures and documents on their way into the file, each stored once."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
         self._new: list[tuple[bytes, bytes]] = []
+        self._files: set[str] = set()
+        self._new_files: list[tuple[bytes, bytes]] = []
 
     def name(self, text: str) -> bytes:
         """Return the digest of a text. The next `store` stores the text."""
@@ -159,13 +165,21 @@ class Texts:
             self._new.append((found, data))
         return found
 
+    def attach(self, attachment: Attachment) -> None:
+        """Have the bytes of a picture or document stored with the next `store`."""
+        if attachment.data and attachment.sha256 not in self._files:
+            self._files.add(attachment.sha256)
+            self._new_files.append((bytes.fromhex(attachment.sha256), attachment.data))
+
     def store(self, db: sqlite3.Connection) -> None:
         """Store those that are new."""
         db.executemany("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", self._new)
+        db.executemany("INSERT OR IGNORE INTO files (sha, data) VALUES (?, ?)", self._new_files)
 
     def stored(self) -> None:
         """Record that the transaction is committed."""
         self._new.clear()
+        self._new_files.clear()
 
     def forget(self, text: str) -> None:
         """Forget a text that is not expected again: prompts are sent once, and together they may be long."""
@@ -196,6 +210,8 @@ def _event_data(event: Event, texts: Texts, kept: Mapping[tuple[int, int], int])
             for field, text in found.items()
             if text is not None and (text or field not in SELDOM)
         }
+        for placed in request.attachments:
+            texts.attach(placed.attachment)
         texts.forget(request.prompt)
         return data
     if isinstance(event, AttemptEnded) and event.answer is not None:
@@ -206,7 +222,10 @@ def _event_data(event: Event, texts: Texts, kept: Mapping[tuple[int, int], int])
 
 
 def events_of(
-    chunk: str, text_of: Callable[[bytes], str], answer_at: Callable[[int], Answer | None]
+    chunk: str,
+    text_of: Callable[[bytes], str],
+    answer_at: Callable[[int], Answer | None],
+    file_of: Callable[[str], bytes],
 ) -> Iterator[Event]:
     """Read what `chunk_of` wrote. Events of kinds this version does not know are left out.
 
@@ -214,6 +233,7 @@ def events_of(
         chunk: The text.
         text_of: Returns a text by its digest.
         answer_at: Returns an answer by its row.
+        file_of: Returns the bytes of a picture or document by its sha256; none where they are lost.
     """
     for row in cast("list[dict[str, Any]]", json.loads(chunk)):
         try:
@@ -226,7 +246,7 @@ def events_of(
             }
             if said := row.get("messages"):
                 found["messages"] = tuple(Message(role, text_of(bytes.fromhex(name))) for role, name in said)
-            event = event._replace(request=event.request._replace(**found))
+            event = event._replace(request=event.request._replace(**found).with_files(file_of))
         if isinstance(event, AttemptEnded) and row.get("kept") is not None:
             answer = answer_at(row["kept"])
             event = event._replace(answer=replace(answer, source=event.source or answer.source) if answer else None)

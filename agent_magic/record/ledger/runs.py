@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 import warnings
@@ -10,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agent_magic.declare.plan import Plan, PlanWarning
-from agent_magic.declare.plan_json import plan_from_json
+from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
 from agent_magic.record.base import Base, Kind
@@ -24,6 +25,8 @@ from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms, checked_terms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_magic.record.answer import Status
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.ledger.file import LedgerFile, Row
@@ -186,10 +189,18 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
             texts[name] = decode(found[0][0]) if found else "(this text is lost)"
         return texts[name]
 
-    plan = _plan(text_of(plan_sha), run, kind)
+    files: dict[str, bytes] = {}
+
+    def file_of(name: str) -> bytes:
+        if name not in files:
+            found = file.read("SELECT data FROM files WHERE sha = ?", bytes.fromhex(name))
+            files[name] = found[0][0] if found and hashlib.sha256(found[0][0]).hexdigest() == name else b""
+        return files[name]
+
+    plan = _plan(text_of(plan_sha), run, kind, file_of)
     record = RunRecord(plan, began_at=datetime.fromisoformat(began), models=models.split("\n"), origin=origin)
     for (chunk,) in file.read("SELECT data FROM events WHERE run = ? ORDER BY place", run):
-        for event in events_of(chunk, text_of, lambda row: _answer_at(file, row)):
+        for event in events_of(chunk, text_of, lambda row: _answer_at(file, row), file_of):
             record.add(event)
     if record.ended_s is None and (state == "lost" or not Owner.parse(owner).is_alive()):
         _complete(record, file, run)
@@ -202,11 +213,11 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
     return record, plan, uid
 
 
-def _plan(text: str, run: int, kind: type[P]) -> P:
+def _plan(text: str, run: int, kind: type[P], file_of: Callable[[str], bytes]) -> P:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PlanWarning)  # they were shown when it ran
-            return plan_from_json(text, kind)
+            return plan_from_dict(data_of(text), kind, file_of)
     except Exception as error:
         raise LedgerError(f"The plan of run {run} cannot be read any more: {error}") from error
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.plaintext import clean, single_line
+from agent_magic.show.attachments import thumbnails
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import result_facts
 from agent_magic.show.units import UNKNOWN, count, dollars, seconds
 from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:
+    from agent_magic.record.answer import Citation
     from agent_magic.record.results import Attempt, RunRecord
 
 MOST_CHARS = 5_000
@@ -33,6 +35,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
     Returns:
         Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading, the answer
         first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty where it is a value.
+        `pictures` are small ones of what was sent.
     """
     result = record.results[agent]
     state = state_of(result)
@@ -47,6 +50,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "error": single_line(result.error or result.waits_why)[:600],
         "texts": _texts(record, agent, text),
         "rendered": markdown_html(result.text[:MOST_ANSWER]) if result.answer and result.returns is None else "",
+        "pictures": _pictures(record, agent),
     }
 
 
@@ -73,10 +77,21 @@ def _texts(record: RunRecord, agent: int, text: str) -> dict[str, str]:
         found |= {"prompt as sent": request.prompt, "system": request.system, "shared context": request.context}
     else:
         found |= {"prompt as declared": declared.prompt, "system": declared.system_text}
+    found["citations"] = "\n".join(map(_citation, result.citations))
     first = {"answer": _cut(answer, declared.name, MOST_ANSWER)} if result.answer else {}
     if answer and not first:
         first = {"answer so far": _cut(answer, declared.name, MOST_CHARS)}
     return {**first, **{heading: _cut(text, declared.name, MOST_CHARS) for heading, text in found.items() if text}}
+
+
+def _citation(one: Citation) -> str:
+    return f"{single_line(one.text)} — {single_line(one.title)}, {one.where}: {single_line(one.cited_text)}"
+
+
+def _pictures(record: RunRecord, agent: int) -> list[dict[str, str]]:
+    """Return thumbnails of what the agent sent."""
+    attempts = record.results[agent].attempts
+    return thumbnails(one.attachment for one in attempts[-1].request.attachments) if attempts else []
 
 
 def _cut(text: str, name: str, most: int) -> str:

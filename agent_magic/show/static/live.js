@@ -496,7 +496,8 @@ function meter(kind) {
 
 /**
  * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
- *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string}} Detail
+ *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string,
+ *   pictures: {src: string, label: string}[]}} Detail
  */
 
 const WIDTH = 480;
@@ -618,6 +619,7 @@ class Panel {
     const [first, ...rest] = Object.entries(detail.texts).map(([heading, text]) => written(heading, text, heading === "answer" ? detail.rendered : ""));
     parts.push(...(first ?? []));
     if (detail.attempts.length) parts.push(attempts(detail));
+    if (detail.pictures.length) parts.push(html("p", { class: "am-sent" }, detail.pictures.map(({ src, label }) => html("img", { src, alt: label, title: label }))));
     return [...parts, ...rest.flat()];
   }
 }

@@ -1,0 +1,122 @@
+"""What agents attach: read when a plan is frozen, put before the text, and checked before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.declare.content import Attachment, Placed, Prompt, check_sizes
+from agent_magic.declare.pictures import as_attachment, frozen, holds_content, is_one, text_document
+from agent_magic.declare.serialization import RenderError, reader_of, value_text
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from agent_magic.declare.step import Step
+
+
+def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of a plan with the pictures in them as they are now: a later change does not count.
+
+    A figure of which a prompt takes a part, such as `{{ ax.get_title() }}`, stays what it is.
+
+    Returns:
+        The values; and those that prompts show in place of them, where a task takes them as they are.
+
+    Raises:
+        DeclarationError: A picture cannot be read, or is too large.
+    """
+    shown = [name for name, value in values.items() if holds_content(value)]
+    if not shown:
+        return values, {}
+    taken = {path[0] for step in steps for path in step.template.paths}
+    kept = {name for name in shown if name in taken and is_one(values[name])}
+    found = {name: frozen(values[name], name) for name in shown if name not in kept}
+    called = {name for step in steps if step.is_task for name in step.parameters}
+    instead = {name: one for name, one in found.items() if name in called}
+    return {**values, **{name: one for name, one in found.items() if name not in called}}, instead
+
+
+def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
+    """Return whether an agent sends pictures or documents, of these values or its item, or must have some to cite."""
+    if agent.attach or agent.cite:
+        return True
+    found = values if agent.part is None else {**values, **agent.part.values}
+    return any(name in found and holds_content(found[name]) for name in agent.template.names)
+
+
+def render(agent: Step, values: Mapping[str, Any]) -> Prompt:
+    """Return the prompt of an agent: what it attaches, then its text.
+
+    What it attaches is a document of its text where it is no picture or document. An answer that is not there yet is
+    empty, and is left out.
+
+    Args:
+        agent: The agent.
+        values: What the names in its prompt and those that it attaches stand for.
+
+    Raises:
+        DeclarationError: The prompt cannot be rendered; or what is attached is a path, or has no text.
+    """
+    prompt = agent.template.render(values)
+    if not agent.attach:
+        return prompt
+    found = [one for name in agent.attach for one in _attachments(name, values[name], agent.name)]
+    text, placed = "", list[Placed]()
+    for one in found:
+        placed.append(Placed(len(text), one))
+        text += f"{one.label}\n"
+    placed += [Placed(at + len(text), one) for at, one in prompt.attachments]
+    return Prompt(text + prompt.text, tuple(placed))
+
+
+def _attachments(name: str, value: object, agent: str) -> Iterator[Attachment]:
+    if holds_content(value) and not is_one(value):
+        every = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+        for one in every:
+            yield from _attachments(name, one, agent)
+        return
+    if isinstance(value, os.PathLike):
+        raise DeclarationError(
+            f"Agent {agent!r} attaches {name}, which is a path.",
+            agent=agent,
+            hint=f"Read it: {reader_of(cast('os.PathLike[str]', value), name)}.",
+        )
+    known = as_attachment(value, name)
+    if known is not None:
+        yield known
+        return
+    try:
+        text = value_text(name, value)
+    except RenderError as error:
+        raise DeclarationError(f"Agent {agent!r} cannot attach {name}: {error}.", agent=agent) from None
+    if text.strip():
+        yield text_document(text, name)
+
+
+def checked(prompt: Prompt, agent: Step, *, ahead: bool = False) -> Prompt:
+    """Return a prompt that can be sent.
+
+    Args:
+        prompt: The prompt.
+        agent: Whose it is.
+        ahead: Whether answers are missing, which may become documents.
+
+    Raises:
+        DeclarationError: It is empty, has more than a request can hold, or nothing to cite.
+    """
+    if not prompt.text or prompt.text.isspace():
+        agent.template.check_not_empty(prompt.text)
+    if prompt.attachments or agent.cite:
+        _check_content(prompt, agent, ahead=ahead)
+    return prompt
+
+
+def _check_content(prompt: Prompt, agent: Step, *, ahead: bool) -> None:
+    attachments = [one.attachment for one in prompt.attachments]
+    check_sizes(attachments, agent.name, len(prompt.text.encode(errors="replace")))
+    if agent.cite and not ahead and all(one.kind != "document" for one in attachments):
+        message = f"Agent {agent.name!r} has cite, and no document to cite from."
+        hint = "Give it one: am.pdf(path), am.text_file(path), or any text by --attach NAME."
+        raise DeclarationError(message, agent=agent.name, hint=hint)

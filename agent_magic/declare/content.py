@@ -1,0 +1,292 @@
+"""Pictures and documents in prompts.
+
+```
+fig, ax = plt.subplots()                    a figure is a value like any other: {{ fig }}
+scan = am.image("scan.png")                 {{ scan }}, or --attach scan
+report = am.pdf("report.pdf")
+rules = am.text_file("rules.md")
+```
+
+An `Attachment` holds the bytes once. Requests, ledgers and cassettes name them by their sha256.
+
+A prompt is a text in which each attachment has a label, such as `[image fig]`, and the list of where they stand. While
+a prompt is rendered, an attachment writes a mark with a random number that is drawn for this rendering: it passes
+through loops, joins and filters as text does, and no text that a model or a user wrote can hold it. Afterwards the
+marks become labels. A mark that a filter has cut or changed is an error, and nothing is sent.
+
+`agent_magic.declare.pictures` reads them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MOST_BYTES = 10_000_000
+"""The largest picture, as base64. Source: the vendor's page on vision, like the next three."""
+MOST_PX = 8000
+MANY = 20
+MOST_PX_OF_MANY = 2000
+"""The longest edge where a request has more than `MANY` pictures."""
+MOST_REQUEST_BYTES = 32_000_000
+PLAIN_TEXT = "text/plain"
+_START, _END = "\ufdd0", "\ufdd1"
+"""Around a mark. They are no characters, so hardly any text has them."""
+_WINDOW = 12
+"""So many digits in a row that are a part of a mark are the rest of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A picture or a document, read. A prompt takes it as `{{ name }}`, and `--attach name` puts it first.
+
+    Attributes:
+        kind: `image` or `document`.
+        media_type: Such as `image/png`, `application/pdf` or `text/plain`.
+        sha256: The fingerprint of its bytes.
+        title: What it is called: the name of the variable or of the file.
+        size: Its bytes.
+        width: Of a picture, in pixels; 0 for a document.
+        height: Of a picture, in pixels; 0 for a document.
+        pages: Of a PDF, as far as they can be counted; 0 where they cannot.
+        data: The bytes; empty where they were left out of a recording.
+    """
+
+    kind: Literal["image", "document"]
+    media_type: str
+    sha256: str
+    title: str = ""
+    size: int = 0
+    width: int = 0
+    height: int = 0
+    pages: int = 0
+    data: bytes = field(default=b"", repr=False, compare=False)
+    KEPT: ClassVar = ("kind", "media_type", "sha256", "title", "size", "width", "height", "pages")
+    """The fields that stand in records; the bytes are kept once, beside them."""
+
+    def __str__(self) -> str:
+        """Return its mark while a prompt is rendered, and its label elsewhere."""
+        marks = _MARKS.get()
+        return self.label if marks is None else marks.mark(self)
+
+    def __repr__(self) -> str:
+        """Return the same: a list of pictures in a prompt is written by their `repr`."""
+        return str(self) if _MARKS.get() is not None else f"Attachment({self.label}, {self.facts})"
+
+    @property
+    def facts(self) -> str:
+        """Its size in words."""
+        if self.kind == "image":
+            return f"{self.width}x{self.height}"
+        return f"{self.pages} pages" if self.pages > 1 else "1 page" if self.pages else f"{self.size:,} bytes"
+
+    @property
+    def label(self) -> str:
+        """What stands for it in the text of a prompt."""
+        return f"[{self.kind} {self.title}]" if self.title else f"[{self.kind}]"
+
+    @property
+    def text(self) -> str:
+        """The text of a document that is text; empty for the others."""
+        return self.data.decode() if self.media_type == PLAIN_TEXT else ""
+
+    @property
+    def sent_bytes(self) -> int:
+        """How many bytes of a request it takes: text as it is, the rest as base64."""
+        return self.size if self.media_type == PLAIN_TEXT else -(-self.size // 3) * 4
+
+
+class Placed(NamedTuple):
+    """An attachment in the text of a prompt.
+
+    Attributes:
+        at: Where in the text its label begins.
+        attachment: What stands there.
+    """
+
+    at: int
+    attachment: Attachment
+
+
+class Prompt(NamedTuple):
+    """A prompt as it is sent.
+
+    Attributes:
+        text: The text, with a label for each attachment.
+        attachments: Where they stand, in order.
+    """
+
+    text: str
+    attachments: tuple[Placed, ...] = ()
+
+
+NO_PROMPT = Prompt("")
+"""What a step sends that asks no model."""
+
+
+class _Marks:
+    """The marks of one rendering."""
+
+    def __init__(self) -> None:
+        self._nonce = ""
+        self._known: list[Attachment] = []
+
+    def mark(self, attachment: Attachment) -> str:
+        self._nonce = self._nonce or "".join(secrets.choice("0123456789") for _ in range(32))
+        self._known.append(attachment)
+        return f"{_START}{self._nonce}{len(self._known) - 1:06d}{_END}"
+
+    def placed(self, text: str) -> Prompt:
+        """Replace the marks in a text by labels.
+
+        Raises:
+            ValueError: A part of a mark is left.
+        """
+        if not self._known:
+            return Prompt(text)
+        parts = re.split(rf"{_START}{self._nonce}(\d{{6}}){_END}", text)
+        found: list[Placed] = []
+        at = 0
+        for place, part in enumerate(parts):
+            if place % 2:
+                attachment = self._known[int(part)]
+                found.append(Placed(at, attachment))
+                parts[place] = attachment.label
+            elif any(one in part for one in self._remains()):
+                raise ValueError("a filter has changed or cut a picture or document; write it whole, {{ name }}")
+            at += len(parts[place])
+        return Prompt("".join(parts), tuple(found))
+
+    def _remains(self) -> Iterator[str]:
+        """Yield what tells the rest of a mark that was cut or turned around. A model writes none of it, but by luck."""
+        yield _START + self._nonce[:2]
+        for number in (self._nonce, self._nonce[::-1]):
+            yield from (number[start : start + _WINDOW] for start in range(len(number) - _WINDOW + 1))
+
+
+_MARKS: ContextVar[_Marks | None] = ContextVar("agent_magic_marks", default=None)
+
+
+class Marking:
+    """Renders a prompt: inside `with`, attachments write marks; `placed` makes a prompt of the text."""
+
+    def __enter__(self) -> _Marks:
+        marks = _Marks()
+        self._token = _MARKS.set(marks)
+        return marks
+
+    def __exit__(self, *_: object) -> None:
+        _MARKS.reset(self._token)
+
+
+def blocks_of(text: str, attachments: Sequence[Placed]) -> list[str | Attachment]:
+    """Return a prompt in the order in which it is sent: texts as they are, those of white space alone left out."""
+    found: list[str | Attachment] = []
+    end = 0
+    for at, attachment in attachments:
+        found += [text[end:at], attachment]
+        end = at + len(attachment.label)
+    found.append(text[end:])
+    return [one for one in found if not isinstance(one, str) or one.strip()]
+
+
+def check_sizes(attachments: Iterable[Attachment], agent: str, text_bytes: int = 0) -> None:
+    """Raise `DeclarationError` for what one request cannot hold.
+
+    Args:
+        attachments: What it would hold.
+        agent: Whose request it is; empty while there is none.
+        text_bytes: The size of its text.
+    """
+    every = list(attachments)
+    pictures = [one for one in every if one.kind == "image"]
+    of = f" of agent {agent!r}" if agent else ""
+    smaller = "Make it smaller: fig.savefig(path, dpi=100), or PIL's picture.thumbnail((1568, 1568))."
+    for one in pictures:
+        where = f"The picture {one.title!r}{of}"
+        if one.sent_bytes > MOST_BYTES:
+            size = f"{one.sent_bytes / 1e6:.1f} MB as it is sent"
+            raise DeclarationError(f"{where} has {size}; at most {MOST_BYTES // 10**6} MB can be.", hint=smaller)
+        if max(one.width, one.height) > MOST_PX:
+            raise DeclarationError(f"{where} has {_px(one)}; at most {MOST_PX:,} an edge can be sent.", hint=smaller)
+    large = [one for one in pictures if max(one.width, one.height) > MOST_PX_OF_MANY]
+    if len(pictures) > MANY and large:
+        message = (
+            f"The prompt{of} has {len(pictures)} pictures, and {large[0].title!r} has {_px(large[0])}: with more than "
+            f"{MANY} none may be longer than {MOST_PX_OF_MANY:,}."
+        )
+        raise DeclarationError(message, agent=agent or None, hint=f"Send {MANY} at most, or smaller ones.")
+    total = text_bytes + sum(one.sent_bytes for one in every)
+    if total > MOST_REQUEST_BYTES:
+        biggest = max(every, key=lambda one: one.sent_bytes)
+        what = f"The prompt{of}" if agent else f"The {biggest.kind} {biggest.title!r}"
+        message = f"{what} has {total / 1e6:.1f} MB as it is sent, and a request 32 MB at most."
+        hint = f"Leave something out, or send a part; the largest is {biggest.title!r}."
+        raise DeclarationError(message, agent=agent or None, hint=hint)
+
+
+def _px(one: Attachment) -> str:
+    return f"{one.width:,}x{one.height:,} pixels"
+
+
+class TokenRule(NamedTuple):
+    """How many tokens a model makes of pictures and pages.
+
+    Attributes:
+        patch_px: A picture has a token for each square of so many pixels an edge.
+        most_px: Longer pictures are made smaller first, to this edge.
+        most_tokens: Those with more tokens too, to this number.
+        page_tokens: What a page of a PDF usually has, with its picture; and at most.
+    """
+
+    patch_px: int
+    most_px: int
+    most_tokens: int
+    page_tokens: tuple[int, int]
+
+    def tokens(self, attachment: Attachment) -> tuple[int, int] | None:
+        """Return how many tokens an attachment has, likely and at most; `None` where nobody can say."""
+        if attachment.kind == "image":
+            found = self._of_picture(attachment.width, attachment.height)
+            return found, found
+        if not attachment.pages:
+            return None
+        return attachment.pages * self.page_tokens[0], attachment.pages * self.page_tokens[1]
+
+    def _of_picture(self, width: int, height: int) -> int:
+        def at(scale: float) -> int:
+            return math.ceil(width * scale / self.patch_px) * math.ceil(height * scale / self.patch_px)
+
+        most = min(1.0, self.most_px / max(width, height))
+        if at(most) <= self.most_tokens:
+            return at(most)
+        low = 0.0
+        for _ in range(40):  # the largest scale that keeps to the number of tokens
+            middle = (low + most) / 2
+            low, most = (middle, most) if at(middle) <= self.most_tokens else (low, middle)
+        return at(low)
+
+
+def tokens_of(attachments: Iterable[Attachment], rule: TokenRule | None) -> tuple[int, int]:
+    """Return how many tokens attachments have together, likely and at most, besides the text in them.
+
+    Where nobody says, nothing is likely, and at most there is one for each byte and for each 256 pixels: more than any
+    rule that is known.
+    """
+    likely = most = 0
+    for one in attachments:
+        if one.media_type == PLAIN_TEXT:  # counted with the texts of a request
+            continue
+        known = None if rule is None else rule.tokens(one)
+        likely += 0 if known is None else known[0]
+        most += max(one.size, one.width * one.height // 256) if known is None else known[1]
+    return likely, most

@@ -1,0 +1,103 @@
+"""Pictures and documents as people see them: a thumbnail, or a line: `[image fig: 640x480, about 414 tokens]`."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.content import PLAIN_TEXT
+from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.record.plaintext import single_line
+from agent_magic.show.markup import escape
+from agent_magic.show.theme import SOFT, box
+from agent_magic.show.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agent_magic.declare.content import Attachment, Prompt, TokenRule
+
+MOST_BYTES = 24_000
+"""The largest thumbnail. A small picture is its own."""
+MOST_PX = (240, 160)
+MOST_SHOWN = 6
+_SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+def words(one: Attachment, rule: TokenRule | None) -> str:
+    """Return what stands for an attachment in a printed prompt: its kind, title, size and tokens."""
+    if one.media_type == PLAIN_TEXT:
+        tokens = f", about {one.size // CHARS_PER_TOKEN + 1:,} tokens"
+    else:
+        known = None if rule is None else rule.tokens(one)
+        tokens = "" if known is None else f", about {known[0]:,} tokens"
+    return f"[{one.kind} {single_line(one.title)}: {one.facts}{tokens}]"
+
+
+def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
+    """Return a prompt as it is printed, with the sizes and tokens of what it holds."""
+    text, end = "", 0
+    for at, one in prompt.attachments:
+        text += prompt.text[end:at] + words(one, rule)
+        end = at + len(one.label)
+    return text + prompt.text[end:]
+
+
+def thumbnail(one: Attachment) -> str:
+    """Return a small picture of an attachment as a data URI; empty for a document, or where none can be made."""
+    return _uri(one, one.data) if one.kind == "image" and one.data and one.media_type in _SHOWN else ""
+
+
+@lru_cache(maxsize=64)
+def _uri(one: Attachment, data: bytes) -> str:
+    media_type = one.media_type
+    if len(data) > MOST_BYTES:
+        media_type, data = "image/png", _smaller(data)
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}" if 0 < len(data) <= MOST_BYTES else ""
+
+
+def _smaller(data: bytes) -> bytes:
+    """Return a smaller picture, or nothing: PIL draws it where it is loaded already, and the data may be anybody's."""
+    if "PIL" not in sys.modules:
+        return b""
+    try:
+        picture: Any = importlib.import_module("PIL.Image").open(io.BytesIO(data))
+        picture.thumbnail(MOST_PX)
+        drawn = io.BytesIO()
+        picture.convert("RGB").quantize(64).save(drawn, "PNG")
+    except (OSError, ValueError, SyntaxError, ArithmeticError):
+        return b""
+    return drawn.getvalue()
+
+
+def thumbnails(attachments: Iterable[Attachment]) -> list[dict[str, str]]:
+    """Return the pictures among attachments for the panel of an agent: `src` and `label` of each, a few at most."""
+    shown = [{"src": src, "label": f"{one.label} {one.facts}"} for one in attachments if (src := thumbnail(one))]
+    return shown[:MOST_SHOWN]
+
+
+def attachments_card(attachments: Iterable[Attachment], rule: TokenRule | None) -> dict[str, str]:
+    """Return what a plan sends besides text, each once: thumbnails with a line below each, and the lines as text."""
+    once = list({one.sha256: one for one in attachments}.values())
+    more = f"and {plural(len(once) - MOST_SHOWN, 'more attachment')}" if len(once) > MOST_SHOWN else ""
+    lines = [words(one, rule) for one in once[:MOST_SHOWN]]
+    figures = [_figure(one, line) for one, line in zip(once[:MOST_SHOWN], lines, strict=True)]
+    rest = f'<span style="{SOFT}">{escape(more)}</span>' if more else ""
+    return {
+        "text/html": f"{box()}{''.join(figures)}{rest}</div>",
+        "text/plain": "\n".join([*lines, *([more] if more else [])]),
+    }
+
+
+def _figure(one: Attachment, line: str) -> str:
+    src = thumbnail(one)
+    size = f"max-width:{MOST_PX[0]}px;max-height:{MOST_PX[1]}px"
+    picture = f'<img src="{escape(src)}" alt="{escape(one.label)}" style="{size};display:block">' if src else ""
+    return (
+        f'<span style="display:inline-block;vertical-align:top;margin:0 12px 6px 0">{picture}'
+        f'<span style="{SOFT}">{escape(line.strip("[]"))}</span></span>'
+    )
