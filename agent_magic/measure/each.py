@@ -11,6 +11,8 @@ where an agent did not succeed, its columns are `NA` and `error` says why.
 | choice (Enum, Literal) | `category`, in declared order |
 | date, date-time | `datetime64[us, UTC]` |
 | list, object, several types | `object` |
+
+What tasks returned is a column with the name of their group.
 """
 
 from __future__ import annotations
@@ -109,6 +111,8 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
 
 def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
     """Return the answers of one group as columns; an answer that is no object has its name."""
+    if any(one is not None and one.is_task for one in results):
+        return {group: _returned(results)}
     returns = next((one.returns for one in results if one is not None), None)
     if returns is None:
         texts = [None if one is None or one.status != "succeeded" else one.text for one in results]
@@ -120,6 +124,14 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
         group if wrapped else name: _series([None if one is None else _cell(one[0], name) for one in values], of)
         for name, of in leaves(schema)
     }
+
+
+def _returned(results: Sequence[AgentResult | None]) -> pd.Series[Any]:
+    """Return what tasks returned as a column, of the dtype that pandas finds for it."""
+    import pandas as pd
+
+    values: list[Any] = [one.value if one is not None and one.has_value else None for one in results]
+    return pd.Series(values, dtype=None if any(value is not None for value in values) else "object")
 
 
 def _value(schema: str, result: AgentResult | None) -> tuple[Any] | None:
