@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.dag import build_dag
-from agent_magic.declare.plan import Edge, Plan, PlanWarning
+from agent_magic.declare.edges import Edge, PlanWarning
+from agent_magic.declare.plan import Plan
 from agent_magic.errors import Cycle, DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 from tests.declare.examples import E1, E2, E3, E5, E6
 

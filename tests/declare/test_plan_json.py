@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan, PlanWarning
+from agent_magic.declare.edges import PlanWarning
+from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
 from agent_magic.declare.roles import ROLES
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UnknownAgent

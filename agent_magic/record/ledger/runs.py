@@ -10,7 +10,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from agent_magic.declare.plan import Plan, PlanWarning
+from agent_magic.declare.edges import PlanWarning
+from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage

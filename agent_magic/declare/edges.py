@@ -1,0 +1,126 @@
+"""Who waits for whom in a plan: read from the names that prompts and tasks use."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.declare.each import members_of
+from agent_magic.errors import UndefinedVariable, UnknownAgent
+
+if TYPE_CHECKING:
+    from agent_magic.declare.step import Step
+
+
+class PlanWarning(UserWarning):
+    """An edge was dropped from a plan, as its options allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One agent waits for another.
+
+    Attributes:
+        parent: The agent that is waited for.
+        child: The agent that waits.
+        kind: `prompt` if the parent's answer goes into the child's prompt, `after` if only the order counts.
+    """
+
+    parent: str
+    child: str
+    kind: Literal["prompt", "after"]
+
+
+class Edges:
+    """Reads from the agents who waits for whom.
+
+    Attributes:
+        parents: Per agent, the numbers of its parents: first those in its prompt, then those in its `after`.
+        inputs: Per agent, the names of the parents whose answers its prompt takes.
+        used: The values that prompts and contexts use.
+        dropped: Edges that were dropped, as (agent, missing parent).
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Step],
+        index: Mapping[str, int],
+        groups: Mapping[str, Mapping[int, int]],
+        values: Mapping[str, Any],
+        *,
+        drop: bool,
+    ) -> None:
+        self.agents, self.index, self.groups, self.values, self.drops = agents, index, groups, values, drop
+        self.parents: list[list[int]] = []
+        self.inputs: list[tuple[str, ...]] = []
+        self.used: dict[str, Any] = {}
+        self.dropped: list[tuple[str, str]] = []
+        for agent in agents:
+            inputs = tuple(name for name in self._members(agent, agent.uses) if self._is_input(agent, name))
+            after = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
+            if agent.context is not None:
+                self._use(agent, agent.context, what="the context", known=values)
+            self.inputs.append(inputs)
+            self.parents.append([index[name] for name in dict.fromkeys((*inputs, *after))])
+
+    def _members(self, agent: Step, names: Sequence[str]) -> Iterable[str]:
+        """Return names, those of groups replaced by the members that are meant."""
+        if not self.groups:
+            return names
+        found: dict[str, None] = {}
+        for name in names:
+            meant = members_of(self.agents, self.groups[name], agent) if name in self.groups else None
+            found.update(dict.fromkeys([name] if meant is None else [self.agents[one].name for one in meant]))
+        return found
+
+    def _is_input(self, agent: Step, name: str) -> bool:
+        """Return whether a name in the prompt is a parent. Keep its value if it has one, and else drop it or raise."""
+        if name in self.index and (name != agent.name or name not in self.values):
+            return self._is_other(agent, name)
+        if self.drops and name not in self.values:
+            self._drop(agent.name, name)
+        else:
+            self._use(agent, name, known=[*self.index, *self.values])
+        return False
+
+    def _use(self, agent: Step, name: str, *, known: Iterable[str], what: str = "") -> None:
+        if name not in self.values and name in agent.optional:
+            return
+        if name not in self.values:
+            raise UndefinedVariable(name, agent=agent.name, known=known, what=what)
+        self.used[name] = self.values[name]
+
+    def _is_parent(self, agent: Step, name: str) -> bool:
+        """Return whether a name in `after` is a parent. Drop it, or raise, if nobody has it."""
+        if name in self.index:
+            return self._is_other(agent, name)
+        if not self.drops:
+            raise UnknownAgent(name, known=self.index, wanted_by=agent.name)
+        self._drop(agent.name, name)
+        return False
+
+    def _is_other(self, agent: Step, name: str) -> bool:
+        """Return whether a name is not the agent's own, which is dropped. As an error it is a cycle."""
+        if name != agent.name or not self.drops:
+            return True
+        self._drop(agent.name, name)
+        return False
+
+    def _drop(self, agent: str, missing: str) -> None:
+        self.dropped.append((agent, missing))
+        warnings.warn(f"Edge dropped: {agent!r} no longer waits for {missing!r}.", PlanWarning, stacklevel=6)
+
+    def in_declared_order(self) -> Dag:
+        """Return all agents as one chain. Edges that point backwards are dropped with a warning each."""
+        for number, agent in enumerate(self.agents):
+            for parent in self.parents[number]:
+                if parent >= number:
+                    self._drop(agent.name, self.agents[parent].name)
+            earlier = [parent for parent in self.parents[number] if parent < number]
+            names = {self.agents[parent].name for parent in earlier}
+            self.inputs[number] = tuple(name for name in self.inputs[number] if name in names)
+            self.parents[number] = earlier if not number or number - 1 in earlier else [*earlier, number - 1]
+        return build_dag(self.parents)
