@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
     from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
+    from agent_magic.live.mcp import McpServer
     from agent_magic.measure.compare import compare
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
@@ -46,6 +47,7 @@ __all__ = [
     "Controls",
     "Ledger",
     "Limits",
+    "McpServer",
     "Plan",
     "Policy",
     "Run",
@@ -82,6 +84,7 @@ _HOMES = {
     "Ledger": "agent_magic.api",
     "Limits": "agent_magic.engine.pacing.limits",
     "Controls": "agent_magic.api",
+    "McpServer": "agent_magic.live.mcp",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
     "Run": "agent_magic.api",

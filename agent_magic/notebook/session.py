@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
     from agent_magic.live.driver import Driver
+    from agent_magic.live.mcp import McpServer
     from agent_magic.notebook.front_end import Cell
     from agent_magic.providers.base import Provider
     from agent_magic.show.live import LiveView
@@ -118,6 +119,7 @@ class Session:
         running: The runs under way, one in a cell and one in the background at most.
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.
+        servers: The servers of tools that run, by name.
     """
 
     def __init__(self) -> None:
@@ -136,6 +138,7 @@ class Session:
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: object = None
         self.theme: Theme = "auto"
+        self.servers: dict[str, McpServer] = {}
         self._views: list[LiveView] = []
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
@@ -241,7 +244,7 @@ class Session:
             DeclarationError: They are not defined, or are no functions, and no recording knows them.
         """
         try:
-            return tools_of(tools, namespace, agent=agent)
+            return tools_of(tools, {**namespace, **self.servers}, agent=agent)
         except DeclarationError:
             deck = self.deck
             found = Tools() if deck is None else deck.tools_of(agent)
@@ -271,6 +274,12 @@ class Session:
                     f"Agent {agent.name!r} shares the context {name!r}, which is declared for the plan "
                     f"{homes[name]!r}. Declare it for this one too: %%context {name} --plan {registry.name}"
                 )
+
+    def add_server(self, server: McpServer) -> None:
+        """Take a server of tools, in place of one of the same name, which ends."""
+        if (old := self.servers.pop(server.name, None)) is not None:
+            old.close()
+        self.servers[server.name] = server
 
     def connect_simulator(self, **options: Any) -> str:
         """Start the mock server in its own process and connect to it. Returns its URL."""
@@ -418,6 +427,8 @@ class Session:
         if self.background is not None:
             self.background.cancel()
         self.disconnect()
+        for server in self.servers.values():
+            server.close()
         self.keeping.close()
         for view in self._views:
             view.close()

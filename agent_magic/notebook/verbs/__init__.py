@@ -6,11 +6,22 @@ from argparse import Namespace
 
 from agent_magic.notebook.command import CommandContext, Commands, Parser, Verb
 from agent_magic.notebook.front_end import is_kernel, show_page
-from agent_magic.notebook.verbs import cassettes, declared, doctor, ledger, provider, results, runs, steering, trials
+from agent_magic.notebook.verbs import (
+    cassettes,
+    declared,
+    doctor,
+    ledger,
+    mcp,
+    provider,
+    results,
+    runs,
+    steering,
+    trials,
+)
 
 __all__ = ["VERBS"]
 
-GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, provider, doctor)
+GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, provider, mcp, doctor)
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
 """Every command by its name."""
 

@@ -1,0 +1,196 @@
+"""Servers of tools that speak the Model Context Protocol, each a process of its own on this machine.
+
+```
+%agents mcp files npx -y @modelcontextprotocol/server-filesystem .
+%%agent librarian --tools files.*
+```
+
+A session has to be closed by the task that opened it, whichever cell or run asks for that. So each server has one task
+that owns it, on a loop in a thread of its own: it opens the session, waits until it is to end, and closes it. Calls
+come from other loops. The process ends with the server, and the server with this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import re
+import shlex
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, Self, cast
+
+from agent_magic.declare.tool import Tool
+from agent_magic.declare.user_code import reason_of
+from agent_magic.declare.validation import check_name, listed, must_be
+from agent_magic.errors import AgentMagicError, shown_value
+from agent_magic.record.secret_scan import masked, secrets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPEN_S = 60.0
+"""How long a server may take to start: `npx` loads it first."""
+CLOSE_S = 5.0
+MOST_LINES = 5
+"""The lines of what a server that failed has said which its error quotes."""
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class McpError(Exception):
+    """A server says that a call failed. The model is told what it says."""
+
+
+class McpServer:
+    """A server of tools in a process of its own: `McpServer("files", "npx -y server-filesystem .")`.
+
+    It is started here, and ends with `close`, or with this process. `with McpServer(...) as files:` works too. Give it
+    to `tools=` of an agent for all of its tools, or `files.tools["read"]` for one.
+
+    Args:
+        name: What it is called: the model sees its tools as `NAME_TOOL`.
+        command: The program and its arguments.
+        env: The names of variables of the environment that it gets, such as a token; no others but `PATH` and the like.
+
+    Attributes:
+        tools: Its tools, by their names there.
+
+    Raises:
+        AgentMagicError: It did not start, or the package `mcp` is not installed.
+    """
+
+    def __init__(self, name: str, command: str | Sequence[str], *, env: str | Iterable[str] = ()) -> None:
+        check_name(name, "an MCP server")
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+        if not words or not all(isinstance(one, str) for one in words):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise must_be(f"command of the MCP server {name!r}", "a program and its arguments", command)
+        self.name, self.command = name, tuple(words)
+        self.tools: Mapping[str, Tool] = MappingProxyType({})
+        self._env = {one: os.environ[one] for one in listed(env) if one in os.environ}
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._session: Any = None
+        opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._serve, args=(opened,), name=f"agent_magic mcp {name}", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+        try:
+            opened.result(OPEN_S)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, TimeoutError):
+                raise AgentMagicError(f"The MCP server {name!r} did not start within {OPEN_S:g} s.") from None
+            raise
+
+    def __repr__(self) -> str:
+        return f"McpServer({self.name!r}: {', '.join(self.tools) or 'no tools'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server and its process."""
+        atexit.unregister(self.close)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(CLOSE_S)
+
+    # in the server's own thread
+
+    def _serve(self, opened: Future[None]) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._own(opened))
+        self._session = None
+
+    async def _own(self, opened: Future[None]) -> None:
+        """Open the session, wait, and close it: all in one task."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+            try:
+                from mcp import ClientSession, StdioServerParameters
+                from mcp.client.stdio import stdio_client
+
+                program, *arguments = self.command
+                how = StdioServerParameters(command=program, args=arguments, env=self._env)
+                async with stdio_client(how, errlog=said) as streams, ClientSession(*streams) as session:
+                    await session.initialize()
+                    self.tools = MappingProxyType(await self._listed(session))
+                    self._session = session
+                    opened.set_result(None)
+                    await self._end.wait()
+            except Exception as error:  # noqa: BLE001 - a library's, the system's or the server's
+                self._session = None
+                if not opened.done():
+                    opened.set_exception(self._failed(error, said))
+
+    async def _listed(self, session: Any) -> dict[str, Tool]:
+        from mcp.types import PaginatedRequestParams
+
+        found: dict[str, Tool] = {}
+        cursor: str | None = None
+        while True:
+            page: Any = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            said = cast("dict[str, Any]", page.model_dump(by_alias=True))  # the protocol's own names
+            found |= {str(told["name"]): self._tool(told) for told in said["tools"]}
+            cursor = said.get("nextCursor")
+            if not cursor:
+                return found
+
+    def _tool(self, told: Mapping[str, Any]) -> Tool:
+        """Return a tool as the server describes it. One that only reads is `safe` to be called once more."""
+        there = str(told["name"])
+        hints: Mapping[str, Any] = told.get("annotations") or {}
+
+        async def call(**arguments: Any) -> str:
+            return await self._call(there, arguments)
+
+        return Tool(
+            _NO_NAME.sub("_", f"{self.name}_{there}")[:64],
+            str(told.get("description") or ""),
+            json.dumps(told.get("inputSchema") or {"type": "object"}, ensure_ascii=False, separators=(",", ":")),
+            call,
+            safe=bool(hints.get("readOnlyHint") or hints.get("idempotentHint")),
+        )
+
+    # from any other
+
+    async def _call(self, there: str, arguments: dict[str, Any]) -> str:
+        if self._session is None:
+            raise McpError(f"The MCP server {self.name!r} has ended. Start it again: %agents mcp {self.name} COMMAND")
+        asked = asyncio.run_coroutine_threadsafe(self._session.call_tool(there, arguments), self._loop)
+        answer = cast("dict[str, Any]", (await asyncio.wrap_future(asked)).model_dump(by_alias=True))
+        text = "\n".join(map(_text_of, answer.get("content") or ()))
+        if not text and answer.get("structuredContent") is not None:
+            text = json.dumps(answer["structuredContent"], ensure_ascii=False)
+        if answer.get("isError"):
+            raise McpError(text or "the server says no more than that it failed")
+        return text
+
+    def _failed(self, error: BaseException, said: IO[str]) -> AgentMagicError:
+        """Say why a server did not start."""
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "mcp":
+            return AgentMagicError("MCP servers need the package mcp: pip install 'agent-magic[mcp]'")
+        said.seek(0)
+        lines = [line.rstrip() for line in said.readlines() if line.strip()][-MOST_LINES:]
+        quoted = masked("\n".join(f"  {line}" for line in lines), secrets_of(os.environ))
+        what = f"The MCP server {self.name!r} did not start ({shown_value(shlex.join(self.command))}):"
+        return AgentMagicError("\n".join([f"{what} {reason_of(error)}", *([quoted] if lines else [])]))
+
+
+def _text_of(block: Mapping[str, Any]) -> str:
+    """Return a content block as text. What is none is named."""
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    resource: Any = block.get("resource")
+    if isinstance(resource, dict) and isinstance(cast("dict[str, Any]", resource).get("text"), str):
+        return str(cast("dict[str, Any]", resource)["text"])
+    return f"({block.get('type', 'something')} left out: {block.get('mimeType') or block.get('uri') or 'no text'})"
