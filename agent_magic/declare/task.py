@@ -131,7 +131,11 @@ class Task:
 
     @classmethod
     def declared(cls, given: object) -> Task | None:
-        """Return the task that a function was declared to be by `am.task`; `None` where it was not."""
+        """Return the task that a function was declared to be by `am.task`; `None` where it was not.
+
+        Args:
+            given: The function, or anything else.
+        """
         found: Any = getattr(given, MARK, None)
         return found if isinstance(found, cls) else None
 
@@ -162,8 +166,13 @@ class Task:
         """Whether it is an `async def`, which runs on the loop."""
         return is_async(self.function)
 
-    def with_defaults(self, **_: object) -> Task:
-        """Return the task itself: the defaults of a session are about requests."""
+    def with_defaults(self, **defaults: object) -> Task:
+        """Return the task itself: the defaults of a session are about requests.
+
+        Args:
+            **defaults: Values by option. They change nothing.
+        """
+        del defaults
         return self
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

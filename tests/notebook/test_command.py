@@ -43,8 +43,8 @@ def test_quotes_around_a_value_are_no_part_of_it() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("a --tools run_sql", "--tools is not available.*{{ result }}"),
-        ("a --image x.png", "--image is not available.*read the file"),
+        ("a --function run_sql", "--function is not available.*--tools FUNCTION"),
+        ("a --image x.png", "--image is not available.*am.image"),
         ("a --json", "--json is not available.*--returns TYPE"),
         ("a --schema=Label", "--schema is not available.*--returns TYPE"),
         ("a --if critic.ok", "--if is not available.*{% if name %}"),
