@@ -1,0 +1,105 @@
+"""Tasks in a real kernel: they cannot end it, Stop ends them, and what they print is in no other cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels import Kernel
+
+pytestmark = pytest.mark.kernel
+
+TASKS = """\
+import sqlite3, sys, time
+import agent_magic as am
+connection = sqlite3.connect(":memory:")
+stream = sys.stdout
+"""
+LEAVES = """\
+@am.task
+def leaves():
+    print("before it leaves")
+    sys.exit(3)
+"""
+ON_MAIN = """\
+@am.task(main=True)
+def counts():
+    print("printed by a task")
+    return connection.execute("select 41 + 1").fetchone()[0]
+"""
+HANGS = """\
+@am.task(main={main})
+def hangs():
+    stream.write("working")    # past those who keep what is printed
+    stream.flush()
+    time.sleep(1000)
+"""
+SAYS = """\
+@am.task
+def says():
+    time.sleep(0.3)
+    print("said in the background")
+    return 1
+"""
+
+
+@pytest.fixture
+def kernel():
+    """A kernel with the extension and a simulated API."""
+    with Kernel() as started:
+        for code in ("%load_ext agent_magic", "%agents connect simulator --latency none", TASKS):
+            assert "ok" == started.do(code).status
+        yield started
+
+
+def test_a_task_that_exits_is_a_failed_step(kernel):
+    """The kernel lives, and says what was raised."""
+    assert "ok" == kernel.do(LEAVES).status
+    kernel.do("run = %agents run")
+    assert "SystemExit" in kernel.do("print(run['leaves'].error)").text
+    assert "2" == kernel.do("1 + 1").text.strip()
+
+
+def test_a_task_on_the_main_thread_uses_what_the_notebook_has(kernel):
+    """A `sqlite3` connection works there. Its prints are kept with it, and stand in no cell."""
+    assert "ok" == kernel.do(ON_MAIN).status
+    assert "printed by a task" not in kernel.do("run = %agents run").text
+    assert "42" in kernel.do("print(run['counts'].value)").text
+    assert "True" in kernel.do("print(sys.stdout is stream)").text
+
+
+@pytest.mark.parametrize("main", [True, False], ids=["main thread", "own thread"])
+def test_stop_ends_a_task_that_hangs(kernel, main):
+    """In the function itself on the main thread, the wait for it elsewhere."""
+    assert "ok" == kernel.do(HANGS.format(main=main)).status
+    cell = kernel.start("run = %agents run")
+    kernel.until(cell, "working")
+    kernel.interrupt(cell)
+    assert "KeyboardInterrupt" == kernel.wait(cell).ename
+    assert "2" == kernel.do("1 + 1").text.strip()
+
+
+def test_a_run_in_the_background_prints_into_no_other_cell(kernel):
+    """Not into the one that runs meanwhile."""
+    assert "ok" == kernel.do(SAYS).status
+    kernel.do("%agents start")
+    meanwhile = kernel.do("for _ in range(20):\n    await __import__('asyncio').sleep(0.05)\nprint('mine')").text
+    assert "mine" in meanwhile
+    assert "said in the background" not in meanwhile + kernel.do("%agents wait").text
+
+
+def test_a_function_of_a_cell_cannot_go_to_a_process(kernel):
+    """The step fails with what to write instead."""
+    kernel.do("@am.task(process=True)\ndef heavy():\n    return 1")
+    kernel.do("run = %agents run")
+    assert "heavy is written in a cell. Write it to a file" in kernel.do("print(run['heavy'].error)").text
+
+
+def test_a_task_may_ask(kernel):
+    """In its own thread, where the loop goes on; where nobody can answer, the step fails and says so."""
+    kernel.do("@am.task\ndef asks():\n    return input('How many? ')")
+    cell = kernel.start("run = %agents run")
+    assert "How many? " == kernel.asked("3")
+    kernel.wait(cell)
+    assert "3" == kernel.do("print(run['asks'].value)").text.strip()
+    kernel.wait(kernel.start("run = %agents run", allow_stdin=False))
+    assert "StdinNotImplementedError" in kernel.do("print(run['asks'].error)").text
