@@ -16,6 +16,8 @@ PAUSED = "pause_turn"
 """The stop reason of an answer that is to go on from where it stopped."""
 TOOL_USE = "tool_use"
 """The stop reason of a response that asks for tools: a turn, never an answer."""
+TURNS = frozenset({PAUSED, TOOL_USE})
+"""The stop reasons after which a conversation goes on."""
 CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English, for texts nobody has counted yet."""
 

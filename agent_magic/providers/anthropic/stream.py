@@ -18,10 +18,11 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.arguments import as_input
 from agent_magic.declare.serialization import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk, word
-from agent_magic.record.answer import PAUSED, TOOL_USE, Answer, Citation, Usage
+from agent_magic.record.answer import TURNS, Answer, Citation, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
@@ -39,8 +40,6 @@ _NO_FIELDS: Json = {}
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """Content types that are no stream. Under any other, the events decide."""
-TURNS = frozenset({PAUSED, TOOL_USE})
-"""The stop reasons after which a conversation goes on, so that its blocks are kept."""
 MOST_TOKENS = 2**48
 """More than this is no count of tokens."""
 DRAIN_S = 0.25
@@ -244,8 +243,12 @@ class _Message:
         message, with the blocks of server tools and of thinking in it, whatever they hold.
         """
         found = [block.whole(text) for block, text in self._with_texts(stream)]
-        kept = [one for one in found if one and (one.get("type") != "text" or one.get("text"))]  # no empty text
-        return json.dumps(kept, ensure_ascii=True, separators=(",", ":")) if kept else None
+        kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
+        text = json.dumps(kept, ensure_ascii=True, separators=(",", ":")) if kept else None
+        if text is not None and "\\ud" in text:  # there may be half a character, which could not be sent
+            whole = json.loads(sendable(json.dumps(kept, ensure_ascii=False)))
+            return json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
+        return text
 
     def _with_texts(self, stream: Stream) -> Iterator[tuple[_Block, str]]:
         """Yield each block with its text."""
@@ -293,7 +296,11 @@ class _Block:
                     found["citations"] = [*(found.get("citations") or ()), delta.get("citation")]
                 case _:
                     pass
-        return {**found, "input": json.loads(partial_json)} if partial_json else found
+        if partial_json:
+            return {**found, "input": as_input(partial_json)}
+        if found.get("type") == "tool_use" and not isinstance(found.get("input"), dict):  # it came in one piece
+            return {**found, "input": as_input(json.dumps(found.get("input", {})))}
+        return found
 
 
 def citation(text: str, said: Json) -> Citation:

@@ -14,7 +14,7 @@ from agent_magic.declare.edges import PlanWarning
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.errors import LedgerError
-from agent_magic.record.answer import NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
+from agent_magic.record.answer import NOTHING_USED, TURNS, Answer, Price, Usage
 from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
@@ -39,8 +39,6 @@ MOST_RUN = 1 << 63
 KILLED = "the kernel was killed while this was under way"
 MAYBE = "the kernel was killed while this ran: it may have finished"
 NEVER = "the kernel was killed before this could run"
-TURNS = frozenset({PAUSED, TOOL_USE})
-"""The stop reasons after which a conversation was to go on."""
 UNDER_WAY = frozenset({"started", "unknown"})
 
 
