@@ -70,6 +70,10 @@ class Requests(Protocol):
         """Record what a request has used, which may be more than was thought possible."""
         ...
 
+    def close(self, step: int) -> bool:
+        """Make the step's next request the last of its conversation. Tells whether it was not yet."""
+        ...
+
     @property
     def checked(self) -> Mapping[int, bool]:
         """The steps whose answers have to fit something; whether such an answer stands in its last turn alone."""
@@ -159,6 +163,11 @@ class WithoutCalls:
     tasks: Mapping[int, Wanted] = {}
     holds: Mapping[int, tuple[Held, ...]] = {}
     asked_of: Container[int] = frozenset[int]()
+
+    def close(self, step: int) -> bool:
+        """Do nothing."""
+        del step
+        return False
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
         """Return nothing."""

@@ -15,7 +15,7 @@ from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.calls import Wanted
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, InvalidAnswer, Refused
-from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.made import made
 from agent_magic.record.request import Message, Request, continued, said
 
@@ -41,6 +41,7 @@ HALF = {
     "max_tokens": "Give it more with --max-tokens.",
     "model_context_window_exceeded": "Give it a shorter prompt.",
     PAUSED: "Raise --max-turns.",
+    TOOL_USE: "Raise --max-turns.",
 }
 """The stop reasons of half a document, and what helps."""
 
@@ -95,6 +96,7 @@ def ask(
         "",
         prompt.attachments,
         agent.cite,
+        False,
     )
     return made(Request, asked)
 
@@ -111,13 +113,18 @@ class _Turn(NamedTuple):
 
     Attributes:
         answer: The response.
-        ids: The calls, in order.
-        results: What came of those that have ended.
+        calls: How many there are.
+        ended: Those that have ended, by number, with what came of each.
     """
 
     answer: Answer
-    ids: list[str]
-    results: dict[str, Result]
+    calls: int
+    ended: dict[int, tuple[str, Result]]
+
+
+def _last(request: Request) -> Request:
+    """Return a request as one after which no tool is called: nothing reads what it would write to the cache."""
+    return request._replace(tool_choice="none", cached_turns=False) if request.tools else request
 
 
 def calls_in(answer: Answer) -> list[dict[str, Any]]:
@@ -220,10 +227,12 @@ class PlanRequests:
             return self._written.pop(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
+        if first.tools and self._policy.cache != "off":
+            first = first._replace(cached_turns=True)
         if step not in self._so_far:
             return first
-        last = first.tools and self._turns.get(step, 0) + 1 >= self.max_turns(step)
-        return first._replace(messages=self._so_far[step], tool_choice="none" if last else "")
+        first = first._replace(messages=self._so_far[step])
+        return _last(first) if self._turns.get(step, 0) + 1 >= self.max_turns(step) else first
 
     def need(self, step: int) -> Need:
         """Return what the agent's next request may use. One that cannot be written needs nothing: it will fail."""
@@ -238,7 +247,9 @@ class PlanRequests:
         worst, least = self._worst(step, request) if self._capped else (NOTHING, None)
         tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]
         shared = len(request.context or "") // CHARS_PER_TOKEN if request.cached else 0
-        return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least)
+        keeps = bool(request.messages) and step not in self.checked and step not in self.asked_of
+        keeps = keeps and self._policy.on_max_tokens != "fail"
+        return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least, keeps=keeps)
 
     def count(self, step: int) -> bool:
         """Have the input of an agent's next request counted. Tells whether to wait for that."""
@@ -249,6 +260,12 @@ class PlanRequests:
         self._counting.add(step)
         self._uncounted.append((step, self._written[step]))
         return True
+
+    def close(self, step: int) -> bool:
+        """Make the agent's next request one after which no tool is called. Tells whether it was none yet."""
+        request = self._written[step]
+        self._written[step] = _last(request)
+        return request != self._written[step]
 
     def to_count(self) -> list[tuple[int, Request]]:
         """Return the requests to have counted since the last call."""
@@ -318,22 +335,23 @@ class PlanRequests:
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
         """Return the calls of the agent's tools that a response asks for."""
         agent = self._plan.agents[step]
-        if answer.stop_reason != TOOL_USE or not isinstance(agent, Agent) or not agent.tools:
+        if answer.stop_reason not in TURNS or not isinstance(agent, Agent) or not agent.tools:
             return ()
         found = [self._wanted(step, agent, one) for one in calls_in(answer)]
         if found:
-            self._turn[step] = _Turn(answer, [one.id for one in found], {})
+            self._turn[step] = _Turn(answer, len(found), {})
         return found
 
     def _wanted(self, step: int, agent: Agent, one: Mapping[str, Any]) -> Wanted:
         """Return a call, with what its tool says of when it may run."""
-        name, arguments = str(one["name"]), json.dumps(one.get("input"), ensure_ascii=True)
+        id_, name = str(one.get("id", "")), str(one.get("name", ""))
+        arguments = json.dumps(one.get("input", {}), ensure_ascii=True)
         tool = agent.tools.named(name)
         if tool is None:
-            return Wanted(str(one["id"]), name, arguments)
+            return Wanted(id_, name, arguments)
         own = {held.name for held in self.holds.get(step, ())}  # what the agent holds its tools may use
         holds = tuple(held for held in held_by(tool.uses, tool.writes) if held.name not in own)
-        return Wanted(str(one["id"]), name, arguments, tool.alone, tool.ask, holds, tool.source_sha)
+        return Wanted(id_, name, arguments, tool.alone, tool.ask, holds, tool.source_sha)
 
     def called(self, call: Call, result: Result) -> None:
         """Record what came of a call. After the last of a turn, the next request goes on from all of them."""
@@ -343,11 +361,11 @@ class PlanRequests:
                 self._texts[self._plan.agents[step].name] = result.value
             return
         turn = self._turn[step]
-        turn.results[call.wanted.id] = result
-        if len(turn.results) == len(turn.ids):
+        turn.ended[call.number] = call.wanted.id, result
+        if len(turn.ended) == turn.calls:
             del self._turn[step]
             self.continue_turn(step, turn.answer)
-            results = [_result_block(one, turn.results[one]) for one in turn.ids]
+            results = [_result_block(*one) for _, one in sorted(turn.ended.items())]
             self._so_far[step] = (*self._so_far[step], Message("user", json.dumps(results, ensure_ascii=True)))
 
     def _worst(self, step: int, request: Request) -> tuple[Worst, Worst | None]:
@@ -375,10 +393,13 @@ class PlanRequests:
     def _cost(self, request: Request, size: int) -> Worst:
         """Return what a request uses that has this much input and fills its answer."""
         written = min(size, len((request.context or "").encode(errors="replace"))) if request.cached else 0
+        long = written if request.ttl == "1h" else 0
+        if request.cached_turns:
+            written = size
         usage = Usage(
             size - written,
             cache_write_tokens=written,
             output_tokens=request.max_tokens,
-            cache_write_1h_tokens=written if request.ttl == "1h" else 0,
+            cache_write_1h_tokens=long,
         )
         return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)

@@ -32,7 +32,7 @@ from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.turns import judge
 from agent_magic.errors import InvalidAnswer, Late
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, TOOL_USE, Usage
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.call import APPROVAL
 from agent_magic.record.events import (
     AgentEnded,
@@ -138,6 +138,7 @@ class Engine:
                 key=key if untried else None,
                 patience_s=timeouts_s,
                 count=requests.count if self._counts else None,
+                close=requests.close,
             )
         resources = Resources()
         self.calls = Calls(resources)
@@ -379,15 +380,15 @@ class Engine:
 
     def _judged(self, step: int, outcome: Outcome, answer: Answer, now: float) -> list[Action]:
         """Decide what a response is that did not simply end: a turn, a part of an answer, or a failure."""
-        turns = self._turns.get(step, ())
-        if wanted := self._requests.calls(step, answer):
+        turns, result = self._turns.get(step, ()), self.record.results[step]
+        is_last = bool(result.attempts[-1].request.tool_choice)
+        if not is_last and (wanted := self._requests.calls(step, answer)):
             self._settle(step, outcome, None, now)
-            self._turns[step] = [*turns, ""]  # what is said beside a call is no part of the answer
-            result = self.record.results[step]
+            self._keep_turn(step, answer)
             self.calls.want(step, result.attempts[-1].number, len(result.calls) + 1, wanted)
             asked = [Ask(call) for call in self.calls.questions((step,))]
             return [*asked, *self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
-        verdict = judge(answer, len(turns) + 1, self._policy, self._requests.max_turns(step))
+        verdict = judge(answer, len(turns) + 1, self._policy, self._requests.max_turns(step), is_last=is_last)
         passed_on = verdict.failure is None and not verdict.continues
         if passed_on and step in self._checked and (fault := self._requests.fault(step, answer)) is not None:
             return self._ask_again(step, outcome, fault, now)
@@ -395,10 +396,10 @@ class Engine:
         if verdict.failure is not None:
             return self._take(self.conductor.failed(step, verdict.failure, now), now)
         if verdict.continues:
-            self._turns[step] = [*turns, answer.text]
+            self._keep_turn(step, answer)
             self._requests.continue_turn(step, answer)
             return self._take(self.conductor.continue_turn(step, now), now)
-        if verdict.capped:
+        if verdict.capped and step not in self._asked_of:
             self._requests.answered(step, self._whole_text(step, answer))
             return self._take(self.conductor.capped(step, verdict.capped, now), now)
         if self._may_speak(step, len(turns) + 1) and self._requests.is_silent(answer):
@@ -413,12 +414,21 @@ class Engine:
         called = self.record.results[step].calls
         return bool(called) and step not in self._asked_again and turns < self._requests.max_turns(step)
 
+    def _keep_turn(self, step: int, answer: Answer) -> None:
+        """Keep the text of a turn, which is what there is of the answer where no other turn follows."""
+        before = self._turns.get(step, ())
+        if step not in self._checked:
+            self._requests.answered(step, "".join([*before, answer.text]))
+        said = answer.text if answer.stop_reason == PAUSED else ""  # what is said beside a call is no part of it
+        self._turns[step] = [*before, said]
+
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
         """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""
         failure = failure_of(fault, 1)
         self._settle(step, outcome, failure, now)
         turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
         mendable = isinstance(fault, InvalidAnswer) and fault.mendable
+        mendable = mendable and outcome.answer is not None and outcome.answer.stop_reason not in TURNS
         if not mendable or step in self._asked_again or len(turns) >= self._requests.max_turns(step):
             return self._take(self.conductor.failed(step, failure, now), now)
         self._asked_again.add(step)

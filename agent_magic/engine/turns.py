@@ -29,9 +29,10 @@ class Verdict(NamedTuple):
 
 
 PASSED_ON = Verdict()
+KEPT = "what came is kept"
 
 
-def judge(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
+def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: bool = False) -> Verdict:
     """Return what follows from a response.
 
     Args:
@@ -39,9 +40,12 @@ def judge(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
         turns: How many the conversation has had, this one included.
         policy: Whether answers that were cut or refused are passed on.
         most: How many turns it may have.
+        is_last: Whether it was told to ask for no more tools.
     """
     if answer.stop_reason == PAUSED:
         return _paused(answer, turns, policy, most)
+    if answer.stop_reason == TOOL_USE and is_last:
+        return _capped(f"The model asks for more tools in its last turn ({turns}); {KEPT}. Raise --max-turns.", policy)
     if answer.stop_reason == TOOL_USE:
         why = "The model asks for a tool call (tool_use), and this agent has no tools."
         return Verdict(failure_of(UnexpectedToolUse(why), 1))
@@ -56,11 +60,14 @@ def judge(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
 def _paused(answer: Answer, turns: int, policy: Policy, most: int) -> Verdict:
     """Let a paused answer go on, as often as the policy allows."""
     if answer.content is None:
-        why = "The answer was paused (pause_turn) with nothing in it to go on from; what came is kept."
-    elif turns >= most:
-        why = f"The answer was paused (pause_turn) {turns} times; what came is kept. Raise --max-turns."
-    else:
-        return Verdict(continues=True)
+        return _capped(f"The answer was paused (pause_turn) with nothing in it to go on from; {KEPT}.", policy)
+    if turns >= most:
+        return _capped(f"The answer was paused (pause_turn) {turns} times; {KEPT}. Raise --max-turns.", policy)
+    return Verdict(continues=True)
+
+
+def _capped(why: str, policy: Policy) -> Verdict:
+    """Pass on what there is, or nothing."""
     if policy.on_max_tokens == "fail":
         return Verdict(failure_of(Capped(why), 1))
     return Verdict(capped=f"Capped: {why}")

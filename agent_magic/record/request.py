@@ -48,6 +48,7 @@ class Request(NamedTuple):
         tool_choice: `none` where no tool may be asked for; empty leaves it to the model.
         attachments: Pictures and documents, and where in the prompt each stands; its label stands there.
         cite: Whether the answer names the places of the documents that it quotes.
+        cached_turns: Whether the provider is asked to cache the conversation up to its end, for its next turn.
     """
 
     model: str
@@ -65,6 +66,7 @@ class Request(NamedTuple):
     tool_choice: str = ""
     attachments: tuple[Placed, ...] = ()
     cite: bool = False
+    cached_turns: bool = False
 
     def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
         """Write the first message: the prompt, or its parts in order where it has pictures or documents.

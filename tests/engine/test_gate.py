@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.budget import Budget, Worst
 from agent_magic.engine.admission.gate import Gate
 from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.admission.room import Need
@@ -63,3 +63,20 @@ def test_a_provider_that_says_to_wait_is_named_with_the_time_that_is_left():
         assert () == gate.halted(50.0)
         began_s += 100.0
         gate.begin(began_s, None)
+
+
+def test_where_a_budget_has_no_room_for_a_turn_the_last_one_may_fit():
+    """It is cheaper, and tried only where waiting does not help. Where it does not fit either, what there is stays."""
+    turn = Need(MODEL, 10, 10, Worst(2.0, 0), keeps=True)
+    needs = [turn]
+
+    def close(agent: int) -> bool:
+        needs.append(needs[-1]._replace(worst=Worst(1.0, 0)))
+        return len(needs) == 2
+
+    for cap_usd, held in ((1.5, None), (0.5, ("BudgetExceeded", True))):
+        del needs[1:]
+        gate = Gate([MODEL], lambda _: needs[-1], budget=Budget(cap_usd), close=close)
+        never = gate.enter(0, 0.0)
+        assert held == (None if never is None else (never.kind, never.keeps))
+        assert 2 == len(needs)

@@ -46,6 +46,8 @@ class Gate:
         patience_s: Per agent, the longest wait that the provider may ask for after a refusal; `None` is any.
         count: Has an agent's input counted, where the budget has no room for the most it can be. Tells whether to wait
             for that; if not, `need` says what there is to know. `None` counts nothing.
+        close: Makes an agent's next request the last of its conversation, which is cheaper, where the budget has no
+            room for another. Tells whether it was not yet. `None` closes nothing.
     """
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
@@ -60,6 +62,7 @@ class Gate:
         key: Key | None = None,
         patience_s: Sequence[float] | None = None,
         count: Callable[[int], bool] | None = None,
+        close: Callable[[int], bool] | None = None,
     ) -> None:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
         self._classes = limit_classes
@@ -73,7 +76,7 @@ class Gate:
         self._tickets: dict[int, Ticket] = {}
         self._began_s = 0.0
         self._seat: Seat | None = None
-        self._count = count
+        self._count, self._close = count, close
         self._seated: set[int] = set()
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
@@ -109,7 +112,11 @@ class Gate:
         if self._count is not None and need.least is not None and self._may_fit(need.worst, need.least):
             counting = self._count(agent)
             need = self._need(agent)
-        if (held := Hold("budget", FOREVER) if counting else self._held(agent, need, now)) is not None:
+        held = Hold("budget", FOREVER) if counting else self._held(agent, need, now)
+        if isinstance(held, Never) and held.keeps and self._close is not None and self._close(agent):
+            need = self._need(agent)
+            held = self._held(agent, need, now)
+        if held is not None:
             if line in self._turns:
                 self._forgo(line)
             return held
@@ -155,7 +162,7 @@ class Gate:
             return (
                 Hold("budget", FOREVER)
                 if self._budget.waiting_helps
-                else Never(f"BudgetExceeded: {why}", "BudgetExceeded")
+                else Never(f"BudgetExceeded: {why}", "BudgetExceeded", need.keeps)
             )
         if self._seat is not None and agent not in self._seated and not self._seat.is_free():
             return Hold("slot", FOREVER)

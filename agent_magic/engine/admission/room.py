@@ -29,10 +29,12 @@ class Never(NamedTuple):
     Attributes:
         why: In one line.
         kind: What that is, such as `BudgetExceeded`.
+        keeps: Whether it ends as `capped`: what there is of its answer is passed on.
     """
 
     why: str
     kind: str
+    keeps: bool = False
 
 
 class Need(NamedTuple):
@@ -46,6 +48,7 @@ class Need(NamedTuple):
         least: The most it can use if its input is as short as can be; `None` where `worst` is all that can be known.
         free: Whether its answer is there already, so that nothing is sent.
         shared_tokens: The part of its input that may come from the cache, which no limit counts then.
+        keeps: Whether a part of its answer is there, to be passed on where the budget has no room for the rest.
     """
 
     model: str
@@ -55,6 +58,7 @@ class Need(NamedTuple):
     free: bool = False
     shared_tokens: int = 0
     least: Worst | None = None
+    keeps: bool = False
 
 
 class Room(Protocol):

@@ -186,12 +186,16 @@ class Conductor:
     ) -> list[Decision]:
         """End an agent whose children may begin."""
         self._end(agent, status, why, now, kind)
+        self._release(agent, now)
+        return self._go_on(now)
+
+    def _release(self, agent: int, now: float) -> None:
+        """Let the children of an agent begin that wait for nobody else."""
         missing = self._missing
         for child in self._dag.children[agent]:
             missing[child] -= 1
             if not missing[child] and self._state[child] == PENDING:
                 self._make_ready(child, now)
-        return self._go_on(now)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
         """Record that a running agent's attempt failed: try again later, or give up."""
@@ -344,8 +348,11 @@ class Conductor:
                 self._alarms.set_lines(answer.until_s)
             else:
                 lines.leave(agent, now, now)
-                self._end(agent, "cancelled", answer.why, now, answer.kind)
-                self._skip_descendants(agent, now)
+                self._end(agent, "capped" if answer.keeps else "cancelled", answer.why, now, answer.kind)
+                if answer.keeps:
+                    self._release(agent, now)
+                else:
+                    self._skip_descendants(agent, now)
         if self._running >= width:
             lines.hold_others(held, "slot", now)
 

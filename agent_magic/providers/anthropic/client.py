@@ -67,6 +67,8 @@ SELLERS = {
 """Whose list prices count where a client of the SDK is one of these; otherwise the maker's."""
 BASIC_TOOLS = frozenset({"google", "azure"})
 """The sellers that have the first versions only of the tools that the API runs."""
+NO_MOVING_MARK = frozenset({"aws", "google"})
+"""The sellers that do not know a mark for the cache at the top level of a request."""
 NO_COUNT = frozenset({404, 405, 501})
 """What a server answers that has no count endpoint."""
 
@@ -246,6 +248,8 @@ class Claude(Provider):
         return answer
 
     def _body(self, request: Request) -> dict[str, Any]:
+        if request.cached_turns and self.price_list in NO_MOVING_MARK:
+            request = request._replace(cached_turns=False)
         return body(request, basic_tools=self.price_list in BASIC_TOOLS)
 
     async def count_tokens(self, request: Request) -> int | None:

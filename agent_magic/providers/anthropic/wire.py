@@ -1,7 +1,8 @@
 """The bodies of Messages API requests.
 
 Source: the vendor's pages on the Messages API and on prompt caching. A cached prefix is tools, then system, then
-messages: so the shared context stands first in the system prompt, and what is the agent's own behind it.
+messages: so the shared context stands first in the system prompt, and what is the agent's own behind it. A mark at the
+top level moves along with the end of a conversation: each turn reads what the one before it has written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
-    """Write a request as the API takes it: what is asked, and whether to cache its context.
+    """Write a request as the API takes it: what is asked, and what of it to cache.
 
     Args:
         request: The request.
@@ -33,6 +34,8 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
     if request.cached and request.context:
         long = {"ttl": request.ttl} if request.ttl != "5m" else {}
         found["system"][0]["cache_control"] = {"type": "ephemeral", **long}
+    if request.cached_turns:
+        found["cache_control"] = {"type": "ephemeral"}
     return found
 
 
