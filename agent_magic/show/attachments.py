@@ -66,12 +66,15 @@ def _smaller(data: bytes) -> bytes:
         return b""
     try:
         picture: Any = importlib.import_module("PIL.Image").open(io.BytesIO(data))
-        picture.thumbnail(MOST_PX)
-        drawn = io.BytesIO()
-        picture.convert("RGB").quantize(64).save(drawn, "PNG")
+        for by in (1, 2, 4):  # a noisy one takes more bytes
+            drawn = io.BytesIO()
+            picture.thumbnail((MOST_PX[0] // by, MOST_PX[1] // by))
+            picture.convert("RGB").quantize(64).save(drawn, "PNG")
+            if drawn.tell() <= MOST_BYTES:
+                return drawn.getvalue()
     except (OSError, ValueError, SyntaxError, ArithmeticError):
-        return b""
-    return drawn.getvalue()
+        pass
+    return b""
 
 
 def thumbnails(attachments: Iterable[Attachment]) -> list[dict[str, str]]:
