@@ -9,7 +9,7 @@ from agent_magic.show.units import dollars, known, plural, seconds
 
 if TYPE_CHECKING:
     from agent_magic.forecast.advice.advice import Advice
-    from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.forecast.advice.rules import Finding
     from agent_magic.show.page import Block
 
 LEAST_S: Final = 0.05

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_magic.record.answer import Price
 from agent_magic.record.events import AgentReady, AttemptEnded, AttemptStarted
 from agent_magic.show.graph.groups import sheet_of
-from agent_magic.show.graph.timeline import MOST_BINS, SHADES, Bar, Shades, grouped_timeline, tone_of_row
+from agent_magic.show.graph.timeline import MOST_BINS, SHADES, Bar, Shades, axis_for, grouped_timeline, tone_of_row
 from tests.show.story import REQUEST, finished_run, layered_plan
 
 if TYPE_CHECKING:
@@ -113,3 +113,10 @@ def test_a_still_picture_has_a_row_per_group() -> None:
     assert tuple(group.label for group in sheet.groups) == timeline.names
     assert all(timeline.bars)
     assert timeline.note
+
+
+def test_the_axis_ends_with_the_run() -> None:
+    """While a run goes on its axis ends at a tick, so that it rarely changes; at the end it ends with the data."""
+    going, done = axis_for(16.1), axis_for(16.1, over=True)
+    assert (20.0, (0.0, 5.0, 10.0, 15.0, 20.0)) == (going.span_s, going.ticks_s)
+    assert (16.1, (0.0, 5.0, 10.0, 15.0)) == (done.span_s, done.ticks_s)

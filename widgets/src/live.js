@@ -24,6 +24,7 @@ const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
 const LOOK_EVERY_MS = 100;
 const LOOKS = 50;
+const LEAST_SCALE = 0.95;
 
 /**
  * Open nodes by mouse and keyboard; arrow keys move between them.
@@ -134,8 +135,8 @@ function painter(model, { cards, times, rings, drawer, header, status }, onChang
 function figureOf(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
-  // A deep plan scrolls, because shrunk to the page it could not be read.
-  figure.style.minWidth = `${0.6 * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
+  // A wide plan scrolls, because shrunk to the page its letters would be too small to read.
+  figure.style.minWidth = `${LEAST_SCALE * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
   return figure;
 }
 

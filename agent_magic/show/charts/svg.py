@@ -39,7 +39,7 @@ def svg_of(
             y += AXIS_H
     if caption:
         y += 24
-        pen.text(MARGIN, y, fit(caption, WIDTH - 2 * MARGIN, 10.5), size=10.5)
+        pen.text(MARGIN, y, fit(caption, WIDTH - 2 * MARGIN, 11), size=11)
     ground = element("rect", width=WIDTH, height=y + 16, rx=6, fill=pen.inks["ground"])
     body = ground + "".join(pen.parts)
     return element(

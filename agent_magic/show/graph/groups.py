@@ -194,7 +194,7 @@ def _group_card(group: Group, box: Box, counts: Sequence[int]) -> Iterator[str]:
     yield element("text", escape(fit(group.label, room, 13, bold=True)), class_="t", x=TEXT_X, y=24)
     yield element("text", escape(fit(group.where, room, 11)), class_="pl", x=TEXT_X, y=40)
     yield element("text", done, class_="l", x=TEXT_X, y=57)
-    yield element("text", fit(rest, room, 10.5), class_="w", x=TEXT_X, y=72)
+    yield element("text", fit(rest, room, 11), class_="w", x=TEXT_X, y=72)
     yield "</g>"
 
 

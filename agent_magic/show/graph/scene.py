@@ -32,8 +32,8 @@ MOST_CARDS: Final = 200
 """More agents are drawn as groups and cells, without texts of single agents."""
 FLOW_STEPS: Final = (200, 800, 3200)
 """Output tokens from which an edge is thicker. The same for every plan, so pictures can be compared."""
-PARTS: Final = (("s", DONE), ("f", frozenset("f")), ("k", frozenset("kc")), ("r", frozenset("r")))
-"""The parts of the progress bar and the states in them: succeeded, failed, not run, running."""
+PARTS: Final = (("s", DONE), ("f", frozenset("f")), ("k", frozenset("kc")))
+"""The parts of the progress bar and the states in them: succeeded, failed, not run. What runs is not done yet."""
 MOST_HINT: Final = 240
 """Characters of a tooltip."""
 

@@ -163,7 +163,7 @@ def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
     return (
         fit(node.title, room - 22, 13, bold=True),
         fit(node.line, room, 11),
-        cut(node.tail, tail_room(card_w, node.badge), 10.5) if node.tail else "",
+        cut(node.tail, tail_room(card_w, node.badge), 11) if node.tail else "",
     )
 
 
@@ -174,7 +174,7 @@ def tail_room(card_w: float, badge: str) -> float:
 
 def pill_w(badge: str) -> float:
     """Return the width of a badge; 0 without one."""
-    return width_px(badge, 9.5) + 10 if badge else 0.0
+    return width_px(badge, 11) + 10 if badge else 0.0
 
 
 def _frame(width: float, height: float, body: str, theme: Theme | None, label: str) -> str:

@@ -86,7 +86,7 @@ def timeline_of(plan: Plan, results: Sequence[AgentResult], *, until_s: float, o
     rows = rows_of(plan)
     bars = tuple(tuple(bars_of(results[agent])) for agent in rows)
     names = tuple(plan.names[agent] for agent in rows)
-    return Timeline(rows, names=names, bars=bars, axis=axis_for(until_s), now_s=None if over else until_s)
+    return Timeline(rows, names=names, bars=bars, axis=axis_for(until_s, over=over), now_s=None if over else until_s)
 
 
 def rows_of(plan: Plan) -> tuple[int, ...]:
@@ -106,17 +106,22 @@ def bars_of(result: AgentResult) -> Iterator[Bar]:
             yield from _request(phase.attempt)
 
 
-def axis_for(until_s: float) -> Axis:
-    """Choose a scale with round steps that holds `until_s`."""
+def axis_for(until_s: float, *, over: bool = False) -> Axis:
+    """Choose a scale with round ticks that holds `until_s`.
+
+    Args:
+        until_s: The present, or the end of the run.
+        over: Whether the run has ended, and the axis ends with it. Before, it ends at a tick, to change rarely.
+    """
     wanted = max(until_s, 0.1)
     step = time_step(wanted)
-    span = max(step, -(-wanted // step) * step)
-    return Axis(span, ticks_s=tuple(round(index * step, 6) for index in range(round(span / step) + 1)))
+    span = wanted if over else max(step, -(-wanted // step) * step)
+    return Axis(span, ticks_s=tuple(round(index * step, 6) for index in range(int(span / step + 1e-9) + 1)))
 
 
-def axis_entry(now_s: float) -> dict[str, Any]:
+def axis_entry(now_s: float, *, over: bool) -> dict[str, Any]:
     """Return the scale for the live view."""
-    axis = axis_for(now_s)
+    axis = axis_for(now_s, over=over)
     return {"span": axis.span_s, "ticks": [[tick, time_tick(tick, axis.span_s)] for tick in axis.ticks_s]}
 
 
@@ -274,4 +279,4 @@ def grouped_timeline(
     bars = tuple(tuple(shades.bars(row, tone_of_row(tallies[row]), until_s)) for row in rows)
     names = tuple(group.label for group in sheet.groups)
     now_s = None if over else until_s
-    return Timeline(tuple(rows), names=names, bars=bars, axis=axis_for(until_s), now_s=now_s, note=NOTE)
+    return Timeline(tuple(rows), names=names, bars=bars, axis=axis_for(until_s, over=over), now_s=now_s, note=NOTE)

@@ -113,7 +113,7 @@ class Feed:
         for key, entries in self._body.entries(look, fresh, changed, now_s, tails).items():
             self._late.setdefault(key, {}).update(entries)
         self._put_late(delta, all_=first or over)
-        for key, value in self._body.values(now_s, ended=ended or first).items():
+        for key, value in self._body.values(now_s, ended=ended or first, over=over).items():
             self._set(delta, key, value)
         self._set(delta, "head", self._head(now_s, around))
         self._set(delta, "strip", strip_of(around.health))
@@ -301,14 +301,14 @@ class CardFeed:
             "flows": {agent: flow for agent in changed if (flow := flow_of(results[agent]))},
         }
 
-    def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:
+    def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:
         """Return what is sent as a whole. The path is sent less often, since it looks at every agent."""
         self._ended = self._ended or ended
         late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
         if not (self._ended and late):
-            return {"axis": axis_entry(now_s)}
+            return {"axis": axis_entry(now_s, over=over)}
         self._ended, self._path_s = False, now_s
-        return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s)}
+        return {"path": list(worked_path(self._record, now_s)), "axis": axis_entry(now_s, over=over)}
 
     def _node(self, agent: int, now_s: float, tails: Mapping[int, str], *, grown: bool) -> list[str | float | None]:
         """Return the texts of a card. The page itself counts the seconds of a running one.
@@ -323,7 +323,7 @@ class CardFeed:
         before = self._said.get(agent)
         if grown and before is not None and before[4] is not None:  # under way, as it was
             badge = str(before[3])
-            return [before[0], fit_end(tails.get(agent, ""), tail_room(wide, badge), 10.5), None, badge, before[4]]
+            return [before[0], fit_end(tails.get(agent, ""), tail_room(wide, badge), 11), None, badge, before[4]]
         view = node_view(self._record, agent, now_s, tail=tails.get(agent, ""))
         _, line, tail = card_texts(view, wide)
         if view.since_s is not None:
@@ -385,9 +385,9 @@ class GroupFeed:
             touched.add(group)
         return {"groups": {group: self._entry(group) for group in touched}, "bars": self._rows(now_s)}
 
-    def values(self, now_s: float, *, ended: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
+    def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
         """Return what is sent as a whole."""
-        return {"axis": axis_entry(now_s)}
+        return {"axis": axis_entry(now_s, over=over)}
 
     def _rows(self, now_s: float) -> dict[int, list[Any]]:
         """Return the rows that have changed. The page itself extends the last bar of a row."""
@@ -407,4 +407,4 @@ class GroupFeed:
     def _entry(self, group: int) -> list[Any]:
         counts = self._counts[group]
         share, done, rest = group_texts(counts)
-        return [list(counts[:TODO]), sum(counts), share, done, fit(rest, self._rooms[group], 10.5), tone_of(counts)]
+        return [list(counts[:TODO]), sum(counts), share, done, fit(rest, self._rooms[group], 11), tone_of(counts)]
