@@ -26,4 +26,4 @@ def test_a_request_for_a_tool_is_never_a_success():
 def test_what_no_policy_objects_to_is_passed_on():
     """Any other stop reason, a new one too."""
     for reason in ("end_turn", "stop_sequence", "max_tokens", "something_new"):
-        assert PASSED_ON is judge(Answer("x", reason, usage=Usage(), model="m"), 1, Policy())
+        assert PASSED_ON is judge(Answer("x", reason, usage=Usage(), model="m"), 1, Policy(), 10)
