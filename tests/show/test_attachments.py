@@ -48,8 +48,9 @@ def test_a_thumbnail_is_small_and_a_small_picture_is_its_own():
 
 def test_without_pil_a_large_picture_has_no_thumbnail(monkeypatch: pytest.MonkeyPatch):
     """Nothing is imported for it."""
+    large = picture((650, 480))
     monkeypatch.delitem(sys.modules, "PIL")
-    assert "" == thumbnail(picture((650, 480)))
+    assert "" == thumbnail(large)
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n" + bytes(30_000), b"GIF89a" + b"x" * 30_000])
