@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 import agent_magic as am
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
-from agent_magic.errors import DeclarationError, ReplayMiss
+from agent_magic.errors import DeclarationError, ReplayMiss, SecretFound
+from agent_magic.notebook.files.sharing import stamp_bundle
 from agent_magic.record.cassette.reading import read_cassette
 from tests.providers.wire import BEGIN, OPEN, REASON, STOP, WHOLE, delta, event, reply, serving
 
@@ -201,3 +202,34 @@ def test_nothing_is_sent_that_is_too_large():
     plan = Plan((Agent("reader", " ".join(f"{{{{ {name} }}}}" for name in values)),), values)
     with pytest.raises(DeclarationError, match=r"21 pictures, and 'large' has 2,100x100 pixels"):
         run(plan)
+
+
+def test_files_go_with_the_last_run_that_names_them(tmp_path: Path):
+    """`prune` keeps the bytes of the runs that stay, and deletes the others."""
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    run(Plan((Agent("reader", "What is {{ fig }}?"),), {"fig": figure(1, 2)}), ledger=ledger)
+    kept = "SELECT count(*) FROM files"
+    ledger.prune(days=1)
+    with sqlite3.connect(tmp_path / "ledger.sqlite3") as db:
+        assert [(1,)] == db.execute(kept).fetchall()
+    ledger.prune(days=0)
+    with sqlite3.connect(tmp_path / "ledger.sqlite3") as db:
+        assert [(0,)] == db.execute(kept).fetchall()
+
+
+def test_a_key_in_a_document_is_found_before_it_is_shared(tmp_path: Path):
+    """A document of text is scanned as a text, although it stands in the file as base64."""
+    rules = am.text_file(b"Use sk-ant-api03-abcdefgh12345678 for it.", title="rules.md")
+    done, _ = run(Plan((Agent("reader", "What does it say?", attach="rules"),), {"rules": rules}))
+    with pytest.raises(SecretFound, match="a document: an Anthropic key"):
+        am.share(done, tmp_path / "x.cassette.jsonl")
+    assert not (tmp_path / "x.cassette.jsonl").exists()
+
+
+def test_a_shared_run_says_what_goes_along(tmp_path: Path):
+    """How many pictures and documents, and their bytes; it replays in a clean process."""
+    done, _ = run(Plan((Agent("reader", "What is {{ fig }}?"),), {"fig": figure()}))
+    stamp = am.share(done, tmp_path / "x.cassette.jsonl")
+    size = done.plan.values["fig"].size
+    assert (1, size) == (stamp["files"], stamp["files_bytes"])
+    assert "1 attachment of" in stamp_bundle(stamp)["text/plain"]
