@@ -112,7 +112,7 @@ def test_the_run_is_shown_as_it_goes_and_stays_as_a_picture(kernel):
     declare(kernel, one="Hello.")
     reply = kernel.do("%agents run")
     kinds = [kind for kind, _ in reply.outputs]
-    assert 1 == kinds.count("display_data")
+    assert 2 == kinds.count("display_data")  # the picture, and the line below it
     final = [content["data"] for kind, content in reply.outputs if kind == "update_display_data"][-1]
     assert {"image/svg+xml", "text/plain"} <= set(final)
     assert "application/vnd.jupyter.widget-view+json" not in final

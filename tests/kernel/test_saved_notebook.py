@@ -96,9 +96,13 @@ def test_it_is_small_and_valid_at_every_moment(saved):
 
 
 def test_the_last_picture_needs_no_kernel(saved):
-    """F27: what stays in the cell is a still picture with its text, no widget that nobody drives any more."""
+    """F27: what stays in the cell is a still picture with its text, no widget that nobody drives any more.
+
+    Below it stands what happened, with the answers folded in, which open without a kernel.
+    """
     _, notebook, _, _ = saved
-    (shown,) = [one for one in notebook.cells[RUN].outputs if one.output_type == "display_data"]
+    shown, below = [one for one in notebook.cells[RUN].outputs if one.output_type == "display_data"]
+    assert {"text/html", "text/plain"} == set(below.data)
     assert f"{AGENTS} agents" in shown.data["text/plain"]
     assert shown.data["image/svg+xml"].startswith("<svg"), list(shown.data)
     assert "application/vnd.jupyter.widget-view+json" not in shown.data

@@ -139,7 +139,7 @@ def _grid(depth: int, card_h: float) -> Grid:
     Few layers are placed further apart, to fill the width of the header.
     """
     wide, gap = {2: (260, 364), 3: (204, 136)}.get(
-        depth, (190, 85) if depth <= 4 else (180, 60) if depth <= 6 else (176, 44)
+        depth, (186, 50) if depth <= 4 else (180, 46) if depth <= 6 else (176, 44)
     )
     return Grid(wide, gap, card_h)
 
