@@ -7,7 +7,6 @@ writes and others read. Calls begin in the order in which they were asked for, e
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -102,27 +101,25 @@ class Verdict(NamedTuple):
 
 
 class Resources:
-    """Counts who holds what."""
+    """Knows who holds what: for each name, how many others each of its holders bears."""
 
     def __init__(self) -> None:
-        self._holders = Counter[str]()
-        self._limits: dict[str, list[float]] = {}
+        self._held: dict[str, list[float]] = {}
 
     def are_free(self, holds: Iterable[Held]) -> bool:
         """Tell whether all of these can be held beside those who hold them now."""
-        return all(self._holders[one.name] < min([one.most, *self._limits.get(one.name, ())]) for one in holds)
+        beside = [(one.most, self._held.get(one.name, ())) for one in holds]
+        return all(len(held) < min([most, *held]) for most, held in beside)
 
     def take(self, holds: Iterable[Held]) -> None:
         """Hold these."""
         for one in holds:
-            self._holders[one.name] += 1
-            self._limits.setdefault(one.name, []).append(one.most)
+            self._held.setdefault(one.name, []).append(one.most)
 
     def give_back(self, holds: Iterable[Held]) -> None:
         """Hold these no longer."""
         for one in holds:
-            self._holders[one.name] -= 1
-            self._limits[one.name].remove(one.most)
+            self._held[one.name].remove(one.most)
 
 
 class _Asked:

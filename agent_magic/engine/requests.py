@@ -187,18 +187,17 @@ class PlanRequests:
         self._written: dict[int, Request] = {}
         self._stopped: set[int] = set()
         self._so_far: dict[int, tuple[Message, ...]] = {}
-        self.checked = {
-            number: agent.returns is not None
-            for number, agent in enumerate(plan.agents)
-            if agent.returns is not None or agent.check is not None
-        }
-        self.tasks = {
-            number: Wanted("", one.name, "", code=one.source_sha)
-            for number, one in enumerate(plan.agents)
-            if one.is_task
-        }
+        self.checked: dict[int, bool] = {}
+        self.tasks: dict[int, Wanted] = {}
         self.holds = plan.holds
-        self.asked_of = frozenset(number for number, agent in enumerate(plan.agents) if agent.ask)
+        self.asked_of: set[int] = set()
+        for number, one in enumerate(plan.agents):  # once for all: a small run feels each loop
+            if one.returns is not None or one.check is not None:
+                self.checked[number] = one.returns is not None
+            if one.is_task:
+                self.tasks[number] = Wanted("", one.name, "", code=one.source_sha)
+            if one.ask:
+                self.asked_of.add(number)
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
         self._counted: dict[int, int | None] = {}
