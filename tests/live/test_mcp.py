@@ -51,7 +51,7 @@ def test_its_tools_are_tools(shop):
     assert "Return the price of an item." == price["description"]
     assert ["item", "number"] == list(price["input_schema"]["properties"])
     assert "strict" not in price
-    assert [True, False] == [found[name].safe for name in ("shop_price", "shop_fail")], "one only reads"
+    assert [True, False] == [shop.tools[name].safe for name in ("price", "fail")], "one only reads"
     assert ["shop_who_is"] == [one.name for one in tools_of("shop.who.is", {"shop": shop})]
     assert 4 == len(tools_of([shop]))
     with pytest.raises(DeclarationError, match=r"Did you mean 'shop\.price'"):
