@@ -22,6 +22,7 @@ from agent_magic.measure.frames import (
     layers_frame,
     summary_frame,
     texts_series,
+    tool_calls_frame,
 )
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
@@ -105,6 +106,11 @@ class Run:
         return attempts_frame(self.record)
 
     @property
+    def tool_calls(self) -> pd.DataFrame:
+        """One row per call of a tool or a task, in the order they began: arguments, seconds, what came of it."""
+        return tool_calls_frame(self.record)
+
+    @property
     def layers(self) -> pd.DataFrame:
         """One row per layer."""
         return layers_frame(self.record)
@@ -116,7 +122,7 @@ class Run:
 
     @property
     def events(self) -> pd.DataFrame:
-        """One row per event, in the order they happened: when, which agent and attempt, and what happened."""
+        """One row per event, in the order they happened: when, which agent, attempt or tool, and what happened."""
         return events_frame(self.record)
 
     @property

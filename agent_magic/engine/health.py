@@ -99,6 +99,7 @@ class Watch:
         self._refused_s: deque[float] = deque()
         self._sent_s: dict[int, float] = {}
         self._first_s: dict[int, float] = {}
+        self._failed: set[int] = set()
         self._latencies: deque[float] = deque(maxlen=2 * RECENT)
         self.refusals = 0
         self.retries = 0
@@ -109,7 +110,7 @@ class Watch:
             match event:
                 case AttemptStarted():
                     self._sent_s[event.agent] = event.at_s
-                    self.retries += event.number > 1
+                    self.retries += event.agent in self._failed
                 case FirstToken():
                     self._first_s[event.agent] = event.at_s - self._sent_s[event.agent]
                 case AttemptEnded():
@@ -119,6 +120,7 @@ class Watch:
         self._seen = len(events)
 
     def _end(self, event: AttemptEnded) -> None:
+        (self._failed.discard if event.kind is None else self._failed.add)(event.agent)
         first_s = self._first_s.pop(event.agent, None)
         if event.kind == "RateLimited":
             self.refusals += 1

@@ -64,7 +64,7 @@ def _own_seconds(record: RunRecord) -> dict[str, list[float]]:
     """Return what complete answers of this run took, by model."""
     found: dict[str, list[float]] = {}
     for result in record.results:
-        if result.status == "succeeded" and result.source in {"live", "simulated"}:
+        if result.attempts and result.status == "succeeded" and result.source in {"live", "simulated"}:
             found.setdefault(result.model, []).append(result.attempts[-1].api_s or 0.0)
     return found
 

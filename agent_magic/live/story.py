@@ -1,6 +1,7 @@
 """The story of a run, for `logging.getLogger("agent_magic")` at DEBUG: who did what when, and why.
 
-Lines name agents, attempts, waits, failures and tokens. They hold no prompt, no answer and no key.
+Lines name agents, attempts, calls, waits, failures and tokens. They hold no prompt, no answer, no arguments or results
+of calls, and no key.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from agent_magic.record.events import (
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
+    CallEnded,
+    CallStarted,
     FirstToken,
     RunEnded,
 )
+from agent_magic.record.plaintext import single_line
 
 if TYPE_CHECKING:
     from agent_magic.record.events import Event
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.results import AgentResult, RunRecord
 
 LOG = logging.getLogger("agent_magic")
 
@@ -32,11 +36,21 @@ def tell(record: RunRecord, since: int) -> int:
         if isinstance(event, RunEnded):
             LOG.debug("%.3f s: the run %s", event.at_s, "was stopped" if event.cut else "is over")
         else:
-            LOG.debug("%.3f s: %s %s", event.at_s, record.results[event.agent].name, _what(event))
+            result = record.results[event.agent]
+            LOG.debug("%.3f s: %s %s", event.at_s, result.name, _what(event, result))
     return len(events)
 
 
-def _what(event: Event) -> str:
+def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
+    """Say what happened to a call."""
+    if isinstance(event, CallStarted):
+        waited = f", held by {event.held_by}" if event.held_by else ""
+        return f"begins call {event.number}: {single_line(event.tool)}{waited}"
+    took_s = event.at_s - result.call(event.number).started_s
+    return f"ended call {event.number}: {event.kind or event.status} after {took_s:.3f} s"
+
+
+def _what(event: Event, result: AgentResult) -> str:
     """Say what happened to an agent."""
     match event:
         case AgentReady():
@@ -52,6 +66,8 @@ def _what(event: Event) -> str:
             if used is not None and used.total_input_tokens is not None and used.output_tokens is not None:
                 tokens = f"{used.total_input_tokens} input and {used.output_tokens} output tokens"
             return f"ended attempt {event.number}: {event.kind or 'answered'}, {tokens}"
+        case CallStarted() | CallEnded():
+            return _of_call(event, result)
         case BackoffStarted():
             return f"tries again at {event.until_s:.3f} s"
         case AgentEnded():

@@ -17,7 +17,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
-from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, BackoffStarted, FirstToken, RunEnded
+from agent_magic.record.events import (
+    AgentEnded,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    CallEnded,
+    CallStarted,
+    FirstToken,
+    RunEnded,
+)
 from agent_magic.record.plaintext import clean
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.record.attempt import Attempt
+    from agent_magic.record.call import ToolCall
     from agent_magic.record.events import Event
     from agent_magic.record.ledger.runs import PastRun
     from agent_magic.record.results import AgentResult, RunRecord
@@ -40,15 +50,16 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 
 DTYPES: Mapping[str, str] = _columns(
     words="agent plan model status source held_by stop_reason request_id price error event what verdict limited_by "
-    "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b",
+    "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b kind "
+    "tool arguments",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
     "slot_utilization requests_per_min mean_s wanted measured seconds_a seconds_b diff_s cost_usd_a cost_usd_b "
-    "diff_usd",
+    "diff_usd duration_s",
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
-    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens",
+    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn context_tokens result_chars tasks",
     flags="on_critical_path usage_estimated simulated cached",
     maybe="met prompt_changed text_changed",
     times="began_at",
@@ -62,17 +73,21 @@ def table(names: str) -> Mapping[str, str]:
 
 
 AGENTS = table(
-    "agent status total_s input_tokens output_tokens cost_usd model source attempts queued_s api_s tool_s backoff_s "
-    "local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path slack_s "
-    "stop_reason error"
+    "agent status kind total_s input_tokens output_tokens cost_usd model source attempts queued_s api_s tool_s "
+    "backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path slack_s "
+    "context_tokens stop_reason error"
 )
-"""`run.agents`. pandas shows the first ten and the last ten of so many."""
+"""`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
+model and uses no tokens. `context_tokens` is the input of an agent's largest turn."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
-    "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price stop_reason "
+    "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
     "request_id error"
 )
-"""`run.attempts`. `price` is the source of the price."""
+"""`run.attempts`. `price` is the source of the price, `turn` the number of the response it asks for."""
+TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
+"""`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
+`arguments` is what the model gave, as JSON; `held_by` is what it waited for before."""
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
     "finished_s"
@@ -80,7 +95,7 @@ LAYERS = table(
 """`run.layers`. `slowest` is the agent that finished last."""
 SUMMARY = table(
     "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
-    "efficiency agent_s queued_s critical_path_s layers failed skipped cancelled rate_limited source speedup "
+    "efficiency agent_s queued_s critical_path_s layers tasks failed skipped cancelled rate_limited source speedup "
     "speedup_over cost_multiple"
 )
 """`run.summary`. See `agent_magic.measure.metrics.Summary`."""
@@ -96,10 +111,12 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     path, slack = set(critical_path(record)), slack_s(record)
     rows = [
         {
-            **_fields(result, "layer model status source stop_reason error"),
+            **_fields(result, "layer status source stop_reason context_tokens error"),
             **(_fields(result.usage, TOKENS) if result.attempts else {}),
             **_times(result),
             "agent": result.name,
+            "kind": "task" if result.is_task else "agent",
+            "model": None if result.is_task else result.model,
             "attempts": len(result.attempts),
             "cost_usd": result.cost_usd,
             "on_critical_path": number in path,
@@ -113,6 +130,13 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per request, in the order they were sent; columns are `ATTEMPTS`."""
     return frame_of([_attempt_row(attempt) for attempt in record.attempts], ATTEMPTS, record)
+
+
+def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
+    """Return one row per call of a tool or a task, in the order they began; columns are `TOOL_CALLS`."""
+    found = [(one, result) for result in record.results for one in result.calls]
+    rows = [_call_row(one, result) for one, result in sorted(found, key=lambda each: each[0].started_s)]
+    return frame_of(rows, TOOL_CALLS, record)
 
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:
@@ -141,7 +165,7 @@ def events_frame(record: RunRecord) -> pd.DataFrame:
             "event": type(event).__name__,
             "agent": None if isinstance(event, RunEnded) else names[event.agent],
             "attempt": event.number if isinstance(event, AttemptStarted | FirstToken | AttemptEnded) else None,
-            "what": _what(event),
+            "what": _of_call(event, record) if isinstance(event, CallStarted | CallEnded) else _what(event),
         }
 
     return frame_of([row(event) for event in record.events], EVENTS, record)
@@ -268,7 +292,7 @@ def _times(result: AgentResult) -> dict[str, float | None]:
 def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     answer = attempt.answer
     return {
-        **_fields(attempt, "agent model status source started_s queued_s backoff_s ttft_s api_s error"),
+        **_fields(attempt, "agent model status source turn started_s queued_s backoff_s ttft_s api_s error"),
         **(_fields(attempt.usage, TOKENS) if attempt.usage else {}),
         "attempt": attempt.number,
         "held_by": attempt.held_by or None,
@@ -279,6 +303,16 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "stop_reason": answer.stop_reason if answer else None,
         "http_status": attempt.status_code,
         "request_id": answer.request_id if answer else None,
+    }
+
+
+def _call_row(call: ToolCall, result: AgentResult) -> dict[str, Any]:
+    return {
+        **_fields(call, "agent tool status started_s duration_s error source"),
+        "turn": result.attempts[call.turn - 1].turn if call.turn else None,
+        "arguments": call.arguments or None,
+        "result_chars": None if call.ended is None else len(call.result),
+        "held_by": call.held_by or None,
     }
 
 
@@ -303,6 +337,14 @@ def _layer_row(layer: int, results: Sequence[AgentResult]) -> dict[str, Any]:
         "cost_usd": total_cost(results),
         "succeeded": sum(result.status == "succeeded" for result in results),
     }
+
+
+def _of_call(event: CallStarted | CallEnded, record: RunRecord) -> str:
+    """Describe an event of a call, without arguments and results."""
+    if isinstance(event, CallStarted):
+        return event.tool + (f", held by {event.held_by}" if event.held_by else "")
+    tool = record.results[event.agent].call(event.number).tool
+    return f"{tool} {event.status}" + (f": {event.error}" if event.error else "")
 
 
 def _what(event: Event) -> str | None:

@@ -27,7 +27,8 @@ class Summary:
 
     Attributes:
         plan: The plan's name.
-        agents: The number of agents.
+        agents: The number of agents, tasks included.
+        tasks: The number of tasks among them.
         layers: The number of layers.
         wall_s: First ready to last finished; up to now while the run goes on.
         agent_s: The sum of all agents' work, `api_s + tool_s + local_s`.
@@ -52,7 +53,8 @@ class Summary:
             empty.
         succeeded: The number of agents that succeeded; the other statuses likewise.
         rate_limited: The number of 429 responses.
-        source: The source of all results, `mixed`, or `None` without results; with ` + simulated` if simulated answers
+        source: The source of all answers, of a run of tasks alone that of their results; `mixed`, or `None` without
+            results; with ` + simulated` if simulated answers
             were reused or replayed.
         cut: Whether the run was stopped.
         why: The most common error, if the circuit breaker ended agents or no agent succeeded; else empty.
@@ -64,6 +66,7 @@ class Summary:
 
     plan: str
     agents: int
+    tasks: int
     layers: int
     wall_s: float | None
     agent_s: float
@@ -120,6 +123,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     return Summary(
         plan=record.plan.name,
         agents=len(results),
+        tasks=sum(result.is_task for result in results),
         layers=record.plan.depth,
         wall_s=wall_s,
         agent_s=agent_s,
@@ -153,9 +157,15 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
 
 def source_of(record: RunRecord) -> str | None:
     """Return the source of all results; see `Summary.source`."""
-    sources = {result.source for result in record.results if result.source}
+    sources = sources_of(record)
     word = next(iter(sources)) if len(sources) == 1 else "mixed" if sources else None
     return f"{word} + simulated" if sources & {"ledger", "replay"} and record.simulated else word
+
+
+def sources_of(record: RunRecord) -> set[str]:
+    """Return where the answers came from; where no agent has one, where the results of tasks did."""
+    answers = {result.source for result in record.results if result.source and not result.is_task}
+    return {*answers} or {result.source for result in record.results if result.source}
 
 
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:
@@ -171,16 +181,16 @@ def slack_s(record: RunRecord) -> list[float | None]:
     Waits for a slot are ignored: a queued agent is assumed to be able to start at any later time.
     """
     results, dag = record.results, record.dag
-    ends = [result.finished_s for result in results if result.attempts and result.finished_s is not None]
+    ends = [result.finished_s for result in results if result.granted_s is not None and result.finished_s is not None]
     latest = [max(ends, default=0.0)] * len(results)
     for agent in reversed(dag.order):
         for child in dag.children[agent]:
             result = results[child]
-            if result.attempts and result.finished_s is not None:
-                took = result.finished_s - result.attempts[0].granted_s
+            if result.granted_s is not None and result.finished_s is not None:
+                took = result.finished_s - result.granted_s
                 latest[agent] = min(latest[agent], latest[child] - took)
     return [
-        latest[agent] - result.finished_s if result.attempts and result.finished_s is not None else None
+        latest[agent] - result.finished_s if result.granted_s is not None and result.finished_s is not None else None
         for agent, result in enumerate(results)
     ]
 
@@ -195,12 +205,17 @@ def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdi
 
 
 def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
-    """Add up the waits before attempts, by reason; backoff counts with the reason of its attempt."""
+    """Add up the waits before attempts and calls, by reason; backoff counts with the reason of what came after."""
     waits: dict[str, float] = {}
     for result in results:
-        for attempt in result.attempts:
-            cause = attempt.held_by or "slot"
-            waits[cause] = waits.get(cause, 0.0) + attempt.queued_s + attempt.backoff_s
+        waited = [(one.held_by, one.queued_s + one.backoff_s) for one in result.attempts]
+        if result.calls:
+            waited += [(one.held_by, one.backoff_s) for one in result.calls if one.backoff_s]
+            lasting = [one for one in result.away() if one.kind == "queued" and one.end_s is not None]
+            waited += [(one.reason, (one.end_s or 0.0) - one.start_s) for one in lasting]
+        for held_by, waited_s in waited:
+            cause = held_by or "slot"
+            waits[cause] = waits.get(cause, 0.0) + waited_s
     return waits
 
 
@@ -265,11 +280,7 @@ def _cost_mark(results: Sequence[AgentResult]) -> str:
 
 
 def _work_s(result: AgentResult, now_s: float | None) -> float:
-    if result.finished_s is None and now_s is not None and result.attempts:
-        last = result.attempts[-1]
-        running = now_s - last.started_s if last.ended_s is None else 0.0
-        return result.api_s + max(0.0, running)
-    return result.work_s
+    return result.work_s if now_s is None else result.work_s_until(now_s)
 
 
 def _wall_s(results: Sequence[AgentResult], now_s: float | None) -> float | None:

@@ -79,10 +79,11 @@ class _Facts:
     """Measures each target of a run."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._results = record.results
+        self._results = [one for one in record.results if not one.is_task]
         self._summary = summarize(record)
         self._timed = not record.served
-        done = [one.total_s for one in record.results if one.attempts]
+        self._done = sum(one.status == "succeeded" for one in self._results)
+        done = [one.total_s for one in self._results if one.attempts]
         self._totals = [one for one in done if one is not None] if self._timed else []
 
     def concurrent(self, wanted: float) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class _Facts:
         return row | {"met": row["measured"] >= wanted}
 
     def rate(self, wanted: float) -> dict[str, Any]:
-        wall_s, done = self._summary.wall_s, self._summary.succeeded
+        wall_s, done = self._summary.wall_s, self._done
         rate = done / wall_s if wall_s and self._timed else None
         row = _row("jobs per second, at least", wanted, rate, "1/s", done)
         return _unknown(row, self._why()) if rate is None else row | {"met": rate >= wanted}
@@ -107,7 +108,7 @@ class _Facts:
 
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
-        return _share("agents that succeeded, at least", wanted, self._summary.succeeded, n, least=True)
+        return _share("agents that succeeded, at least", wanted, self._done, n, least=True)
 
     def errors(self, wanted: float) -> dict[str, Any]:
         attempts = [one for result in self._results for one in result.attempts if one.ended_s is not None]

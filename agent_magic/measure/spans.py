@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.record.phases import phases_of
+from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ class Span(NamedTuple):
 
     Attributes:
         agent: Its name.
-        attempt: The number of its attempt; one above the last for a wait without an attempt.
+        attempt: The number of its attempt, of tools the one that asked for them; one above the last for a wait without
+            an attempt.
         phase: See `agent_magic.record.phases`.
-        reason: What a queued agent waited for.
+        reason: What a queued agent waited for; the names of the functions in tools.
         from_s: Its start, in seconds since the run began.
         to_s: Its end.
         outcome: The status of the attempt.
@@ -46,11 +48,13 @@ def spans_of(record: RunRecord) -> list[Span]:
     now_s = record.events[-1].at_s if record.events else 0.0
     spans: list[Span] = []
     for result in record.results:
+        asked = 1
         for phase in phases_of(result):
             attempt, end_s = phase.attempt, now_s if phase.end_s is None else phase.end_s
-            number = attempt.number if attempt else len(result.attempts) + 1
+            number = attempt.number if attempt else asked if phase.kind == "tool" else len(result.attempts) + 1
+            asked = number if attempt else asked
             outcome = attempt.status if attempt else result.status
-            reason = wording(phase.reason).phrase if phase.kind == "queued" else ""
+            reason = wording(phase.reason).phrase if phase.kind == "queued" else single_line(phase.reason)
             spans.append(Span(result.name, number, phase.kind, reason, phase.start_s, end_s, outcome, result.model))
     return [span for span in spans if span.to_s > span.from_s]
 

@@ -94,11 +94,10 @@ def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFra
     if slots is not None and not (is_number(slots) and slots > 0):
         raise DeclarationError(f"slots must be a number above 0, got {shown_value(slots)}.")
     wall_s = summarize(record).wall_s
-    models = dict.fromkeys(result.model for result in record.results)
-    rows = [
-        _use(model, [one for one in record.results if one.model == model], wall_s, slots) for model in sorted(models)
-    ]
-    return make_frame([*rows, _use(ALL, record.results, wall_s, slots)], UTILIZATION)
+    agents = [result for result in record.results if not result.is_task]
+    models = dict.fromkeys(result.model for result in agents)
+    rows = [_use(model, [one for one in agents if one.model == model], wall_s, slots) for model in sorted(models)]
+    return make_frame([*rows, _use(ALL, agents, wall_s, slots)], UTILIZATION)
 
 
 def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots: int | None) -> dict[str, object]:

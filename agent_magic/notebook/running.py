@@ -16,6 +16,7 @@ from agent_magic.live.playing import Player, lay
 from agent_magic.notebook.front_end import display_bundle, note
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
+from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import cards_layout
@@ -218,14 +219,17 @@ class LiveStatus:
         self._left_every_s = LEFT_EVERY_S * max(1.0, len(driver.plan) / 1000)
 
     def said(self) -> dict[int, str]:
-        """Return the end of each arriving answer, and what each queued agent waits for; of small plans only."""
+        """Return the end of what each agent writes or its functions print, and what it waits for; of small plans."""
         driver = self._driver
         if len(driver.plan) > MOST_SAID:
             return {}
         said = {agent: stream.tail() for agent, stream in driver.streams.items()}
         for agent, result in enumerate(driver.record.results):
-            if result.status == "queued":
+            if result.is_waiting:
                 said[agent] = wording(driver.held_by(agent)).label
+            elif result.calls:
+                printed = [one.prints.strip() for one in result.calls_under_way if one.prints.strip()]
+                said[agent] = single_line(printed[-1].rpartition("\n")[2]) if printed else ""
         return said
 
     def around(self, now_s: float) -> Around:

@@ -24,6 +24,7 @@ class Attempt:
         begun: The event of its start.
         free_s: Since when its agent could have gone: ready, or done with the attempt before.
         backoff_s: How long it waited from then on because that one had failed.
+        turn: Which turn of the conversation it asks for: 1 for the first. A retry asks for the same one again.
         ended: The event of its end; `None` while it runs.
         first_token_s: When the first token of its answer came; `None` where none has.
     """
@@ -32,6 +33,7 @@ class Attempt:
     begun: AttemptStarted
     free_s: float
     backoff_s: float = 0.0
+    turn: int = 1
     ended: AttemptEnded | None = None
     first_token_s: float | None = None
 

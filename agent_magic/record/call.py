@@ -107,6 +107,11 @@ class ToolCall:
         return None if self.ended is None else self.ended.source
 
     @property
+    def is_served(self) -> bool:
+        """Whether nothing was called: its result was there before."""
+        return self.source == "ledger"
+
+    @property
     def status(self) -> str:
         """`running`, `succeeded`, `failed`, `denied` by a person, or `cancelled`: it may have finished all the same."""
         return "running" if self.ended is None else self.ended.status
@@ -117,7 +122,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         kind: Whether a function ran, or calls only waited.
-        reason: What was waited for.
+        reason: What was waited for, or the names of the functions.
         start_s: Its start.
         end_s: Its end; `None` while it lasts.
     """
@@ -137,13 +142,19 @@ def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
         calls: The calls of one turn, at least one.
         since_s: When the turn had ended.
     """
-    running = any(one.ended is None for one in calls)
+    running = [one for one in calls if one.ended is None]
     marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}
     for start_s, end_s in pairwise(sorted({since_s, *(mark for mark in marks if mark > since_s)})):
-        if any(one.started_s <= start_s and (one.ended is None or one.ended.at_s > start_s) for one in calls):
-            yield Stretch("tool", "", start_s, end_s)
+        ran = [one for one in calls if one.started_s <= start_s and (one.ended is None or one.ended.at_s > start_s)]
+        if ran:
+            yield Stretch("tool", tools_of(ran), start_s, end_s)
         else:
             held = next((one.held_by for one in calls if one.started_s == end_s), "")
             yield Stretch("queued", held, start_s, end_s)
     if running:
-        yield Stretch("tool", "", max(since_s, *marks), None)
+        yield Stretch("tool", tools_of(running), max(since_s, *marks), None)
+
+
+def tools_of(calls: Sequence[ToolCall]) -> str:
+    """Return the names of the functions that calls are of, each once."""
+    return ", ".join(dict.fromkeys(one.tool for one in calls))

@@ -45,7 +45,8 @@ class Phase(NamedTuple):
 
     Attributes:
         kind: What the agent did.
-        reason: What it waited for while queued, as `agent_magic.record.reasons` has it; empty where unknown.
+        reason: What it waited for while queued, as `agent_magic.record.reasons` has it; the names of the functions
+            while in tools. Empty where unknown.
         start_s: Its start, in seconds since the run began.
         end_s: Its end; `None` while it lasts.
         attempt: The request it belongs to; `None` for tools, and for a wait that no request has followed.
@@ -77,7 +78,7 @@ def phases_of(result: AgentResult) -> Iterator[Phase]:
         yield Phase("local", "", queued_end_s, result.finished_s, None)
     elif result.waits_until_s is not None:
         yield Phase("backoff", "", free_s, None, None)
-    elif result.status == "queued":
+    elif result.is_waiting:
         yield Phase("queued", "", free_s, None, None)
 
 

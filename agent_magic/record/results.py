@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.errors import NoValue, UnknownAgent
-from agent_magic.record.answer import PAUSED, Usage
+from agent_magic.record.answer import PAUSED, TOOL_USE, Usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import APPROVAL, ToolCall, stretches
 from agent_magic.record.events import (
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 """The stop reasons of an answer that was cut."""
 REFUSED = frozenset({"refusal"})
+GOES_ON = frozenset({PAUSED, TOOL_USE})
+"""The stop reasons of a response after which the conversation goes on."""
 _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
 
 
@@ -97,9 +99,10 @@ class AgentResult:
     _kept: tuple[Any, ...] = field(default=(), init=False)
 
     def __repr__(self) -> str:
-        usage = self.usage
+        usage, calls = self.usage, len(self.calls)
         counts = [("input", usage.total_input_tokens), ("output", usage.output_tokens)]
         parts = [self.status, *(f"{number:,} {word} tokens" for word, number in counts if number is not None)]
+        parts += [f"{calls:,} call{'s' * (calls > 1)}, {self.tool_s:.1f} s"] if calls else []
         parts += [f"${self.cost_usd:.6f}"] if self.cost_usd is not None else []
         parts += [single_line(self.error)] if self.error else []
         return f"AgentResult({self.name!r}: {', '.join(parts)})"
@@ -189,8 +192,8 @@ class AgentResult:
 
     @property
     def is_served(self) -> bool:
-        """Whether its answer was bought before, so that it took no time now."""
-        return bool(self.attempts) and self.attempts[-1].is_served
+        """Whether its answer, or what the task returns, was there before, so that it took no time now."""
+        return any(one.is_served for one in (self.calls if self.is_task else self.attempts)[-1:])
 
     @property
     def usage(self) -> Usage:
@@ -208,9 +211,41 @@ class AgentResult:
         return math.fsum(known) if known else None
 
     @property
+    def context_tokens(self) -> int | None:
+        """Input of its largest turn; `None` where none is known."""
+        totals = [one.usage.total_input_tokens for one in self.attempts if one.usage is not None]
+        return max((one for one in totals if one is not None), default=None)
+
+    @property
+    def turns(self) -> int:
+        """The number of turns of its conversation: responses, retries left out."""
+        return max((one.turn for one in self.attempts), default=0)
+
+    @property
     def started_s(self) -> float | None:
-        """When its first request was sent."""
-        return self.attempts[0].started_s if self.attempts else None
+        """When its first request was sent, or its function called."""
+        return next((one.started_s for one in (self.calls if self.is_task else self.attempts)), None)
+
+    @property
+    def granted_s(self) -> float | None:
+        """When it was first let go; a task begins at once."""
+        return self.started_s if self.is_task else next((one.granted_s for one in self.attempts), None)
+
+    @property
+    def calls_under_way(self) -> list[ToolCall]:
+        """The calls that run now."""
+        return [one for one in self.calls if one.ended is None]
+
+    @property
+    def working_since_s(self) -> float | None:
+        """Since when what it does now goes on: its request, or the first of its calls; `None` where nothing does."""
+        under_way = self.calls_under_way or [one for one in self.attempts[-1:] if one.ended is None]
+        return min((one.started_s for one in under_way), default=None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is ready and waits, before it begins or between two turns, where its calls may have to."""
+        return self.status == "queued" or (self.status == "running" and self.working_since_s is None)
 
     @property
     def ttft_s(self) -> float | None:
@@ -277,6 +312,12 @@ class AgentResult:
         if self.total_s is None or self.queued_s is None:
             return self.api_s + self.tool_s
         return self.total_s - self.queued_s - self.backoff_s
+
+    def work_s_until(self, now_s: float) -> float:
+        """Seconds of its own work up to a moment, what goes on then included."""
+        open_s = [one.start_s for one in self.away() if one.end_s is None] if self.calls else []
+        open_s += [one.started_s for one in self.attempts[-1:] if one.ended is None]
+        return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
 
 
 class ForecastNote(NamedTuple):
@@ -449,7 +490,17 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
     free_s = _free_s(result, event.granted_s)
     backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.granted_s)
     result.status = "running"
-    result.attempts.append(Attempt(result.name, event, free_s, backoff_s))
+    result.attempts.append(Attempt(result.name, event, free_s, backoff_s, _turn(result.attempts, event)))
+
+
+def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
+    """Return the turn that an attempt asks for. One without messages after an answer that was final begins anew."""
+    if not before:
+        return 1
+    last = before[-1]
+    if last.answer is not None and (last.kind is not None or last.answer.stop_reason in GOES_ON):
+        return last.turn + 1
+    return last.turn if event.request.messages else 1
 
 
 def _free_s(result: AgentResult, now_s: float) -> float:

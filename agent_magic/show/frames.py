@@ -39,7 +39,7 @@ MEASURES: Final = (
 """Columns that are shown even where all rows agree. They get a place first, in this order."""
 RANKS: Final = {name: rank for rank, name in enumerate((*MEASURES, "input_tokens", "output_tokens"), 1)}
 """What gets a place first. The other columns come after these, but for those that say what a row is about."""
-SILENT: Final = ("stop_reason", "price", "request_id", "plan")
+SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Words that need no saying where all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
 """Columns beside which the change against the recorded run stands."""

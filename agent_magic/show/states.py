@@ -61,7 +61,9 @@ OF_SOURCE = {"ledger": "l", "replay": "y"}
 
 
 def state_of(result: AgentResult) -> str:
-    """Return the character of an agent's state."""
+    """Return the character of an agent's state. One whose calls all wait is queued."""
+    if result.is_waiting:
+        return OF_STATUS["queued"]
     if result.status == "succeeded":
         return OF_SOURCE.get(result.source or "", "s")
     return OF_STATUS[result.status]

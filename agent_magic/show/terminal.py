@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.graph.scene import header_of, node_view
+from agent_magic.show.graph.scene import doing_of, header_of, node_view
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
-from agent_magic.show.text import counts_line, one_line, total_tokens_of
+from agent_magic.show.text import counts_line, many_of, one_line, steps_of, total_tokens_of
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -91,20 +91,19 @@ def _row(record: RunRecord, agent: int, now_s: float, tail: str) -> Row:
     result = record.results[agent]
     view = node_view(record, agent, now_s, tail=tail)
     if result.finished_s is None:
-        took = seconds(max(0.0, now_s - result.attempts[-1].started_s)) if result.status == "running" else ""
-        again = f"attempt {len(result.attempts)}" if len(result.attempts) > 1 else ""
-        waits = "" if result.status == "running" else view.line
-        words = [waits, again, view.tail]
+        since_s = result.working_since_s
+        took = "" if since_s is None else seconds(max(0.0, now_s - since_s))
+        words = [view.line if since_s is None else "", doing_of(result), view.tail]
         return Row(view.state, single_line(view.title), took, "", "", single_line(" · ".join(filter(None, words))))
-    worked = bool(result.attempts)
+    worked = result.started_s is not None
     words = [badge_of(result.source), "" if worked else view.line, view.tail]
-    words += [plural(len(result.attempts), "attempt")] if len(result.attempts) > 1 else []
+    words += many_of(result)
     return Row(
         view.state,
         single_line(view.title),
         seconds(result.work_s) if worked else "",
-        f"{count(total_tokens_of(result))} tok" if worked else "",
-        dollars(result.cost_usd) if worked else "",
+        f"{count(total_tokens_of(result))} tok" if worked and not result.is_task else "",
+        dollars(result.cost_usd) if worked and not result.is_task else "",
         single_line(" · ".join(filter(None, words))),
     )
 
@@ -123,7 +122,7 @@ class LineView:
     def show(self) -> None:
         """Write the first line."""
         plan = self._record.plan
-        self._write(f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}, running")
+        self._write(f"{single_line(plan.name)}: {steps_of(plan)}, running")
 
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
         """Write nothing: a log has no progress."""

@@ -26,9 +26,25 @@ def one_line(numbers: Summary) -> str:
     `5 agents in 3 layers · 5.1 s · 2.1x concurrent (2.3x possible) · 5,366 tokens · $0.0114 · simulated`. Failures
     follow the layers; the last part says why, where that is the same for all.
     """
-    head = f"{plural(numbers.agents, 'agent')} in {plural(numbers.layers, 'layer')}"
+    head = f"{steps(numbers.agents, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     why = [single_line(numbers.why)] if numbers.why else []
     return " · ".join([head, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
+
+
+def steps(every: int, tasks: int) -> str:
+    """Count agents and tasks: `2 agents and 3 tasks`.
+
+    Args:
+        every: The number of both together.
+        tasks: How many of them are tasks.
+    """
+    agents = [plural(every - tasks, "agent")] if every > tasks or not tasks else []
+    return " and ".join([*agents, *([plural(tasks, "task")] if tasks else [])])
+
+
+def steps_of(plan: Plan) -> str:
+    """Count the agents and tasks of a plan, and its layers: `2 agents and 1 task in 2 layers`."""
+    return f"{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
 
 
 def troubles(numbers: Summary) -> list[str]:
@@ -81,9 +97,10 @@ def plan_text(plan: Plan) -> str:
 
     def line(agent: int) -> str:
         parents = listed([plan.agents[one].name for one in plan.dag.parents[agent]])
-        return single_line(plan.agents[agent].name) + (f"  after {parents}" if parents else "")
+        task = "  task" if plan.agents[agent].is_task else ""
+        return single_line(plan.agents[agent].name) + task + (f"  after {parents}" if parents else "")
 
-    head = f"{single_line(plan.name)}: {plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
+    head = f"{single_line(plan.name)}: {steps_of(plan)}"
     return "\n".join([_by_layer(head, plan, line), *(f"note: {single_line(note)}" for note in plan.notes)])
 
 
@@ -113,37 +130,46 @@ def _stable_head(record: RunRecord) -> str:
         words[result.status] = words.get(result.status, 0) + 1
     counts = [f"{number:,} {word}" for word, number in words.items()]
     sources = sorted(filter(None, {source_word(result.source) for result in record.results}))
-    head = f"{plural(len(record.plan), 'agent')} in {plural(record.plan.depth, 'layer')}"
-    return " · ".join([head, *counts, *sources])
+    return " · ".join([steps_of(record.plan), *counts, *sources])
 
 
 def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
     word = STATES[state_of(result)].word
-    words = [f"{single_line(result.name):<{width}}  {word:<9}"]
+    words = [f"{single_line(result.name):<{width}}  {word:<9}", *(["task"] if result.is_task else [])]
+    if timings and result.is_task and result.calls:
+        words.append(seconds(result.work_s))
     if timings and result.attempts:
         tokens = total_tokens_of(result)
         words.append(f"{seconds(result.work_s)}  {count(tokens)} tok  {dollars(result.cost_usd)}")
     if source_word(result.source):
         words.append(source_word(result.source))
-    if len(result.attempts) > 1 and timings:
-        words.append(f"{len(result.attempts)} attempts")
+    if timings:
+        words += many_of(result)
     if word not in {"succeeded", "pending", "running", "queued"} and why_not(result):
         words.append(why_not(result)[:200])
     return "  ".join(words).rstrip()
 
 
 def result_facts(result: AgentResult) -> list[str]:
-    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, attempts, source."""
-    found = [single_line(result.model)]
-    if result.finished_s is not None and result.attempts:
+    """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source."""
+    found = ["task" if result.is_task else single_line(result.model)]
+    if result.finished_s is not None and result.started_s is not None:
         found.append(seconds(result.work_s))
     if total_tokens_of(result) is not None:
         found += [_usage_words(result.usage), dollars(result.cost_usd)]
-    if len(result.attempts) > 1:
-        found.append(plural(len(result.attempts), "attempt"))
-    if result.stop_reason and result.stop_reason != "end_turn":
+    found += many_of(result)
+    if result.stop_reason and result.stop_reason not in {"end_turn", "tool_use"}:
         found.append(f"stopped at {single_line(result.stop_reason)}")
     return [*found, *filter(None, [source_word(result.source)])]
+
+
+def many_of(result: AgentResult) -> list[str]:
+    """Return how many turns, calls of tools and attempts an agent took, as far as that is more than one response."""
+    turns, calls, attempts = result.turns, len(result.calls), len(result.attempts)
+    found = [plural(turns, "turn")] if turns > 1 else []
+    if calls > result.is_task:  # a task that was called once is what everybody expects
+        found.append(plural(calls, "call"))
+    return found + ([plural(attempts, "attempt")] if attempts > max(1, turns) else [])
 
 
 def _usage_words(usage: Usage) -> str:

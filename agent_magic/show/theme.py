@@ -42,6 +42,7 @@ _PALETTE: Final = {
     "fail": ("#c2362f", "#f5827b", "#d14c45"),
     "kept": ("#7450c4", "#b096f5", "#8665d3"),
     "tape": ("#0f7c8f", "#4fc0d3", "#178598"),
+    "tool": ("#a8327d", "#e88ac6", "#bd4a93"),
 }
 INKS: Final[dict[Ground, dict[str, str]]] = {
     "light": {role: colours[0] for role, colours in _PALETTE.items()},
@@ -80,6 +81,7 @@ PHASES: Final[dict[Kind, PhaseLook]] = {
     "local": PhaseLook("local work", "idle", 1.0, BAR_H),
     "first": PhaseLook("waiting for the first token", "", 0.42, BAR_H),
     "stream": PhaseLook("streaming", "", 1.0, BAR_H),
+    "tool": PhaseLook("in tools or tasks", "tool", 0.85, 7.0),
 }
 
 
@@ -170,10 +172,11 @@ def looks_css(scope: str) -> str:
     states = [f"{scope} .s-{key}{{color:var(--am-{state.ink})}}" for key, state in STATES.items()]
     phases: list[str] = []
     for kind, look in PHASES.items():
+        ink = f"var(--am-{look.ink})" if look.ink else "currentColor"
         if look.dash:
-            size = f"fill:none;stroke:currentColor;stroke-width:{look.height:g};stroke-dasharray:{look.dash};"
+            size = f"fill:none;stroke:{ink};stroke-width:{look.height:g};stroke-dasharray:{look.dash};"
         else:
-            size = "fill:currentColor;"
+            size = f"fill:{ink};"
         fade = f"opacity:{look.opacity:g}" if look.opacity < 1 else ""
         phases.append(f"{scope} .b-{kind[0]}{{{size}{fade}}}")
     return "\n".join([*states, *phases, ""])

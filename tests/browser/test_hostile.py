@@ -54,7 +54,7 @@ PAYLOADS = [
 HOSTILE = f"""PAYLOADS = {PAYLOADS!r}
 from dataclasses import replace
 from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted
+from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted, CallEnded, CallStarted
 from agent_magic.api import Run
 TITLE = " ".join(PAYLOADS)
 plan = plan_of({{f"agent_{{n}}": () for n in range(len(PAYLOADS))}}, TITLE)
@@ -71,6 +71,10 @@ for n, text in enumerate(PAYLOADS):
     if n % 3 < 2:
         events.append(AttemptEnded(0.3, n, 1, None if broken_ else answer, text if broken_ else None,
             text if broken_ else None, text, Usage(4, output_tokens=4), Price(0.1, text), "simulated", 200))
+        given = json.dumps({{text: text, "nested": [{{text: text}}]}})
+        events.append(CallStarted(0.3, n, 1, 1, text, text, given, text))
+        events.append(CallEnded(0.3, n, 1, "failed" if broken_ else "succeeded", text * 3, text if broken_ else None,
+            text, "live", None, text, text))
         events.append(AgentEnded(0.3, n, "failed" if broken_ else "succeeded", text if broken_ else None))
 tails = dict(enumerate(PAYLOADS))
 HEALTH = Health("bad", "; ".join(PAYLOADS), limits=(LimitUse("requests", TITLE, 4000.0, 1640.0, 0.41, "announced"),),
@@ -78,7 +82,7 @@ HEALTH = Health("bad", "; ".join(PAYLOADS), limits=(LimitUse("requests", TITLE, 
 PLAY = "await play(record, sorted(events, key=lambda one: one.at_s), 2.0, tails, lambda agent: PAYLOADS[agent])"
 SHOWN = """display(Run(record)); display(plan); display(Run(record).record.results[1])
 get_ipython().run_line_magic("load_ext", "agent_magic")
-display(Run(record).agents); display(Run(record).attempts); Run(record).events"""
+display(Run(record).agents); display(Run(record).attempts); display(Run(record).tool_calls); Run(record).events"""
 
 
 OPENED = """name => { const panel = document.querySelector('.am-detail');
@@ -104,6 +108,8 @@ def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
     for agent in range(len(PAYLOADS)):
         page.locator(".am-live .n").nth(agent).dispatch_event("click")
         page.wait_for_function(OPENED, arg=single_line(PAYLOADS[agent]))
+        page.evaluate("document.querySelectorAll('.am-detail details').forEach(one => { one.open = true; })")
+    assert 0 < page.locator(".am-detail .am-call .am-given td").count()
     unharmed(page)
     page.locator(".am-stop").click()
     said(page, "shown")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
+from agent_magic.declare.task import Task
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.live.ahead import foresee
 from agent_magic.providers.anthropic.models import SPEEDS, limit_class
@@ -228,3 +229,27 @@ def test_ranges_are_in_order_and_more_money_reaches_no_less(drawn, budgets):
     assert all(one.surely <= one.likely for one in reached)
     full = found.reach(1e9)
     assert (len(plan), len(plan)) == (full.likely, full.surely)
+
+
+def test_tasks_cost_nothing_and_the_notes_say_what_is_left_out():
+    """Nobody knows how long a task takes; an agent with tools is counted as one turn."""
+
+    def look(word: str) -> str:
+        """Look a word up.
+
+        Args:
+            word: The word.
+        """
+        return word
+
+    def clean(rows):
+        return rows
+
+    plan = Plan([Task("clean", clean), Agent("a", "{{ clean }}", tools=[look])], {"rows": [1]})
+    found = plan.estimate(prices=PRICES)
+    task, agent = found.expected
+    assert (0, 0, 0.0, 0.0, "") == (task.input_tokens, task.output_tokens, task.cost_usd, task.most_usd, task.model)
+    assert found.wall_s.likely == pytest.approx(agent.seconds.likely)
+    assert "1 task counted as no time and no text: nobody knows yet" in found.notes
+    assert "counted as one turn, without the seconds of tools: a" in found.notes
+    assert [True, False] == [one == 0.0 for one in found.agents["likely_usd"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent_magic.forecast.remaining import remaining
 from agent_magic.record.history import History, Past
+from tests.show.calling import calling_run
 from tests.show.story import MODEL, business_run, finished_run, plan_of, record_of
 
 
@@ -45,3 +46,11 @@ def test_a_run_learns_from_its_own_answers() -> None:
     low, high = remaining(business_run(6.5), 6.5, History(), 8) or (0.0, 0.0)
     assert 0 < low < high
     assert None is remaining(finished_run(plan_of({"one": ()})), 9.0, History(), 8)
+
+
+def test_of_tasks_nothing_is_known() -> None:
+    """While one is still to run nobody can say when the run ends; one that has ended does not matter."""
+    rows = (past(name, 1, 2, 3, simulated=True) for name in ("finder", "report"))
+    history = History([row for some in rows for row in some])
+    assert None is remaining(calling_run(6.9), 6.9, history, 8)
+    assert None is not remaining(calling_run(7.3), 7.3, history, 8)

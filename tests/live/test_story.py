@@ -8,7 +8,9 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded
+from agent_magic.live.story import tell
 from tests.live.virtual import Reply, drive
+from tests.show.calling import calling_run
 
 
 def test_debug_tells_the_story_of_a_run(caplog):
@@ -35,3 +37,15 @@ def test_nothing_is_told_otherwise(caplog):
     """Without DEBUG a run says nothing."""
     drive(Plan([Agent("a", "x")]), lambda *_: Reply())
     assert [] == caplog.messages
+
+
+def test_calls_are_told_without_what_they_take_and_return(caplog):
+    """The tool, what became of it and how long it took; no arguments, no results, no prints."""
+    with caplog.at_level(logging.DEBUG, "agent_magic"):
+        tell(calling_run(), 0)
+    lines = [line.partition(": ")[2] for line in caplog.messages]
+    assert "finder begins call 1: run_sql" in lines
+    assert "finder ended call 1: succeeded after 1.000 s" in lines
+    assert "finder begins call 2: lock, held by person" in lines
+    assert "finder ended call 2: ValueError after 1.000 s" in lines
+    assert not [line for line in caplog.messages if "SELECT" in line or "north" in line or "3 rows" in line]

@@ -25,14 +25,14 @@ from tests.record.histories import histories
 
 # The columns of `run.agents` and `run.summary` are a contract.
 AGENTS = (
-    "agent, status, total_s, input_tokens, output_tokens, cost_usd, model, source, attempts, queued_s, api_s, tool_s, "
-    "backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, cache_write_tokens, layer, "
-    "on_critical_path, slack_s, stop_reason, error"
+    "agent, status, kind, total_s, input_tokens, output_tokens, cost_usd, model, source, attempts, queued_s, api_s, "
+    "tool_s, backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, cache_write_tokens, layer, "
+    "on_critical_path, slack_s, context_tokens, stop_reason, error"
 ).split(", ")
 SUMMARY = (
     "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
-    "bound, efficiency, agent_s, queued_s, critical_path_s, layers, failed, skipped, cancelled, rate_limited, source, "
-    "speedup, speedup_over, cost_multiple"
+    "bound, efficiency, agent_s, queued_s, critical_path_s, layers, tasks, failed, skipped, cancelled, rate_limited, "
+    "source, speedup, speedup_over, cost_multiple"
 ).split(", ")
 WORDS = {
     "agent",
@@ -51,8 +51,11 @@ WORDS = {
     "slowest",
     "request_id",
     "speedup_over",
+    "kind",
 }
 COUNTS = {
+    "tasks",
+    "turn",
     "layer",
     "layers",
     "agents",
@@ -181,7 +184,9 @@ def test_unknown_is_missing_and_never_zero():
     )
     frame = agents_frame(record).set_index("agent")
     missing = set(frame.columns[frame.loc["b"].isna()])
-    assert set(AGENTS) - {"agent", "layer", "model", "status", "attempts", "on_critical_path", "error"} == missing
+    assert (
+        set(AGENTS) - {"agent", "kind", "layer", "model", "status", "attempts", "on_critical_path", "error"} == missing
+    )
     assert (0, "'a' did not succeed", False) == (
         frame.loc["b", "attempts"],
         frame.loc["b", "error"],

@@ -36,6 +36,7 @@ from agent_magic.show.live.panel import details_of
 from agent_magic.show.notes import budget_note, capped_note, context_notes
 from agent_magic.show.terminal import LineView
 from agent_magic.show.values import Markdown, result_bundle
+from tests.show.calling import arguments_of, calling_run
 from tests.show.story import MODEL, record_of
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x00\u202e"
@@ -81,7 +82,7 @@ def printed(record: RunRecord) -> Iterator[tuple[str, object]]:
     yield "bundle", run.bundle()["text/plain"]
     yield "stable bundle", static_bundle(record.plan, record, timings=False)["text/plain"]
     yield "plan", plan_picture(record.plan)["text/plain"]
-    for name in ("agents", "attempts", "layers", "summary", "events", "contexts", "savings"):
+    for name in ("agents", "attempts", "tool_calls", "layers", "summary", "events", "contexts", "savings"):
         yield name, getattr(run, name).to_string()
         yield name, frame_text(getattr(run, name))
     yield "closing", closing(record).text()
@@ -112,6 +113,18 @@ def printed(record: RunRecord) -> Iterator[tuple[str, object]]:
     view.show()
     view.finish()
     yield "log", lines.getvalue()
+
+
+def test_calls_carry_no_control_characters():
+    """Names of tools, what they print and return, errors and tracebacks, in a log, in frames and in the panel."""
+    record = calling_run(text=ESCAPES, arguments=arguments_of(ESCAPES))
+    run = Run(record)
+    said = [run.tool_calls.to_string(), run.events.to_string(), run.bundle()["text/plain"], run.timeline().text]
+    said += [result_bundle(one)["text/plain"] for one in record.results] + [repr(one) for one in record.results]
+    feed = Feed(record, cards_layout(record.plan))  # pyright: ignore[reportArgumentType]
+    said += [str(feed.step(8.0, {})), *(str(details_of(record, agent)) for agent in range(4))]
+    assert not CONTROL & set("".join(said).replace("\\n", ""))
+    assert not any(f"\\x{ord(one):02x}" in "".join(said) for one in "\x1b\x07\x9b\x00")
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["under way", "stopped"])

@@ -9,7 +9,7 @@ import { barBox, seconds, short } from "./pure.js";
  * @typedef {import("./pure.js").Card} Card
  * @typedef {import("./pure.js").Plot} Plot
  * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
- *   names: string[], edges: [number, number, number][], plot?: Plot, groups?: import("./pure.js").Group[],
+ *   names: string[], tasks: number[], edges: [number, number, number][], plot?: Plot, groups?: import("./pure.js").Group[],
  *   phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
  */
 
@@ -24,7 +24,11 @@ export class Cards {
     this.edges = [...root.querySelectorAll(".e")];
     this.lines = this.nodes.map((node) => node.querySelector(".l"));
     this.bars = this.nodes.map((node) => node.querySelector(".g"));
-    this.widths = this.nodes.map((node) => Number(node.querySelector(".c")?.getAttribute("width")));
+    this.widths = this.nodes.map((node) => {
+      const ground = node.querySelector(".c"); // the outline of a task has no width of its own
+      return Number(ground?.getAttribute("width") ?? ground?.getAttribute("data-w"));
+    });
+    this.tasks = new Set(fixed.tasks);
     /** @type {Map<number, [since: number, rest: string]>} */
     this.running = new Map();
     /** @type {string[]} */
@@ -77,7 +81,7 @@ export class Cards {
    */
   say(agent, line, rest) {
     const word = this.fixed.words[this.states[agent] ?? "p"] ?? "";
-    const words = [this.fixed.names[agent] ?? "", word, line, rest].filter(Boolean).join(" · ");
+    const words = [this.fixed.names[agent] ?? "", this.tasks.has(agent) ? "task" : "", word, line, rest].filter(Boolean).join(" · ");
     setText(this.nodes[agent]?.querySelector("title"), words);
     set(this.nodes[agent], "aria-label", words);
   }
@@ -186,13 +190,13 @@ export class Times {
    * @param {Bar} bar
    * @param {number} row
    */
-  say(element, [kind, , from, to], row) {
+  say(element, [kind, , from, to, what], row) {
     const name = this.fixed.groups ? this.fixed.groups[row]?.label : this.fixed.names[this.fixed.rows?.[row] ?? -1];
     const long = to === null ? [`since ${seconds(from)}`] : [seconds(to - from), `${seconds(from)} to ${seconds(to)}`];
     set(element, "data-row", String(row));
     const title = element.querySelector("title") ?? svg("title", {});
     if (!title.isConnected) element.append(title);
-    setText(title, [name, this.fixed.phases[kind], ...long].filter(Boolean).join(" · "));
+    setText(title, [name, this.fixed.phases[kind], what, ...long].filter(Boolean).join(" · "));
   }
 
   /**

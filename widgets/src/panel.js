@@ -6,7 +6,10 @@ import { besideCard, verbsFor } from "./pure.js";
 /**
  * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
  *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string,
- *   pictures: {src: string, label: string}[]}} Detail
+ *   pictures: {src: string, label: string}[], turns: Turn[]}} Detail
+ * @typedef {{heading: string, said: string, calls: Call[]}} Turn
+ * @typedef {{number: number, tool: string, status: string, facts: string, arguments: [string, string][],
+ *   texts: Record<string, string>}} Call
  */
 
 const WIDTH = 480;
@@ -93,7 +96,9 @@ export class Panel {
     this.key = key;
     const held = this.element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-verb") : null;
     const at = this.element.scrollTop;
+    const unfolded = [...this.element.querySelectorAll("details[open]")].map((one) => one.getAttribute("data-call"));
     this.element.replaceChildren(...this.parts(detail));
+    for (const one of this.element.querySelectorAll("details")) one.open = unfolded.includes(one.getAttribute("data-call"));
     this.element.scrollTop = at;
     if (held !== null) {
       const again = held ? this.element.querySelector(`[data-verb="${held}"]`) : null;
@@ -127,6 +132,7 @@ export class Panel {
     if (detail.error) parts.push(html("p", { class: "am-error" }, [detail.error]));
     const [first, ...rest] = Object.entries(detail.texts).map(([heading, text]) => written(heading, text, heading === "answer" ? detail.rendered : ""));
     parts.push(...(first ?? []));
+    for (const turn of detail.turns) parts.push(conversation(turn));
     if (detail.attempts.length) parts.push(attempts(detail));
     if (detail.pictures.length) parts.push(html("p", { class: "am-sent" }, detail.pictures.map(({ src, label }) => html("img", { src, alt: label, title: label }))));
     return [...parts, ...rest.flat()];
@@ -176,6 +182,32 @@ async function toClipboard(text) {
   } catch {
     return false;
   }
+}
+
+/**
+ * A turn: what the model said, and what it called.
+ * @param {Turn} turn
+ */
+function conversation({ heading, said, calls }) {
+  const words = said ? [html("p", { class: "am-told" }, [said])] : [];
+  return html("div", { class: "am-turn" }, [html("h5", {}, [heading]), ...words, ...calls.map(called)]);
+}
+
+/**
+ * A call: its arguments as a small table, and folded what came of it.
+ * @param {Call} call
+ */
+function called({ number, tool, status, facts, arguments: given, texts }) {
+  const bad = status === "failed" || status === "denied";
+  const rows = given.map(([name, value]) => html("tr", {}, [html("th", { scope: "row" }, [name]), html("td", {}, [value])]));
+  const table = rows.length ? [html("table", { class: "am-given" }, [html("tbody", {}, rows)])] : [];
+  const title = html("div", { class: "am-tool" }, [html("b", {}, [tool]), ` ${facts}`]);
+  const folded = Object.entries(texts).flatMap(([what, text]) => {
+    const raw = html("pre", { tabindex: "0", "aria-label": `${what} of ${tool}` }, [text]);
+    return what === "result" ? [raw] : [html("h5", {}, [what]), raw];
+  });
+  const fold = html("details", { "data-call": String(number) }, [html("summary", {}, [Object.keys(texts).join(", ")]), ...folded]);
+  return html("div", { class: `am-call${bad ? " am-bad" : ""}` }, [title, ...table, ...(folded.length ? [fold] : [])]);
 }
 
 /** @param {Detail} detail */

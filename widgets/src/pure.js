@@ -7,7 +7,7 @@
  * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
  * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
- * @typedef {[kind: string, tone: string, from: number, to: number | null]} Bar
+ * @typedef {[kind: string, tone: string, from: number, to: number | null, what?: string]} Bar
  * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string]} Tally
  * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
  *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
@@ -43,7 +43,7 @@ export function barBox([kind, , from, to], row, plot, span, now) {
   const at = (/** @type {number} */ time) => plot.x + (time / span) * plot.w;
   const start = at(from);
   const width = Math.max(1.5, at(to ?? Math.max(from, now)) - start);
-  const height = kind === "q" ? Math.min(3, plot.bar / 2) : plot.bar;
+  const height = kind === "q" ? Math.min(3, plot.bar / 2) : kind === "t" ? (plot.bar * 7) / 11 : plot.bar;
   const middle = plot.y + row * plot.row + plot.bar / 2;
   return { x: start, y: middle - height / 2, width, height, middle, radius: kind > "4" ? Math.min(2.5, height / 2, width / 2) : 0 };
 }

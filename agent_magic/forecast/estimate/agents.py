@@ -71,6 +71,7 @@ class Guess(NamedTuple):
         aside: The input a run with a budget sets aside for it, likely and at most: no token is shorter than a byte.
         held: Whether its answer is in the ledger, so that nothing is sent.
         words: What its numbers stand on.
+        is_task: Whether it is a task, which asks no model.
     """
 
     own: int
@@ -86,6 +87,7 @@ class Guess(NamedTuple):
     output_basis: Basis
     seconds_basis: Basis
     words: tuple[str, ...]
+    is_task: bool = False
 
 
 def guess_all(
@@ -115,6 +117,9 @@ def guess_all(
     found: dict[int, Guess] = {}
     for agent in plan.dag.order:
         request = requests[agent]
+        if plan.agents[agent].is_task:
+            found[agent] = TASK
+            continue
         if held[agent] is not None:
             found[agent] = _held(request)
             continue
@@ -166,6 +171,13 @@ def _attached(request: Request, terms: Terms | None) -> _Attached:
     elif likely != most:
         words = ("input: assumed without its pictures and PDFs, whose tokens nobody knows",)
     return _Attached(likely, most, words)
+
+
+TASK: Final = Guess(
+    0, NOTHING, NOTHING, NOTHING, 0.0, 0, 0, (0, 0), held=False, input_basis="counted", output_basis="assumed",
+    seconds_basis="assumed", words=("a task: at no cost",), is_task=True,
+)  # fmt: skip
+"""A task costs nothing. Nobody knows how long it takes and what it returns: nothing, the notes say."""
 
 
 class _Seen(NamedTuple):

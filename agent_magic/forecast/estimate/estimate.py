@@ -32,7 +32,7 @@ from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings
 
+MOST_NAMED = 4
 NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
 PLENTY = 1e9
@@ -105,7 +106,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         basis=_weakest(expected),
         order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
         reaches=None,
-        notes=_notes_of(policy, guesses, totals, timeouts_s, limited=bool(terms.before)),
+        notes=(*_work_notes(plan), *_notes_of(policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
         pilot=tried,
     )
@@ -118,9 +119,14 @@ def _expect(
     plan: Plan, agent: int, request: Request, guess: Guess, ends: Sequence[RunRecord], prices: Prices
 ) -> Expected:
     def price(given: int, produced: int) -> float | None:
-        return 0.0 if guess.held else prices.of(request.model, Usage(given, output_tokens=produced)).cost_usd
+        return (
+            0.0
+            if guess.held or guess.is_task
+            else prices.of(request.model, Usage(given, output_tokens=produced)).cost_usd
+        )
 
-    known = [cost for one in ends if (cost := one.results[agent].cost_usd) is not None]
+    known = [0.0] * len(ends) if guess.is_task else []
+    known += [cost for one in ends if (cost := one.results[agent].cost_usd) is not None]
     cost = _span(known) if len(known) == len(ends) else None
     most = price(guess.most_input, guess.cap)
     if most is not None and cost is not None:
@@ -129,7 +135,7 @@ def _expect(
     return Expected(
         plan.agents[agent].name,
         plan.dag.layer[agent],
-        request.model,
+        "" if guess.is_task else request.model,
         guess.held,
         guess.input,
         guess.output,
@@ -252,9 +258,11 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
     takes_s = guess.seconds[end]
     by = takes_s / guess.seconds.likely if guess.seconds.likely else 1.0
     given = round(guess.input[end])
+    if guess.is_task:
+        request = request._replace(model="")
     only = Try(0.0, min(guess.first_s * by, takes_s), takes_s, None, given, round(guess.output[end]))
     prefix = 0 if guess.held or request.context is None else min(len(request.context) // CHARS_PER_TOKEN, given)
-    pool = HELD_POOL if guess.held else limit_class
+    pool = HELD_POOL if guess.held or guess.is_task else limit_class
     size = guess.aside[1]
     return Work(
         name,
@@ -270,6 +278,7 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
         warm=False,
         time=SAME,
         output=SAME,
+        is_task=guess.is_task,
     )
 
 
@@ -280,6 +289,14 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
     heard = {name for name, learned in terms.learned.items() if learned.answers}
     new = {work.pool for work in works} - {HELD_POOL} - set(terms.before) - heard
     return {name: {"requests": Ceiling(PLENTY, PLENTY)} for name in new}
+
+
+def _work_notes(plan: Plan) -> Iterator[str]:
+    """Say what an estimate leaves out of tasks and of agents with tools."""
+    if tasks := sum(one.is_task for one in plan.agents):
+        yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
+    if calling := [one.name for one in plan.agents if one.tools]:
+        yield f"counted as one turn, without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
 
 
 def _notes_of(

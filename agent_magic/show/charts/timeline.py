@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 60
 """More agents are counted by phase."""
 BINS: Final = 120
-STACK: Final[tuple[Kind, ...]] = ("stream", "first", "backoff", "queued")
+STACK: Final[tuple[Kind, ...]] = ("stream", "first", "tool", "backoff", "queued")
 """The counted phases, from the axis up. Work comes first, so that its height can be read."""
-WORK: Final = frozenset({"first", "stream", "local"})
+WORK: Final = frozenset({"first", "stream", "tool", "local"})
 
 
 def run_timeline(
@@ -99,13 +99,13 @@ def _row(spans: Sequence[Span], row: int, *, is_bold: bool) -> Iterator[Mark]:
 
 
 def _facts(span: Span) -> dict[str, str | float]:
-    waits = f" for {span.reason}" if span.phase == "queued" and span.reason else ""
+    waits = (f" for {span.reason}" if span.phase == "queued" else f": {span.reason}") if span.reason else ""
     return {
         "agent": single_line(span.agent),
         "attempt": f"attempt {span.attempt}",
         "phase": look_of(span.phase, span.outcome).word + waits,
         "seconds": seconds(span.length_s),
-        "model": single_line(span.model),
+        "model": single_line(span.model) or "task",
     }
 
 

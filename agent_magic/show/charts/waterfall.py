@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_STEPS: Final = 9
 LEAST_SHARE: Final = 0.0005
 """Smaller steps are left out."""
-ORDER: Final[tuple[Kind, ...]] = ("queued", "backoff", "local", "first", "stream")
+ORDER: Final[tuple[Kind, ...]] = ("queued", "backoff", "local", "first", "stream", "tool")
 
 
 class Step(NamedTuple):

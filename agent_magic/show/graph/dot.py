@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def digraph(plan: Plan) -> Digraph:
     """Return the graph of a plan: left to right, a rank per layer, order-only edges dashed.
 
-    Agents are `n0`, `n1`, ... in declared order and have their names as labels.
+    Agents are `n0`, `n1`, ... in declared order and have their names as labels. Tasks are octagons.
     """
     from graphviz import Digraph
 
@@ -28,7 +28,8 @@ def digraph(plan: Plan) -> Digraph:
         with graph.subgraph() as rank:
             rank.attr(rank="same")
             for number in layer:
-                rank.node(f"n{number}", label=_text(plan.agents[number].name))
+                shape = "octagon" if plan.agents[number].is_task else None
+                rank.node(f"n{number}", label=_text(plan.agents[number].name), shape=shape)
     for child, before in enumerate(plan.dag.parents):
         for parent in before:
             is_order = plan.agents[parent].name not in plan.inputs[child]

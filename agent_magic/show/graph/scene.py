@@ -6,13 +6,13 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.measure.metrics import summarize
+from agent_magic.measure.metrics import sources_of, summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.groups import counted, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
-from agent_magic.show.text import counts_line, facts, total_tokens_of, why_not
-from agent_magic.show.units import UNKNOWN, count, dollars, plural, seconds
+from agent_magic.show.text import counts_line, facts, steps_of, total_tokens_of, why_not
+from agent_magic.show.units import UNKNOWN, count, dollars, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,9 @@ class NodeView:
         share: How much of its work is done, 0 to 1; `None` while it is running.
         badge: `ledger` or `replay` for a reused answer.
         hint: All of it, for the tooltip and for screen readers.
-        since_s: When the running request was sent; `None` without one. `line` begins with the seconds since.
+        since_s: When the request was sent, or the functions called, that run; `None` without. `line` begins with the
+            seconds since.
+        is_task: Whether it is a task, which has a card of its own shape.
     """
 
     state: str
@@ -61,6 +63,7 @@ class NodeView:
     badge: str = field(default="", kw_only=True)
     hint: str = field(default="", kw_only=True)
     since_s: float | None = field(default=None, kw_only=True)
+    is_task: bool = field(default=False, kw_only=True)
 
     @property
     def icon(self) -> str:
@@ -180,11 +183,12 @@ def node_view(
     else:
         line, tail = _line(record, agent, now_s), _tail(result, state, tail)
     badge = badge_of(result.source)
-    hint = " · ".join(part for part in (result.name, STATES[state].word, line, badge, tail) if part)
+    kind = "task" if result.is_task else ""
+    hint = " · ".join(part for part in (result.name, kind, STATES[state].word, line, badge, tail) if part)
     share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
-    since = result.attempts[-1].started_s if state == "r" else None
-    hint = single_line(hint)[:MOST_HINT]
-    return NodeView(state, result.name, line=line, tail=tail, share=share, badge=badge, hint=hint, since_s=since)
+    since = result.working_since_s if state == "r" else None
+    looks = {"share": share, "badge": badge, "hint": single_line(hint)[:MOST_HINT], "is_task": result.is_task}
+    return NodeView(state, result.name, line=line, tail=tail, since_s=since, **looks)
 
 
 def flow_of(result: AgentResult) -> int:
@@ -200,14 +204,16 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
-    hint = " · ".join(part for part in (one.name, line, "after " + ", ".join(parents) if parents else "") if part)
-    return NodeView("p", one.name, line=line, tail=one.model or "", hint=single_line(hint)[:MOST_HINT])
+    tail = "task" if one.is_task else one.model or ""
+    words = (one.name, "task" if one.is_task else "", line, "after " + ", ".join(parents) if parents else "")
+    hint = single_line(" · ".join(filter(None, words)))[:MOST_HINT]
+    return NodeView("p", one.name, line=line, tail=tail, hint=hint, is_task=one.is_task)
 
 
 def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None) -> Header:
     """Build the header of a run."""
     states = "".join(map(state_of, record.results))
-    source = joined({*(result.source for result in record.results), "simulated" if record.simulated else None})
+    source = joined({*sources_of(record), "simulated" if record.simulated else None})
     return counted_header(states, now_s, phrases=_phrases(record, numbers, source), source=source)
 
 
@@ -244,8 +250,7 @@ def planned_header(plan: Plan, estimates: Estimates) -> Header:
     if prices:
         unpriced = len(plan) - len(prices)
         phrases.append(f"≈ {dollars(sum(prices))}" + (f" and {unpriced} without a price" if unpriced else ""))
-    counts = f"{plural(len(plan), 'agent')} in {plural(plan.depth, 'layer')}"
-    return Header(counts, facts=(*phrases, "estimate" if phrases else "not run"))
+    return Header(steps_of(plan), facts=(*phrases, "estimate" if phrases else "not run"))
 
 
 def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
@@ -260,14 +265,13 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
         return ()  # if every agent is on it, bold means nothing
     never = frozenset(("skipped", "cancelled") if record.ended_s is None else ("skipped", "cancelled", "pending"))
     results = record.results
-    return tuple(agent for agent in path if results[agent].attempts or results[agent].status not in never)
+    return tuple(agent for agent in path if results[agent].granted_s is not None or results[agent].status not in never)
 
 
 def _work(result: AgentResult, now_s: float, usual: float) -> float:
     if result.finished_s is not None:
         return result.work_s
-    started = result.attempts[-1].started_s if result.status == "running" else now_s
-    return max(result.api_s + now_s - started, usual)
+    return max(result.work_s_until(now_s), usual)
 
 
 def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
@@ -283,26 +287,42 @@ def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[st
 def _line(record: RunRecord, agent: int, now_s: float) -> str:
     """Write the numbers of an agent, or why it has none."""
     result = record.results[agent]
-    if result.status == "running":
-        last = result.attempts[-1]
-        again = f" · attempt {last.number}" if last.number > 1 else ""
-        return seconds(max(0.0, now_s - last.started_s)) + again
-    if result.status == "queued":
+    if result.working_since_s is not None:
+        doing = doing_of(result)
+        return seconds(max(0.0, now_s - result.working_since_s)) + (f" · {doing}" if doing else "")
+    if result.is_waiting:
         if result.waits_until_s is None or result.waits_until_s <= now_s:
             return "queued"
         return f"retries in {max(1, round(result.waits_until_s - now_s))} s"
     if result.status == "skipped":
         return f"needs {_first_lost(record, agent)}" if _first_lost(record, agent) else "skipped"
-    if not result.attempts:
+    if result.started_s is None:
         return result.status
     if result.status in {"failed", "cancelled"}:
         return f"{seconds(result.work_s)} · {_kind(result) or result.status}"
+    if result.is_task:
+        return seconds(result.work_s)
     return f"{seconds(result.work_s)} · {count(total_tokens_of(result))} tok · {dollars(result.cost_usd)}"
+
+
+def doing_of(result: AgentResult) -> str:
+    """Say what an agent does now: the tool it has called, or how many; else its turn, and its attempt at it."""
+    calls = result.calls_under_way
+    if calls and not result.is_task:
+        return single_line(calls[0].tool) if len(calls) == 1 else f"{len(calls)} tools"
+    if result.is_task:
+        again = calls[-1].number if calls else 1
+    else:
+        again = sum(one.turn == result.turns for one in result.attempts)
+    words = [f"turn {result.turns}"] if result.turns > 1 else []
+    return " · ".join([*words, *([f"attempt {again}"] if again > 1 else [])])
 
 
 def _kind(result: AgentResult) -> str:
     """Return the class of an agent's error."""
-    return (result.attempts[-1].kind or "") if result.status == "failed" and result.attempts else ""
+    if result.status != "failed":
+        return ""
+    return (result.attempts[-1].kind if result.attempts else result.kind) or ""
 
 
 def _tail(result: AgentResult, state: str, tail: str) -> str:

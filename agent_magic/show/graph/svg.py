@@ -39,6 +39,8 @@ NAME_H = 12.0
 """The least distance between names. With thinner rows not every row has its name."""
 LABEL_W = 132.0
 CARD_PAD = 12.0
+CUT = 11.0
+"""How much of its corners a task's card lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:
     going = "g go" if node.share is None else "g"
     parts = [
         f"<title>{escape(node.hint)}</title>",
-        element("rect", class_="c", width=box.w, height=box.h, rx=8),
+        _ground(box, is_task=node.is_task),
         element("path", class_="i", transform=f"translate({number(CARD_PAD)} 11.5)", d=node.icon),
         element("text", escape(name), class_="t", x=CARD_PAD + 18, y=22),
         element("text", escape(line), class_="l", x=CARD_PAD, y=38.5),
@@ -278,6 +280,15 @@ def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:
         parts.append(element("rect", class_=going, x=CARD_PAD, y=box.h - 8, width=room * share, height=2.5, rx=1.2))
     look = f"n s-{node.state}{' on' if on else ''}"
     return element("g", "".join(parts), class_=look, transform=f"translate({number(box.x)} {number(box.y)})")
+
+
+def _ground(box: Box, *, is_task: bool) -> str:
+    """Draw the ground of a card: round corners for an agent, cut ones for a task."""
+    if not is_task:
+        return element("rect", class_="c", width=box.w, height=box.h, rx=8)
+    right, bottom, cut = number(box.w - CUT), number(box.h - CUT), number(CUT)
+    outline = f"M{cut} 0H{right}l{cut} {cut}V{bottom}l-{cut} {cut}H{cut}l-{cut} -{cut}V{cut}z"
+    return element("path", class_="c", d=outline, data_w=box.w)
 
 
 def _timeline(timeline: Timeline, plot: Plot, note: str, *, live: bool) -> str:
@@ -326,7 +337,12 @@ def _box(bar: Bar, plot: Plot, span_s: float, now_s: float) -> tuple[float, floa
     """Return the left edge of a bar, its width and its height."""
     start = plot.at(bar.from_s, span_s)
     end = plot.at(max(bar.from_s, now_s) if bar.to_s is None else bar.to_s, span_s)
-    return start, max(1.5, end - start), min(PHASES["queued"].height, plot.bar_h / 2) if bar.kind == "q" else plot.bar_h
+    tall = plot.bar_h
+    if bar.kind == "q":
+        tall = min(PHASES["queued"].height, plot.bar_h / 2)
+    elif bar.kind == "t":
+        tall *= PHASES["tool"].height / BAR_H
+    return start, max(1.5, end - start), tall
 
 
 def _bar(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> str:

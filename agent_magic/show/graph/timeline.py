@@ -7,8 +7,10 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
-from agent_magic.record.events import AgentReady, AgentReopened, AttemptEnded, AttemptStarted
+from agent_magic.record.events import AgentReady, AgentReopened, AttemptEnded, AttemptStarted, CallEnded, CallStarted
 from agent_magic.record.phases import phases_of
+from agent_magic.record.plaintext import single_line
+from agent_magic.record.reasons import wording
 from agent_magic.show.states import tone_of
 from agent_magic.show.units import time_step, time_tick
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from agent_magic.show.graph.groups import Sheet
 
 LEAST_WAIT_S = 0.05  # a shorter wait would be a dot
-Kind = Literal["q", "b", "f", "s", "1", "2", "3", "4"]
-"""Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream.
+MOST_WHAT = 60
+"""Characters of what a bar says of its tools."""
+Kind = Literal["q", "b", "f", "s", "t", "1", "2", "3", "4"]
+"""Initials of the phases of `agent_magic.record.phases`: queued, backoff, first, stream, tool.
 
 `1` to `4` are of groups: from a few of its agents at work up to the most at once.
 """
@@ -38,12 +42,14 @@ class Bar:
         tone: The character of the state whose colour it has.
         from_s: Its start, in seconds since the run began.
         to_s: Its end; `None` while it goes on.
+        what: Which tools were called, or what was waited for between two turns; empty for the phase alone.
     """
 
     kind: Kind
     tone: str
     from_s: float = field(kw_only=True)
     to_s: float | None = field(default=None, kw_only=True)
+    what: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,10 @@ def bars_of(result: AgentResult) -> Iterator[Bar]:
         if phase.kind == "backoff" and start_s != end_s:
             yield Bar("b", "q", from_s=start_s, to_s=end_s)
         elif phase.kind == "queued" and (end_s is None or end_s - start_s > LEAST_WAIT_S):
-            yield Bar("q", "q", from_s=start_s, to_s=end_s)
+            yield Bar("q", "q", from_s=start_s, to_s=end_s, what=wording(phase.reason).label)
+        elif phase.kind == "tool" and start_s != end_s:
+            what = "" if result.is_task else single_line(phase.reason)[:MOST_WHAT]
+            yield Bar("t", "r", from_s=start_s, to_s=end_s, what=what)
         elif phase.kind == "first" and phase.attempt is not None:
             yield from _request(phase.attempt)
 
@@ -127,7 +136,8 @@ def axis_entry(now_s: float, *, over: bool) -> dict[str, Any]:
 
 def bar_entry(bar: Bar) -> list[str | float | None]:
     """Return a bar for the live view."""
-    return [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
+    places = [bar.kind, bar.tone, round(bar.from_s, 3), None if bar.to_s is None else round(bar.to_s, 3)]
+    return [*places, bar.what] if bar.what else places
 
 
 def _request(attempt: Attempt) -> Iterator[Bar]:
@@ -165,6 +175,7 @@ class Shades:
         self._first_s: list[float | None] = [None] * groups
         self._last_s = [0.0] * groups
         self.running = [0] * groups
+        self._calls = [0] * len(group_of)
         self.bin_s = LEAST_BIN_S
 
     def take(self, event: Event) -> None:
@@ -174,6 +185,14 @@ class Shades:
                 self._step(self._group_of[event.agent], event.at_s, 1)
             case AttemptEnded():
                 self._step(self._group_of[event.agent], event.at_s, -1)
+            case CallStarted():  # of calls side by side their agent counts once
+                self._calls[event.agent] += 1
+                if self._calls[event.agent] == 1:
+                    self._step(self._group_of[event.agent], event.at_s, 1)
+            case CallEnded():
+                self._calls[event.agent] -= 1
+                if not self._calls[event.agent]:
+                    self._step(self._group_of[event.agent], event.at_s, -1)
             case AgentReady() | AgentReopened():
                 group = self._group_of[event.agent]
                 if self._ready_s[group] is None:

@@ -61,8 +61,8 @@ from agent_magic.show.live.panel import details_of
 from agent_magic.show.live.status import ALONE
 from agent_magic.show.progress import is_looked_at
 from agent_magic.show.states import OF_SOURCE, STATES
+from agent_magic.show.text import steps_of
 from agent_magic.show.theme import PHASES, built
-from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -235,7 +235,7 @@ def make_live_view(
     sheet = placed if isinstance(placed, Sheet) else None
     svg = draw(scene_of(plan, record, now_s=0.0, sheet=sheet), plan, layout, theme=None)
     fixed = fixed_groups(record, placed) if isinstance(placed, Sheet) else fixed_parts(record, placed, feed)
-    line = f"{single_line(plan.name)}: {plural(len(plan), 'agent')}, running"
+    line = f"{single_line(plan.name)}: {steps_of(plan)}, running"
     fixed["verbs"] = list(verbs)
     widget = _widget_class()(svg=svg, states=feed.states, fixed=fixed, feed=feed, line=line)
 
@@ -296,6 +296,7 @@ def _fixed(plan: Plan) -> dict[str, Any]:
         "words": {state: look.word for state, look in STATES.items()},
         "pills": {badge: round(pill_w(badge), 1) for badge in OF_SOURCE},
         "names": [single_line(name) for name in plan.names],
+        "tasks": [number for number, one in enumerate(plan.agents) if one.is_task],
     }
 
 

@@ -1,9 +1,11 @@
-"""The details of one agent, for the panel that a click opens: prompt, answer, and a row per attempt."""
+"""The details of one agent, for the panel that a click opens: prompt, answer, a row per attempt, its conversation."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.plaintext import clean, single_line
 from agent_magic.show.attachments import thumbnails
 from agent_magic.show.states import STATES, state_of
@@ -13,13 +15,18 @@ from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Citation
-    from agent_magic.record.results import Attempt, RunRecord
+    from agent_magic.record.call import ToolCall
+    from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MOST_CHARS = 5_000
 """The characters of a text that is shown. Arriving text is sent again every second."""
 MOST_ANSWER = 100_000
 """The characters of an answer that is complete, which is sent once."""
 MOST_ATTEMPTS = 20
+MOST_CALLS = 30
+"""The last calls are shown, with so many characters of a result and of an argument."""
+MOST_RESULT = 2_000
+MOST_ARGUMENT = 600
 HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "cost")
 """The columns of the table of attempts. The first has its number and its status."""
 
@@ -36,6 +43,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         Plain data: name, state, `facts` as one line, `attempts` as rows of a table, and `texts` by heading, the answer
         first. Long texts are cut and marked. `rendered` is a complete answer as safe HTML, empty where it is a value.
         `pictures` are small ones of what was sent.
+        `turns` is the conversation as far as functions were called: per turn what the model said, and the calls.
     """
     result = record.results[agent]
     state = state_of(result)
@@ -48,10 +56,20 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "headings": list(HEADINGS),
         "attempts": [_row(one) for one in result.attempts[-MOST_ATTEMPTS:]],
         "error": single_line(result.error or result.waits_why)[:600],
+        "turns": _turns(result),
         "texts": _texts(record, agent, text),
-        "rendered": markdown_html(result.text[:MOST_ANSWER]) if result.answer and result.returns is None else "",
+        "rendered": "" if not result.answer or _is_turn(result) or result.returns else _rendered(result.text),
         "pictures": _pictures(record, agent),
     }
+
+
+def _is_turn(result: AgentResult) -> bool:
+    """Tell whether the last response asks for calls, so that it is no answer yet."""
+    return result.stop_reason == TOOL_USE
+
+
+def _rendered(text: str) -> str:
+    return markdown_html(text[:MOST_ANSWER])
 
 
 def _row(attempt: Attempt) -> list[str]:
@@ -69,16 +87,74 @@ def _row(attempt: Attempt) -> list[str]:
     ]
 
 
+def _turns(result: AgentResult) -> list[dict[str, Any]]:
+    """Return what was said and called, turn by turn. A task that was called once says all of it in its texts."""
+    calls = result.calls[-MOST_CALLS:] if len(result.calls) > result.is_task else ()
+    found: list[dict[str, Any]] = []
+    for turn in dict.fromkeys(one.turn for one in calls):
+        asked = result.attempts[turn - 1] if turn else None
+        said = "" if asked is None or asked.answer is None else asked.answer.text
+        found.append(
+            {
+                "heading": "calls" if asked is None else f"turn {asked.turn}",
+                "said": _cut(said.strip(), result.name, MOST_CHARS),
+                "calls": [_call(one, result.name) for one in calls if one.turn == turn],
+            }
+        )
+    return found
+
+
+def _call(call: ToolCall, name: str) -> dict[str, Any]:
+    """Return a call: its arguments as rows, what came of it, what it printed."""
+    took = "…" if call.duration_s is None else seconds(call.duration_s)
+    trace = "" if call.ended is None else call.ended.trace
+    texts = {"result": _shown_result(call), "printed": call.prints, "traceback": trace}
+    return {
+        "number": call.number,
+        "tool": single_line(call.tool),
+        "status": call.status,
+        "facts": " · ".join([took, *([] if call.status == "succeeded" else [call.status])]),
+        "arguments": _arguments(call.arguments, name),
+        "texts": {what: _cut(text, name, MOST_RESULT) for what, text in texts.items() if text},
+    }
+
+
+def _arguments(text: str, name: str) -> list[list[str]]:
+    """Return the arguments of a call as rows; what is no object, as it came."""
+    try:
+        given = json.loads(text or "{}")
+    except ValueError:
+        given = text
+    named: Any = given if isinstance(given, dict) else {"": given}
+    written = {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in named.items()}
+    return [[single_line(key), _cut(one, name, MOST_ARGUMENT)] for key, one in written.items()]
+
+
+def _shown_result(call: ToolCall) -> str:
+    """Return the result of a call as text; of content blocks the texts, and what the others are."""
+    if call.ended is None or not call.ended.blocks:
+        return call.result
+    try:
+        blocks = json.loads(call.result)
+        return "\n".join(one["text"] if one["type"] == "text" else f"[{one['type']}]" for one in blocks)
+    except (ValueError, TypeError, KeyError):
+        return call.result
+
+
 def _texts(record: RunRecord, agent: int, text: str) -> dict[str, str]:
     result, declared = record.results[agent], record.plan.agents[agent]
     answer, found = result.text or text, dict[str, str | None]()
+    if result.is_task:
+        return _task_texts(result)
     if result.attempts:
         request = result.attempts[-1].request
         found |= {"prompt as sent": request.prompt, "system": request.system, "shared context": request.context}
     else:
         found |= {"prompt as declared": declared.prompt, "system": declared.system_text}
     found["citations"] = "\n".join(map(_citation, result.citations))
-    first = {"answer": _cut(answer, declared.name, MOST_ANSWER)} if result.answer else {}
+    if _is_turn(result):
+        answer = ""
+    first = {"answer": _cut(answer, declared.name, MOST_ANSWER)} if answer and result.answer else {}
     if answer and not first:
         first = {"answer so far": _cut(answer, declared.name, MOST_CHARS)}
     return {**first, **{heading: _cut(text, declared.name, MOST_CHARS) for heading, text in found.items() if text}}
@@ -92,6 +168,19 @@ def _pictures(record: RunRecord, agent: int) -> list[dict[str, str]]:
     """Return thumbnails of what the agent sent."""
     attempts = record.results[agent].attempts
     return thumbnails(one.attachment for one in attempts[-1].request.attachments) if attempts else []
+
+
+def _task_texts(result: AgentResult) -> dict[str, str]:
+    """Return what a task returned, what it printed, and its traceback, of its last call."""
+    if not result.calls:
+        return {}
+    last = result.calls[-1]
+    found = {
+        "value": last.result if last.status == "succeeded" else "",
+        "printed": last.prints,
+        "traceback": "" if last.ended is None else last.ended.trace,
+    }
+    return {heading: _cut(text, result.name, MOST_CHARS) for heading, text in found.items() if text}
 
 
 def _cut(text: str, name: str, most: int) -> str:

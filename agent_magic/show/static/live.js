@@ -8,7 +8,7 @@
  * @typedef {{level: string, word: string, notes: string, meters: Meter[]}} Strip
  * @typedef {{span: number, ticks: [number, string][]}} Axis
  * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
- * @typedef {[kind: string, tone: string, from: number, to: number | null]} Bar
+ * @typedef {[kind: string, tone: string, from: number, to: number | null, what?: string]} Bar
  * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string]} Tally
  * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
  *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
@@ -44,7 +44,7 @@ function barBox([kind, , from, to], row, plot, span, now) {
   const at = (/** @type {number} */ time) => plot.x + (time / span) * plot.w;
   const start = at(from);
   const width = Math.max(1.5, at(to ?? Math.max(from, now)) - start);
-  const height = kind === "q" ? Math.min(3, plot.bar / 2) : plot.bar;
+  const height = kind === "q" ? Math.min(3, plot.bar / 2) : kind === "t" ? (plot.bar * 7) / 11 : plot.bar;
   const middle = plot.y + row * plot.row + plot.bar / 2;
   return { x: start, y: middle - height / 2, width, height, middle, radius: kind > "4" ? Math.min(2.5, height / 2, width / 2) : 0 };
 }
@@ -497,7 +497,10 @@ function meter(kind) {
 /**
  * @typedef {{agent: number, name: string, state: string, word: string, facts: string, headings: string[],
  *   attempts: string[][], error: string, texts: Record<string, string>, rendered: string,
- *   pictures: {src: string, label: string}[]}} Detail
+ *   pictures: {src: string, label: string}[], turns: Turn[]}} Detail
+ * @typedef {{heading: string, said: string, calls: Call[]}} Turn
+ * @typedef {{number: number, tool: string, status: string, facts: string, arguments: [string, string][],
+ *   texts: Record<string, string>}} Call
  */
 
 const WIDTH = 480;
@@ -584,7 +587,9 @@ class Panel {
     this.key = key;
     const held = this.element.contains(document.activeElement) ? document.activeElement?.getAttribute("data-verb") : null;
     const at = this.element.scrollTop;
+    const unfolded = [...this.element.querySelectorAll("details[open]")].map((one) => one.getAttribute("data-call"));
     this.element.replaceChildren(...this.parts(detail));
+    for (const one of this.element.querySelectorAll("details")) one.open = unfolded.includes(one.getAttribute("data-call"));
     this.element.scrollTop = at;
     if (held !== null) {
       const again = held ? this.element.querySelector(`[data-verb="${held}"]`) : null;
@@ -618,6 +623,7 @@ class Panel {
     if (detail.error) parts.push(html("p", { class: "am-error" }, [detail.error]));
     const [first, ...rest] = Object.entries(detail.texts).map(([heading, text]) => written(heading, text, heading === "answer" ? detail.rendered : ""));
     parts.push(...(first ?? []));
+    for (const turn of detail.turns) parts.push(conversation(turn));
     if (detail.attempts.length) parts.push(attempts(detail));
     if (detail.pictures.length) parts.push(html("p", { class: "am-sent" }, detail.pictures.map(({ src, label }) => html("img", { src, alt: label, title: label }))));
     return [...parts, ...rest.flat()];
@@ -669,6 +675,32 @@ async function toClipboard(text) {
   }
 }
 
+/**
+ * A turn: what the model said, and what it called.
+ * @param {Turn} turn
+ */
+function conversation({ heading, said, calls }) {
+  const words = said ? [html("p", { class: "am-told" }, [said])] : [];
+  return html("div", { class: "am-turn" }, [html("h5", {}, [heading]), ...words, ...calls.map(called)]);
+}
+
+/**
+ * A call: its arguments as a small table, and folded what came of it.
+ * @param {Call} call
+ */
+function called({ number, tool, status, facts, arguments: given, texts }) {
+  const bad = status === "failed" || status === "denied";
+  const rows = given.map(([name, value]) => html("tr", {}, [html("th", { scope: "row" }, [name]), html("td", {}, [value])]));
+  const table = rows.length ? [html("table", { class: "am-given" }, [html("tbody", {}, rows)])] : [];
+  const title = html("div", { class: "am-tool" }, [html("b", {}, [tool]), ` ${facts}`]);
+  const folded = Object.entries(texts).flatMap(([what, text]) => {
+    const raw = html("pre", { tabindex: "0", "aria-label": `${what} of ${tool}` }, [text]);
+    return what === "result" ? [raw] : [html("h5", {}, [what]), raw];
+  });
+  const fold = html("details", { "data-call": String(number) }, [html("summary", {}, [Object.keys(texts).join(", ")]), ...folded]);
+  return html("div", { class: `am-call${bad ? " am-bad" : ""}` }, [title, ...table, ...(folded.length ? [fold] : [])]);
+}
+
 /** @param {Detail} detail */
 function attempts(detail) {
   const head = html("tr", {}, detail.headings.map((word) => html("th", { scope: "col" }, [word || "attempt"])));
@@ -690,7 +722,7 @@ function attempts(detail) {
  * @typedef {Card} Card
  * @typedef {Plot} Plot
  * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
- *   names: string[], edges: [number, number, number][], plot?: Plot, groups?: Group[],
+ *   names: string[], tasks: number[], edges: [number, number, number][], plot?: Plot, groups?: Group[],
  *   phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
  */
 
@@ -705,7 +737,11 @@ class Cards {
     this.edges = [...root.querySelectorAll(".e")];
     this.lines = this.nodes.map((node) => node.querySelector(".l"));
     this.bars = this.nodes.map((node) => node.querySelector(".g"));
-    this.widths = this.nodes.map((node) => Number(node.querySelector(".c")?.getAttribute("width")));
+    this.widths = this.nodes.map((node) => {
+      const ground = node.querySelector(".c"); // the outline of a task has no width of its own
+      return Number(ground?.getAttribute("width") ?? ground?.getAttribute("data-w"));
+    });
+    this.tasks = new Set(fixed.tasks);
     /** @type {Map<number, [since: number, rest: string]>} */
     this.running = new Map();
     /** @type {string[]} */
@@ -758,7 +794,7 @@ class Cards {
    */
   say(agent, line, rest) {
     const word = this.fixed.words[this.states[agent] ?? "p"] ?? "";
-    const words = [this.fixed.names[agent] ?? "", word, line, rest].filter(Boolean).join(" · ");
+    const words = [this.fixed.names[agent] ?? "", this.tasks.has(agent) ? "task" : "", word, line, rest].filter(Boolean).join(" · ");
     setText(this.nodes[agent]?.querySelector("title"), words);
     set(this.nodes[agent], "aria-label", words);
   }
@@ -867,13 +903,13 @@ class Times {
    * @param {Bar} bar
    * @param {number} row
    */
-  say(element, [kind, , from, to], row) {
+  say(element, [kind, , from, to, what], row) {
     const name = this.fixed.groups ? this.fixed.groups[row]?.label : this.fixed.names[this.fixed.rows?.[row] ?? -1];
     const long = to === null ? [`since ${seconds(from)}`] : [seconds(to - from), `${seconds(from)} to ${seconds(to)}`];
     set(element, "data-row", String(row));
     const title = element.querySelector("title") ?? svg("title", {});
     if (!title.isConnected) element.append(title);
-    setText(title, [name, this.fixed.phases[kind], ...long].filter(Boolean).join(" · "));
+    setText(title, [name, this.fixed.phases[kind], what, ...long].filter(Boolean).join(" · "));
   }
 
   /**
