@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from agent_magic.declare.resources import resource
     from agent_magic.declare.task import Task, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
+    from agent_magic.engine.calls import Verdict
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
     from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
     from agent_magic.live.mcp import McpServer
+    from agent_magic.live.people import Question
     from agent_magic.measure.compare import compare
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
@@ -50,6 +52,7 @@ __all__ = [
     "McpServer",
     "Plan",
     "Policy",
+    "Question",
     "Run",
     "ServerTool",
     "Session",
@@ -57,6 +60,7 @@ __all__ = [
     "Task",
     "TokenPrice",
     "Tool",
+    "Verdict",
     "__version__",
     "calibration",
     "capacity",
@@ -87,12 +91,14 @@ _HOMES = {
     "McpServer": "agent_magic.live.mcp",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",
+    "Question": "agent_magic.live.people",
     "Run": "agent_magic.api",
     "Session": "agent_magic.api",
     "Simulator": "agent_magic.simulator.child:start",
     "ServerTool": "agent_magic.declare.tool",
     "Task": "agent_magic.declare.task",
     "Tool": "agent_magic.declare.tool",
+    "Verdict": "agent_magic.engine.calls",
     "TokenPrice": "agent_magic.api",
     "resource": "agent_magic.declare.resources",
     "task": "agent_magic.declare.task",

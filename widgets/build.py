@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "widgets" / "src", ROOT / "agent_magic" / "show" / "static"
-INNER = ("pure.js", "dom.js", "keep.js", "header.js", "panel.js", "cards.js", "groups.js")
+INNER = ("pure.js", "dom.js", "keep.js", "header.js", "asking.js", "panel.js", "cards.js", "groups.js")
 NOTE = "built from widgets/src by widgets/build.py: change it there"
 
 sys.path.insert(0, str(ROOT))

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.api.asking import asker_of
 from agent_magic.api.run import Run
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
@@ -36,7 +37,7 @@ from agent_magic.record.prices import TokenPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.dot import digraph
-from agent_magic.show.notes import capped_note, filled_note, ledger_notes
+from agent_magic.show.notes import capped_note, filled_note, ledger_notes, unasked_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits
+    from agent_magic.live.people import Asker
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
@@ -74,6 +76,7 @@ class Plan(DeclaredPlan):
         session: Session | None = None,
         resume: Run | None = None,
         again: Iterable[str] | None = None,
+        ask: Asker | None = None,
     ) -> Run:
         """Run the plan.
 
@@ -90,6 +93,9 @@ class Plan(DeclaredPlan):
             session: What this run shares with others, in place of `client`, `ledger`, `prices` and `limits`.
             resume: An earlier run to go on with: what succeeded in it and asks the same keeps its answer, at no cost.
             again: With `resume`: only these agents run again, though they succeeded; see `agent_magic.live.earlier`.
+            ask: Asks a person whether a call may be made or an answer passed on: an async function that takes a
+                `Question` and returns a `Verdict`. By default a question on the terminal; where there is none, nobody
+                can agree, and it is denied at once.
 
         Raises:
             NotConnected: There is no key; nothing was sent.
@@ -99,7 +105,8 @@ class Plan(DeclaredPlan):
         """
         check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-        driver = _driver(self, policy, shared, alone=session is None, fresh=fresh, resume=resume, again=again)
+        more: Any = {"fresh": fresh, "resume": resume, "again": again, "asker": asker_of(ask)}
+        driver = _driver(self, policy, shared, alone=session is None, **more)
         return await _driven(driver, shared, alone=session is None)
 
     def replay(self, path: str | Path, policy: Policy | None = None) -> Run:
@@ -155,7 +162,7 @@ class Plan(DeclaredPlan):
         policy, deck, alone = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace), session is None
 
         def buy(match: Match) -> Driver:
-            return _driver(self, policy, shared, alone=alone, fresh=fresh, recorded=match)
+            return _driver(self, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
 
         playing = lay(deck, self, policy, buy)
         return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, shared, alone=alone)
@@ -381,7 +388,7 @@ async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> 
         session.keep_limits()
     else:
         session.settle(driver.record)
-    notes = capped_note(driver.record, driver.policy), filled_note(driver.record)
+    notes = capped_note(driver.record, driver.policy), filled_note(driver.record), unasked_note(driver.record)
     for note in (*notes, *ledger_notes(session.ledger), *session.client.take_notes()):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
@@ -401,6 +408,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
     resume: Run | None = None,
     again: Iterable[str] | None = None,
     recorded: Match | None = None,
+    ask: Asker | None = None,
 ) -> Driver:
     """Prepare a run of a plan: `run = am.Run(await driver.drive())`. `driver.record` grows meanwhile.
 
@@ -416,6 +424,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         resume: An earlier run to go on with, as in `Plan.run`.
         again: With `resume`: only these agents run again, as in `Plan.run`.
         recorded: What a cassette has of the plan: only the rest is bought, after it.
+        ask: Asks a person, as in `Plan.run`; `None` where nobody is there.
 
     Raises:
         DeclarationError: A prompt cannot be filled in; nothing was sent.
@@ -423,11 +432,11 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
     """
     shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-    more: Any = {"fresh": fresh, "resume": resume, "again": again, "recorded": recorded}
+    more: Any = {"fresh": fresh, "resume": resume, "again": again, "recorded": recorded, "asker": ask}
     return _driver(plan, policy, shared, alone=session is None, **more)
 
 
-def _driver(
+def _driver(  # noqa: PLR0913 - the options of `Plan.run`
     plan: DeclaredPlan,
     policy: Policy | None,
     session: Session,
@@ -437,6 +446,7 @@ def _driver(
     resume: Run | None = None,
     again: Iterable[str] | None = None,
     recorded: Match | None = None,
+    asker: Asker | None = None,
 ) -> Driver:
     """Return the driver of a run. One that is `alone` in its session shares no slots and no history."""
     if not isinstance(plan, DeclaredPlan):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -460,6 +470,7 @@ def _driver(
         pool=None if alone else session.pool,
         history=None if alone else session.history,
         frame_of=each_frame,
+        asker=asker,
     )
     if earlier is not None:
         driver.skip(earlier.left_out)

@@ -198,7 +198,7 @@ class Caller:
         if self._asker is not None:
             name = self._record.results[call.step].name
             question = Question("doubt", name, tool, call.wanted.arguments, self._policy.ask_s)
-            verdict = await ask(self._asker, question)
+            verdict = await ask(self._asker, self._record.plan, question)
             if verdict.approved:
                 return None if verdict.text is None else Result("succeeded", verdict.text)
             return _failed(f"Not called: {said}. {verdict.why}".strip(), "CallInDoubt")

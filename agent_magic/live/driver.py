@@ -438,7 +438,7 @@ class Driver:
                 if self._caller.is_done(call):
                     verdict = Verdict(approved=True)
                 else:
-                    verdict = await ask(self._asker, question_of(self.record, call, self.policy.ask_s))
+                    verdict = await ask(self._asker, self.plan, question_of(self.record, call, self.policy.ask_s))
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # noqa: BLE001 - whoever shows the question may be the user's code

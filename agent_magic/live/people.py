@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agent_magic.engine.calls import Verdict
+from agent_magic.errors import AgentMagicError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.declare.plan import Plan
     from agent_magic.engine.calls import Call
     from agent_magic.record.results import RunRecord
 
@@ -37,15 +42,88 @@ class Question(NamedTuple):
     seconds: float
 
 
-async def ask(asker: Asker | None, question: Question) -> Verdict:
-    """Ask a person. Where nobody is there, and after the time limit, it is denied."""
+LATE = "nobody answered within"
+
+
+async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
+    """Ask a person. It is denied where nobody is there, after the time limit, and where a changed text is no use."""
     if asker is None:
         return NOBODY
     try:
-        async with asyncio.timeout(question.seconds):
-            return await asker(question)
+        async with asyncio.timeout(question.seconds) as limit:
+            verdict = await asker(question)
     except TimeoutError:
-        return Verdict(approved=False, why=f"nobody answered within {question.seconds:g} s")
+        if not limit.expired():
+            raise  # the asker's own
+        return Verdict(approved=False, why=f"{LATE} {question.seconds:g} s")
+    fault = fault_of(plan, question, verdict)
+    return Verdict(approved=False, why=f"the changed text cannot be used: {fault}") if fault else verdict
+
+
+class Desk:
+    """The open questions of a run, until somebody answers them: a page, a command, another thread.
+
+    Each has a number of its own in this process, oldest first. The first answer counts.
+
+    Args:
+        plan: What runs, which tells whether a changed text can be used.
+    """
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._open: dict[int, tuple[Question, asyncio.Future[Verdict]]] = {}
+
+    @property
+    def open(self) -> Mapping[int, Question]:
+        """The open questions by number."""
+        return {number: question for number, (question, _) in self._open.copy().items()}
+
+    async def ask(self, question: Question) -> Verdict:
+        """Put a question on the desk, and wait for its answer. This is an `Asker`."""
+        number = next(self._numbers)
+        answer = asyncio.get_running_loop().create_future()
+        self._open[number] = question, answer
+        try:
+            return await answer
+        finally:
+            self._open.pop(number, None)
+
+    def answer(self, number: int, verdict: Verdict) -> str:
+        """Answer a question, from any thread.
+
+        Returns:
+            Why it cannot be answered like that; an empty string where it was, or is open no longer.
+        """
+        if (found := self._open.get(number)) is None:
+            return ""
+        if fault := fault_of(self._plan, found[0], verdict):
+            return fault
+        if (taken := self._open.pop(number, None)) is not None:  # exactly one of several threads gets it
+            taken[1].get_loop().call_soon_threadsafe(_give, taken[1], verdict)
+        return ""
+
+
+def _give(answer: asyncio.Future[Verdict], verdict: Verdict) -> None:
+    if not answer.done():  # cancelled, where the run was stopped
+        answer.set_result(verdict)
+
+
+def fault_of(plan: Plan, question: Question, verdict: Verdict) -> str:
+    """Return why the text that a person has changed cannot be used; an empty string where it can."""
+    if verdict.text is None or not verdict.approved:
+        return ""
+    agent = plan.agents[plan.index[question.agent]]
+    tool = agent.tools.named(question.tool) if question.kind == "call" else None
+    try:
+        if tool is not None:
+            tool.arguments(verdict.text)
+        elif question.kind == "answer" and agent.returns is not None:
+            agent.returns.value(verdict.text)
+    except AgentMagicError as error:
+        return str(error)
+    return ""
 
 
 def question_of(record: RunRecord, call: Call, seconds: float) -> Question:

@@ -40,6 +40,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent reader --attach report --cite             # report = am.pdf("report.pdf"); a figure is {{ fig }}
     What does {{ fig }} show that the report does not say?
 
+    %%agent letter --ask                              # you agree to its answer before others use it, in the picture or
+    Write to {{ customer }}.                          # by %agents approve; @am.tool(ask=True) asks before each call
+
 Run with `run = %agents run`. Declare a name again to replace it; `%agents drop NAME` removes it.
 """
 CONTEXT_HELP = """Declare text that several agents send first, byte for byte the same. Nothing is sent.

@@ -105,7 +105,9 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
     say(f"pilot: {', '.join(names)}")
     await show_price(few, session, policy)
     await confirm(ctx, given, few, None)
-    session.pilot = await execute(session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell))
+    session.pilot = await execute(
+        session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell), asks=can_ask(ctx.shell)
+    )
     return session.pilot
 
 

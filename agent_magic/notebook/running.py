@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from agent_magic.api import Run, start
+from agent_magic.api.asking import TerminalAsker
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
+from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
 from agent_magic.notebook.front_end import display_bundle, note
 from agent_magic.providers.recorded import Deck
@@ -37,18 +39,21 @@ if TYPE_CHECKING:
     from agent_magic.record.history import History
 
 Shown: TypeAlias = Callable[[], object]
+Front: TypeAlias = Desk | TerminalAsker
+"""Where questions to a person wait: in a notebook on a desk, which the page and commands look at."""
 MOST_FILES = 20
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
 
 
-async def execute(
+async def execute(  # noqa: PLR0913 - each by its name
     session: Session,
     plan: Plan,
     policy: Policy,
     *,
     fresh: bool,
     graphic: bool,
+    asks: bool,
     resume: Run | None = None,
     again: Sequence[str] | None = None,
     shown: Shown = bool,
@@ -61,6 +66,7 @@ async def execute(
         policy: How.
         fresh: Reuse no answer.
         graphic: Show a picture.
+        asks: Whether somebody is there to be asked.
         resume: An earlier run whose answers are reused; see `Plan.run`.
         again: The agents of it that run again; `None` is all that did not succeed.
         shown: Called when the run is on the screen.
@@ -70,25 +76,27 @@ async def execute(
         asyncio.CancelledError: The run was stopped; `session.last` is what became of it.
     """
     session.warm_up.hurry()
+    asker = (Desk(plan) if graphic else TerminalAsker()) if asks else None
+    ask = None if asker is None else asker.ask
 
     def live(recorded: Match | None = None) -> Driver:
         if recorded is not None:
-            return start(plan, policy, session=session.shared, fresh=fresh, recorded=recorded)
-        return start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again)
+            return start(plan, policy, session=session.shared, fresh=fresh, recorded=recorded, ask=ask)
+        return start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again, ask=ask)
 
     if session.deck is not None:
-        return await _play(session, session.deck, plan, policy, live, graphic=graphic, shown=shown)
+        return await _play(session, session.deck, plan, policy, live, graphic=graphic, asker=asker, shown=shown)
     driver = live()
     try:
         async with session.shared.client.open():  # without a key this raises before anything is shown
-            return await _run(session, driver, graphic=graphic, shown=shown)
+            return await _run(session, driver, graphic=graphic, asker=asker, shown=shown)
     except NotConnected:
         found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
         if found is None:
             raise
     note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
     session.insert(Deck(found))
-    return await execute(session, plan, policy, fresh=fresh, graphic=graphic, shown=shown)
+    return await execute(session, plan, policy, fresh=fresh, graphic=graphic, asks=asks, shown=shown)
 
 
 async def _play(
@@ -99,6 +107,7 @@ async def _play(
     live: Callable[[Match], Driver],
     *,
     graphic: bool,
+    asker: Front | None,
     shown: Shown,
 ) -> Run:
     """Replay what is recorded, at once or in its time, and buy the rest if that is wanted."""
@@ -106,12 +115,12 @@ async def _play(
     if isinstance(playing, RunRecord):
         return _show(session, playing, graphic=graphic)
     if isinstance(playing, Player):
-        return await _run(session, cast("Driver", playing), graphic=graphic, shown=shown)
+        return await _run(session, cast("Driver", playing), graphic=graphic, asker=None, shown=shown)
     bought = sum(result.finished_s is None for result in playing.record.results)
     told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
     async with session.shared.client.open():
         note(told)
-        return await _run(session, playing, graphic=graphic, shown=shown)
+        return await _run(session, playing, graphic=graphic, asker=asker, shown=shown)
 
 
 def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
@@ -127,15 +136,18 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
     return None
 
 
-async def _run(session: Session, driver: Driver, *, graphic: bool, shown: Shown) -> Run:
+async def _run(session: Session, driver: Driver, *, graphic: bool, asker: Front | None, shown: Shown) -> Run:
     """Drive a run, shown, and settle it however it ends."""
     run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices)
     run.forecasts = session.forecasts
     session.running.append(driver)
+    desks = [asker] if isinstance(asker, Desk) else []
+    session.desks += desks
     try:
-        async with _shown(session, driver, graphic=graphic, shown=shown):
+        async with _shown(session, driver, graphic=graphic, asker=asker, shown=shown):
             await driver.drive()
     finally:
+        session.desks = [one for one in session.desks if one not in desks]
         session.settle(run)
     return run
 
@@ -155,10 +167,16 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def _shown(session: Session, driver: Driver, *, graphic: bool, shown: Shown) -> AsyncGenerator[None]:
+async def _shown(
+    session: Session, driver: Driver, *, graphic: bool, asker: Front | None, shown: Shown
+) -> AsyncGenerator[None]:
     """Show a run beside it: its first requests leave before its picture is drawn."""
-    status = LiveStatus(driver, session.shared.history)
-    showing = asyncio.create_task(_show_live(driver, status, shown) if graphic else _show_table(driver, shown))
+    desk = asker if isinstance(asker, Desk) else Desk(driver.plan)
+    status = LiveStatus(driver, session.shared.history, desk)
+    terminal = asker if isinstance(asker, TerminalAsker) else None
+    showing = asyncio.create_task(
+        _show_live(driver, status, shown) if graphic else _show_table(driver, terminal, shown)
+    )
     ticking = asyncio.create_task(_tick(driver, showing, status))
     try:
         yield
@@ -178,9 +196,11 @@ async def _show_live(driver: Driver, status: LiveStatus, shown: Shown) -> LiveVi
     return view
 
 
-async def _show_table(driver: Driver, shown: Shown) -> LineView | TableView:
+async def _show_table(driver: Driver, terminal: TerminalAsker | None, shown: Shown) -> LineView | TableView:
     view = terminal_view(driver.record)
     view.show()
+    if terminal is not None and isinstance(view, TableView):
+        terminal.cover(view)
     shown()
     return view
 
@@ -192,6 +212,7 @@ async def _tick(driver: Driver, showing: asyncio.Task[LiveView | LineView | Tabl
         now_s = driver.now()
         if isinstance(view, LiveView):
             view.tick(now_s, status.said(), status.around(now_s))
+            view.ask(status.desk.open)
         else:
             view.tick(now_s, status.said())
 
@@ -209,9 +230,14 @@ class LiveStatus:
     Args:
         driver: What runs.
         history: How earlier answers went.
+        desk: Where its questions to a person are.
+
+    Attributes:
+        desk: The same.
     """
 
-    def __init__(self, driver: Driver, history: History) -> None:
+    def __init__(self, driver: Driver, history: History, desk: Desk) -> None:
+        self.desk = desk
         self._driver, self._history, self._policy = driver, history, driver.policy
         self._health: Health | None = None
         self._left_s: tuple[float, float] | None = None
@@ -256,4 +282,4 @@ class LiveStatus:
             do = getattr(controls, verb)
             do() if agent is None else do([agent])
 
-        return make_live_view(self._driver.record, press, self.arriving, verbs=VERBS)
+        return make_live_view(self._driver.record, press, self.arriving, verbs=VERBS, decide=self.desk.answer)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
     from agent_magic.live.driver import Driver
     from agent_magic.live.mcp import McpServer
+    from agent_magic.live.people import Desk
     from agent_magic.notebook.front_end import Cell
     from agent_magic.providers.base import Provider
     from agent_magic.show.live import LiveView
@@ -117,6 +118,7 @@ class Session:
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan takes over.
         just_shown: What the cell has shown already, so that it need not be shown as its value too.
         running: The runs under way, one in a cell and one in the background at most.
+        desks: Where the questions of runs under way wait for a person.
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.
         servers: The servers of tools that run, by name.
@@ -135,6 +137,7 @@ class Session:
         self.last: Run | None = None
         self.pilot: Run | None = None
         self.running: list[Driver] = []
+        self.desks: list[Desk] = []
         self.background: asyncio.Task[Run] | None = None
         self.just_shown: object = None
         self.theme: Theme = "auto"

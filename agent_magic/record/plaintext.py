@@ -20,6 +20,11 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("", text)
 
 
+def visible(text: str) -> str:
+    """Return `text` with such characters written as escapes, for a person who is to see all that is there."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def single_line(text: str) -> str:
     """Return `text` cleaned, on one line, with single spaces."""
     return " ".join(clean(text).split())

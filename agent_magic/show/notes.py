@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
+from agent_magic.record.call import APPROVAL
 from agent_magic.show.text import listed
 from agent_magic.show.units import dollars
 
@@ -84,6 +86,25 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
         hint = "Set one: %agents prices MODEL --input USD --output USD."
         notes.append(f"Not sent, a budget in dollars needs a known price: {listed(unpriced, 5)}. {hint}")
     return " ".join(notes)
+
+
+def unasked_note(record: RunRecord) -> str:
+    """Name what was denied because no person answered, and what to do; empty where there is nothing."""
+    asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
+    absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
+    late = list(dict.fromkeys(name for name, error in asked if LATE in error))
+    notes = [
+        (
+            absent,
+            "Denied, since nobody could be asked: {}. Run it in JupyterLab or on a terminal, or give run(ask=...).",
+        ),
+        (late, "Denied, since nobody answered in time: {}. Policy(ask_s=...) waits longer."),
+    ]
+    return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
+
+
+def _asked(agent: str, tool: str) -> str:
+    return f"the answer of {agent}" if tool == APPROVAL else f"{agent} ({tool})"
 
 
 def filled_note(record: RunRecord) -> str:

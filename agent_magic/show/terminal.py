@@ -165,6 +165,12 @@ class TableView:
         self._live.start(refresh=True)
         self._console.show_cursor(show=True)  # whatever ends the program, nothing is left to put back
 
+    def hold(self) -> None:
+        """Leave the table as it is, with room for a question under it, until `show` draws another."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
     def tick(self, now_s: float, tails: Tails | None = None) -> None:
         """Redraw the table, at most ten times a second, less often on a slow terminal."""
         self._tails = tails or {}

@@ -35,6 +35,7 @@ class FakeFace:
     """A widget that keeps what it was told."""
 
     states: str = ""
+    questions: list[dict[str, Any]] = field(default_factory=list)
     sent: list[dict[str, Any]] = field(default_factory=list)
 
     def send(self, content: dict[str, Any]) -> None:  # noqa: D102

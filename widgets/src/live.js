@@ -1,6 +1,7 @@
 // The live view. The kernel draws the picture once; the page applies changes, once per frame.
 // Texts of agents and models are set as text, never as markup.
 
+import { Asking } from "./asking.js";
 import { Cards, Times } from "./cards.js";
 import { html, set, setText } from "./dom.js";
 import { Drawer, Rings } from "./groups.js";
@@ -13,7 +14,8 @@ import { changedPlaces, nextFocus, spoken } from "./pure.js";
  * @typedef {import("./pure.js").Delta} Delta
  * @typedef {import("./cards.js").Fixed} Fixed
  * @typedef {import("./panel.js").Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>}} State
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>,
+ *   questions: import("./asking.js").Question[]}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
  *   on(event: string, callback: (content: any) => void): void,
  *   off(event: string, callback: (content: any) => void): void,
@@ -187,6 +189,7 @@ function render({ model, el }) {
   const status = html("span", { class: "am-status", role: "status" });
   const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }));
   const root = html("div", { class: "am-live", role: "group", "aria-label": `Run of ${fixed.title}`, "data-lm-suppress-shortcuts": "true" });
+  const asking = new Asking((number, way, text) => model.send({ cmd: "answer", number, way, text }));
   const panel = new Panel(root, fixed, (verb, agent) => model.send({ cmd: verb, agent }));
   const open = (/** @type {number} */ agent, /** @type {Element} */ anchor) => {
     panel.open(agent, fixed.names[agent] ?? "", anchor);
@@ -196,7 +199,7 @@ function render({ model, el }) {
   const rings = fixed.groups ? new Rings(figure, fixed) : null;
   const cards = fixed.groups ? null : new Cards(figure, fixed);
   const times = fixed.plot ? new Times(figure, fixed.plot, fixed) : null;
-  root.append(header.element, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
+  root.append(header.element, asking.element, asking.spoken, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
   el.append(root);
   if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
   if (cards) listen(figure, cards.nodes, open);
@@ -213,17 +216,21 @@ function render({ model, el }) {
   const timer = setInterval(() => model.get("states")[panel.agent] === "r" && ask(), ASK_EVERY_MS);
   const onStates = () => paint.ask(null);
   const onFull = () => paint.ask(model.get("full"));
-  const onMessage = (/** @type {{delta?: Delta, detail?: Detail}} */ content) => {
+  const onQuestions = () => asking.show(model.get("questions"));
+  const onMessage = (/** @type {{delta?: Delta, detail?: Detail, fault?: {number: number, text: string}}} */ content) => {
     if (content.delta) paint.ask(content.delta);
     if (content.detail) panel.show(content.detail);
+    if (content.fault) asking.refuse(content.fault);
   };
   model.on("change:states", onStates);
+  model.on("change:questions", onQuestions);
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
   const onStill = () => {
     if (!kept()) return settle(model, el);
     saveStill(model.widget_manager, model.get("top"), model.get("still"));
     header.over();
+    asking.end();
     panel.end();
     root.classList.add("am-over");
     setText(status, spoken(model.get("states")));
@@ -232,11 +239,13 @@ function render({ model, el }) {
   };
   model.on("change:still", onStill);
   onFull();
+  onQuestions();
   if (isOver()) onStill();
   const deaf = onKernelEnd(model.widget_manager, () => {
     if (isOver()) return settle(model, el);
     unsave(model.widget_manager, model.get("top"));
     header.end();
+    asking.end();
     root.classList.add("am-ended");
   });
   const quiet = tellPage(model, kept);
@@ -246,6 +255,7 @@ function render({ model, el }) {
     paint.quiet();
     clearInterval(timer);
     model.off("change:states", onStates);
+    model.off("change:questions", onQuestions);
     model.off("change:full", onFull);
     model.off("msg:custom", onMessage);
     model.off("change:still", onStill);

@@ -12,6 +12,7 @@ from agent_magic.notebook.verbs import (
     doctor,
     ledger,
     mcp,
+    people,
     provider,
     results,
     runs,
@@ -21,7 +22,7 @@ from agent_magic.notebook.verbs import (
 
 __all__ = ["VERBS"]
 
-GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, provider, mcp, doctor)
+GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, people, provider, mcp, doctor)
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
 """Every command by its name."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
-from agent_magic.notebook.front_end import is_kernel, is_unwatched, note, say, show_page
+from agent_magic.notebook.front_end import can_ask, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
 from agent_magic.show.closing import closing
-from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note
+from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, unasked_note
 from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ async def run_and_tell(
 ) -> Run:
     """Run a plan in a cell as its options say, and print what the picture does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
+    front: Any = {"graphic": graphic, "asks": can_ask(ctx.shell)}
     if resume is None and not given.fresh and session.asks_mock_again(plan):
         note(MOCK_AGAIN)
-    run = await execute(session, plan, policy, fresh=given.fresh, graphic=graphic, resume=resume, again=again)
+    run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, **front)
     session.just_shown = run
     if unwatched := is_unwatched(ctx.shell):
         say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
@@ -62,6 +63,7 @@ async def run_and_tell(
         run.totals.why if graphic and not unwatched else "",  # the line has it already
         capped_note(run.record, policy),
         budget_note(run.record, policy),
+        unasked_note(run.record),
         filled_note(run.record),
         *context_notes(run.record, run.prices),
         *session.keeping.take_notes(),
@@ -101,7 +103,8 @@ async def _start(ctx: CommandContext, given: Namespace) -> None:
     resume = None if given.fresh else session.unfinished(plan)
     await confirm(ctx, given, plan, resume)
     shown = asyncio.Event()
-    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, graphic=True, resume=resume, shown=shown.set)
+    front: Any = {"graphic": True, "asks": can_ask(ctx.shell), "shown": shown.set}
+    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, resume=resume, **front)
     task = session.background = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(_report)
     task.add_done_callback(lambda _: shown.set())

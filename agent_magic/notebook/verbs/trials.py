@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
-from agent_magic.notebook.front_end import is_kernel, say
+from agent_magic.notebook.front_end import can_ask, is_kernel, say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
@@ -52,7 +52,9 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
     alone = plan.baseline(model=given.model, max_tokens=given.max_tokens)
     await show_price(alone, session, ctx.policy(given))
     before = session.last
-    run = await execute(session, alone, ctx.policy(given), fresh=True, graphic=is_kernel(ctx.shell))
+    run = await execute(
+        session, alone, ctx.policy(given), fresh=True, graphic=is_kernel(ctx.shell), asks=can_ask(ctx.shell)
+    )
     session.just_shown = run
     if before is not None and asks_the_same(before.plan, plan):
         before.against(run)
@@ -82,7 +84,7 @@ async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:
         return None
 
     async def run(one: Policy) -> Run:
-        return await execute(ctx.session, plan, one, fresh=True, graphic=is_kernel(ctx.shell))
+        return await execute(ctx.session, plan, one, fresh=True, graphic=is_kernel(ctx.shell), asks=can_ask(ctx.shell))
 
     return await make_sweep(run, slots, policy)
 

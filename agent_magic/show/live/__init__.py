@@ -13,6 +13,7 @@ What travels to the page:
 * `states`, a synced string with one character per agent, sent whole whenever one differs.
 * `{"delta": ...}`, a message at most ten times a second: the entries of cards, bars and edges that differ from what was
   sent before, the header, the health strip. About 8 KB at most.
+* `questions`, a synced list of what a person is asked: every page shows the same, and the first answer counts.
 * `full`, the sum of all deltas. It is built only when a page asks for it: when it opens the view, or is reloaded.
 
 What comes back: `{"cmd": ...}`, a pressed button, a clicked card, or the theme of the page.
@@ -51,7 +52,8 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.plaintext import single_line, visible
+from agent_magic.show.asking import asked, verdict_of
 from agent_magic.show.graph import cards_layout, static_bundle
 from agent_magic.show.graph.groups import Sheet, sheet_of
 from agent_magic.show.graph.scene import scene_of
@@ -68,6 +70,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.engine.calls import Verdict
+    from agent_magic.live.people import Question
     from agent_magic.record.results import RunRecord
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.graph.svg import Plot
@@ -87,6 +91,7 @@ class Face(Protocol):
     """The part of the widget that a live view uses."""
 
     states: str
+    questions: list[dict[str, Any]]
 
     def send(self, content: dict[str, Any]) -> None:
         """Send a message to all open views."""
@@ -128,6 +133,7 @@ class LiveView:
         self.mute: Callable[[], object] = bool
         self._still: dict[str, str] = {}
         self._is_patient = False
+        self._asked: tuple[int, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -173,6 +179,12 @@ class LiveView:
         if delta:
             self.face.send({"delta": delta})
 
+    def ask(self, questions: Mapping[int, Question]) -> None:
+        """Show the questions that are open, and no others: all pages show the same."""
+        if (numbers := tuple(questions)) != self._asked:
+            self._asked = numbers
+            self.face.questions = asked(questions)
+
     def finish(self) -> None:
         """Save the static picture in place of the view, so that any viewer shows the saved notebook.
 
@@ -183,6 +195,7 @@ class LiveView:
         if self._handle is None or self.is_over:
             return
         self.tick(self._record.ended_s or self._stepped_s, at_once=True)
+        self.ask({})
         self._still = static_bundle(self._record.plan, self._record, theme=self.theme, layout=self._layout)
         self.face.settle(self._still)
         if self._is_patient and not self.keeps:
@@ -217,6 +230,7 @@ def make_live_view(
     arriving: Callable[[int], str] | None = None,
     *,
     verbs: Sequence[str] = ("stop",),
+    decide: Callable[[int, Verdict], str] | None = None,
 ) -> LiveView:
     """Make the live view of a run. It loads ipywidgets and anywidget.
 
@@ -226,6 +240,7 @@ def make_live_view(
             thread of the message, which need not be that of the run.
         arriving: Returns the text that has arrived so far, by an agent's number.
         verbs: The verbs that have a button.
+        decide: Called with the number of a question and what a person says; returns why that is of no use, if it is.
     """
     plan = record.plan
     layout = cards_layout(plan)
@@ -250,6 +265,9 @@ def make_live_view(
                 widget.send({"detail": details_of(record, agent, arriving(agent) if arriving else "")})
             case _ if view.is_over:
                 pass  # nothing is left to steer
+            case {"cmd": "answer", "number": int(number), "way": str(way), "text": str(text)} if decide is not None:
+                if fault := decide(number, verdict_of(way, text)):
+                    widget.send({"fault": {"number": number, "text": visible(fault)}})
             case {"cmd": str(verb), "agent": int(agent)} if verb in {"retry", "skip"} and 0 <= agent < len(plan):
                 if verb in verbs:
                     press(verb, plan.agents[agent].name)
@@ -331,6 +349,7 @@ def _widget_class() -> Any:
         states = traitlets.Unicode("").tag(sync=True)
         full = traitlets.Dict().tag(sync=True, to_json=_whole)
         fixed = traitlets.Dict().tag(sync=True)
+        questions = traitlets.List().tag(sync=True)
         still = traitlets.Dict().tag(sync=True)
         feed = traitlets.Any()
         line = traitlets.Unicode("")

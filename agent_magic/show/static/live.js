@@ -491,6 +491,123 @@ function meter(kind) {
   return html("div", { class: "am-meter" }, [html("span", {}, [kind]), html("b"), html("i", {}, [html("i")])]);
 }
 
+// Questions to a person: what exactly would happen, and the ways on. The first answer counts, on whatever page.
+// Nothing takes the focus or has a key of its own, so that no key that was meant for the notebook agrees to anything.
+
+
+/**
+ * @typedef {{number: number, heading: string, rows: [string, string][], text: string, start: string,
+ *   ways: [string, string, string], limit: string}} Question
+ */
+
+const CALM_MS = 700; // a click that was meant for the question before is none for this one
+
+class Asking {
+  /** @param {(number: number, way: string, text: string) => void} answer */
+  constructor(answer) {
+    this.answer = answer;
+    this.number = 0;
+    this.count = html("span", { class: "am-asked" });
+    this.element = html("section", { class: "am-ask", "aria-label": "Questions to you", hidden: "" });
+    this.spoken = html("span", { class: "am-status", role: "status" });
+    this.fault = html("p", { class: "am-error", role: "alert", hidden: "" });
+    this.calm = 0;
+  }
+
+  /**
+   * Show the oldest question, and how many there are. What a person writes for it stays while it is open.
+   * @param {Question[]} questions
+   */
+  show(questions) {
+    const [first] = questions;
+    this.element.hidden = !first;
+    setText(this.count, questions.length > 1 ? `1 of ${questions.length} questions` : "");
+    if (!first) {
+      this.number = 0;
+      this.element.replaceChildren();
+      setText(this.spoken, "");
+    } else if (first.number !== this.number) {
+      const within = this.element.contains(document.activeElement);
+      this.number = first.number;
+      this.fault.hidden = true;
+      setText(this.spoken, `${first.heading}. Approve, edit or deny it above the picture.`);
+      this.element.replaceChildren(...this.parts(first));
+      if (within) this.heading?.focus(); // the button that was pressed is gone
+    }
+  }
+
+  /** @param {{number: number, text: string}} fault */
+  refuse(fault) {
+    if (fault.number !== this.number) return;
+    setText(this.fault, fault.text);
+    this.fault.hidden = false;
+    for (const one of this.buttons ?? []) one.disabled = false;
+  }
+
+  /**
+   * @param {Question} question
+   * @returns {Node[]}
+   */
+  parts(question) {
+    const [approve, edit, deny] = question.ways;
+    const give = (/** @type {string} */ way, /** @type {string} */ text) => {
+      for (const one of buttons) one.disabled = true;
+      this.answer(question.number, way, text);
+    };
+    const edited = html("textarea", { class: "am-edit", rows: "6", spellcheck: "false", "aria-label": `${edit}: the text as it is to be` });
+    const reason = html("input", { class: "am-reason", type: "text", placeholder: "reason (may be empty)", "aria-label": "Reason for denying" });
+    const box = html("div", { class: "am-editing", hidden: "" }, [edited]);
+    if (edited instanceof HTMLTextAreaElement) edited.value = question.start;
+    const valueOf = (/** @type {HTMLElement} */ field) => ("value" in field ? String(field.value) : "");
+    const turn = (/** @type {boolean} */ open) => {
+      box.hidden = !open;
+      shown.hidden = open && !question.ways.includes("Call again");
+      for (const one of [agree, change]) one.hidden = open;
+      for (const one of [use, back]) one.hidden = !open;
+      (open ? edited : change).focus();
+    };
+    const agree = button(approve, () => give("approve", ""));
+    const change = button(edit, () => turn(true));
+    const use = button("Use the changed text", () => give("edit", valueOf(edited)));
+    const back = button("Back", () => turn(false));
+    const refuse = button(deny, () => give("deny", valueOf(reason)));
+    agree.classList.add("am-agree");
+    use.classList.add("am-agree");
+    for (const one of [use, back]) one.hidden = true;
+    edited.addEventListener("keydown", (event) => event.key === "Escape" && turn(false));
+    const buttons = (this.buttons = [agree, change, use, back, refuse]);
+    for (const one of buttons) one.disabled = true;
+    clearTimeout(this.calm);
+    this.calm = setTimeout(() => buttons.forEach((one) => (one.disabled = false)), CALM_MS);
+    const shown = html("div", { class: "am-would" }, [would(question)]);
+    this.heading = html("h4", { tabindex: "-1" }, [question.heading]);
+    return [
+      html("div", { class: "am-bar" }, [this.heading, html("span", { class: "am-gap" }), this.count]),
+      shown,
+      box,
+      this.fault,
+      html("div", { class: "am-bar" }, [agree, change, use, back, refuse, reason]),
+      html("p", { class: "am-said" }, [question.limit]),
+    ];
+  }
+
+  /** Nobody can answer any more. */
+  end() {
+    clearTimeout(this.calm);
+    this.show([]);
+  }
+}
+
+/**
+ * What would happen: arguments as a table, else the text.
+ * @param {Question} question
+ */
+function would({ rows, text, heading }) {
+  if (!rows.length) return html("pre", { tabindex: "0", "aria-label": heading }, [text]);
+  const lines = rows.map(([name, value]) => html("tr", {}, [html("th", { scope: "row" }, [name]), html("td", {}, [value])]));
+  return html("table", { "aria-label": heading }, [html("tbody", {}, lines)]);
+}
+
 // The panel that a click on an agent opens, beside its card.
 
 
@@ -1156,7 +1273,8 @@ class Drawer {
  * @typedef {Delta} Delta
  * @typedef {Fixed} Fixed
  * @typedef {Detail} Detail
- * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>}} State
+ * @typedef {{svg: string, states: string, full: Delta, fixed: Fixed, top: string, still: Object<string, string>,
+ *   questions: Question[]}} State
  * @typedef {{get<K extends keyof State>(key: K): State[K], send(content: object): void,
  *   on(event: string, callback: (content: any) => void): void,
  *   off(event: string, callback: (content: any) => void): void,
@@ -1330,6 +1448,7 @@ function render({ model, el }) {
   const status = html("span", { class: "am-status", role: "status" });
   const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }));
   const root = html("div", { class: "am-live", role: "group", "aria-label": `Run of ${fixed.title}`, "data-lm-suppress-shortcuts": "true" });
+  const asking = new Asking((number, way, text) => model.send({ cmd: "answer", number, way, text }));
   const panel = new Panel(root, fixed, (verb, agent) => model.send({ cmd: verb, agent }));
   const open = (/** @type {number} */ agent, /** @type {Element} */ anchor) => {
     panel.open(agent, fixed.names[agent] ?? "", anchor);
@@ -1339,7 +1458,7 @@ function render({ model, el }) {
   const rings = fixed.groups ? new Rings(figure, fixed) : null;
   const cards = fixed.groups ? null : new Cards(figure, fixed);
   const times = fixed.plot ? new Times(figure, fixed.plot, fixed) : null;
-  root.append(header.element, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
+  root.append(header.element, asking.element, asking.spoken, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
   el.append(root);
   if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
   if (cards) listen(figure, cards.nodes, open);
@@ -1356,17 +1475,21 @@ function render({ model, el }) {
   const timer = setInterval(() => model.get("states")[panel.agent] === "r" && ask(), ASK_EVERY_MS);
   const onStates = () => paint.ask(null);
   const onFull = () => paint.ask(model.get("full"));
-  const onMessage = (/** @type {{delta?: Delta, detail?: Detail}} */ content) => {
+  const onQuestions = () => asking.show(model.get("questions"));
+  const onMessage = (/** @type {{delta?: Delta, detail?: Detail, fault?: {number: number, text: string}}} */ content) => {
     if (content.delta) paint.ask(content.delta);
     if (content.detail) panel.show(content.detail);
+    if (content.fault) asking.refuse(content.fault);
   };
   model.on("change:states", onStates);
+  model.on("change:questions", onQuestions);
   model.on("change:full", onFull);
   model.on("msg:custom", onMessage);
   const onStill = () => {
     if (!kept()) return settle(model, el);
     saveStill(model.widget_manager, model.get("top"), model.get("still"));
     header.over();
+    asking.end();
     panel.end();
     root.classList.add("am-over");
     setText(status, spoken(model.get("states")));
@@ -1375,11 +1498,13 @@ function render({ model, el }) {
   };
   model.on("change:still", onStill);
   onFull();
+  onQuestions();
   if (isOver()) onStill();
   const deaf = onKernelEnd(model.widget_manager, () => {
     if (isOver()) return settle(model, el);
     unsave(model.widget_manager, model.get("top"));
     header.end();
+    asking.end();
     root.classList.add("am-ended");
   });
   const quiet = tellPage(model, kept);
@@ -1389,6 +1514,7 @@ function render({ model, el }) {
     paint.quiet();
     clearInterval(timer);
     model.off("change:states", onStates);
+    model.off("change:questions", onQuestions);
     model.off("change:full", onFull);
     model.off("msg:custom", onMessage);
     model.off("change:still", onStill);

@@ -1,0 +1,97 @@
+"""Answer what agents ask a person: the questions of runs under way, without the picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from agent_magic.engine.calls import Verdict
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
+from agent_magic.notebook.front_end import say
+from agent_magic.record.plaintext import visible
+from agent_magic.show.asking import asked_text
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from agent_magic.live.people import Desk, Question
+
+NOTHING = "No question is open."
+
+
+def _open(ctx: CommandContext) -> dict[int, tuple[Desk, Question]]:
+    """Return the open questions by number, each with its desk."""
+    return {number: (desk, question) for desk in ctx.session.desks for number, question in desk.open.items()}
+
+
+def _pending(ctx: CommandContext, _: Namespace) -> None:
+    say("\n".join(asked_text(number, one) for number, (_desk, one) in sorted(_open(ctx).items())) or NOTHING)
+
+
+def _answer(ctx: CommandContext, wanted: str, verdict: Verdict) -> None:
+    """Answer the question that a number or the name of an agent means.
+
+    Raises:
+        UsageError: There is none, or the agent has several, or the changed text cannot be used.
+    """
+    found = _open(ctx)
+    if not found:
+        raise UsageError(f"{NOTHING} %agents start runs in the background; what it asks can be answered then.")
+    numbers = [number for number, (_, one) in found.items() if wanted in {str(number), one.agent}]
+    if not numbers:
+        raise UsageError(f"{wanted!r} asks nothing. %agents pending lists what is asked.")
+    if len(numbers) > 1:
+        raise UsageError(f"{wanted!r} asks {len(numbers)} questions. Give a number: {', '.join(map(str, numbers))}.")
+    if fault := found[numbers[0]][0].answer(numbers[0], verdict):
+        raise UsageError(visible(fault))
+
+
+def _approve(ctx: CommandContext, given: Namespace) -> None:
+    _answer(ctx, given.question, Verdict(approved=True, text=given.edit))
+
+
+def _deny(ctx: CommandContext, given: Namespace) -> None:
+    _answer(ctx, given.question, Verdict(approved=False, why=" ".join(given.why)))
+
+
+def _add_question(parser: Parser) -> None:
+    parser.add_argument("question", metavar="NUMBER", help="Its number, or the agent that has only this one.")
+
+
+def _add_approve_options(parser: Parser) -> None:
+    _add_question(parser)
+    parser.add_argument(
+        "--edit", metavar="TEXT", help="The arguments as JSON, or the answer, as it is to be; in quotes."
+    )
+
+
+def _add_deny_options(parser: Parser) -> None:
+    _add_question(parser)
+    parser.add_argument("why", nargs="*", metavar="WHY", help="The reason; the model is told.")
+
+
+VERBS = {
+    "pending": Verb(
+        "List what agents of a run in the background ask you: each question with its number.",
+        add_nothing,
+        _pending,
+        examples=("%agents pending",),
+    ),
+    "approve": Verb(
+        "Agree to what an agent asks, as it is or with a change.",
+        _add_approve_options,
+        _approve,
+        examples=(
+            "%agents approve 1",
+            "%agents approve analyst    # its only question",
+            """%agents approve 1 --edit '{"to": "sales@example.com"}'""",
+        ),
+    ),
+    "deny": Verb(
+        "Refuse what an agent asks.",
+        _add_deny_options,
+        _deny,
+        examples=("%agents deny 1", "%agents deny analyst send it to sales instead"),
+    ),
+}

@@ -1,0 +1,109 @@
+"""A question to a person, as a page and a terminal show it: what exactly would happen, and the ways on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from agent_magic.engine.calls import Verdict
+from agent_magic.record.plaintext import single_line, visible
+from agent_magic.show.units import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.live.people import Question
+
+
+class Ways(NamedTuple):
+    """What to press, and what it does: to agree, to agree to a changed text, to deny."""
+
+    approve: str
+    edit: str
+    deny: str
+
+
+USUAL = Ways("Approve", "Edit", "Deny")
+DOUBT = Ways("Call again", "Give a result", "It failed")
+"""The ways on where a call may have happened already."""
+
+
+def ways_of(question: Question) -> Ways:
+    """Return the ways on from a question."""
+    return DOUBT if question.kind == "doubt" else USUAL
+
+
+def heading_of(question: Question) -> str:
+    """Say who wants what, in one line."""
+    agent, tool = single_line(question.agent), single_line(question.tool)
+    if question.kind == "answer":
+        return f"{agent} has answered: may others use this?"
+    if question.kind == "doubt":
+        return f"{agent} had called {tool}, and nobody knows whether it has finished"
+    return f"{agent} wants to call {tool}"
+
+
+def text_of(question: Question) -> str:
+    """Return all of the arguments, or of the answer. Characters that hide or turn text around are written out."""
+    return visible(question.text if question.kind == "answer" else _pretty(question.text))
+
+
+def rows_of(question: Question) -> list[list[str]]:
+    """Return the arguments as rows of name and value; none where it is an answer, or they are no JSON object."""
+    if question.kind == "answer":
+        return []
+    try:
+        read: object = json.loads(question.text or "{}")
+    except ValueError:
+        return []
+    if not isinstance(read, dict):
+        return []
+    return [[visible(name), visible(_value(value))] for name, value in cast("dict[str, Any]", read).items()]
+
+
+def limit_of(question: Question) -> str:
+    """Say what happens where nobody answers."""
+    return f"Without an answer within {seconds(question.seconds)} it is denied."
+
+
+def asked(questions: Mapping[int, Question]) -> list[dict[str, Any]]:
+    """Return open questions as plain data for a page, oldest first."""
+    return [
+        {
+            "number": number,
+            "heading": heading_of(one),
+            "rows": rows_of(one),
+            "text": text_of(one),
+            "start": "" if one.kind == "doubt" else text_of(one),
+            "ways": list(ways_of(one)),
+            "limit": limit_of(one),
+        }
+        for number, one in questions.items()
+    ]
+
+
+def verdict_of(way: str, text: str) -> Verdict:
+    """Return what a person says with a way on: `approve`, `edit` with the text as it is to be, `deny` with the reason.
+
+    Anything else denies.
+    """
+    if way == "approve":
+        return Verdict(approved=True)
+    return Verdict(approved=True, text=text) if way == "edit" else Verdict(approved=False, why=text.strip())
+
+
+def asked_text(number: int, question: Question) -> str:
+    """Return an open question as lines for a terminal."""
+    lines = [f"{number}  {heading_of(question)}", *text_of(question).splitlines()]
+    return "\n    ".join(lines)
+
+
+def _pretty(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text or "{}"), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
