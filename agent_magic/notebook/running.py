@@ -251,7 +251,7 @@ class LiveStatus:
             return {}
         said = {agent: stream.tail() for agent, stream in driver.streams.items()}
         for agent, result in enumerate(driver.record.results):
-            if result.is_waiting:
+            if result.is_waiting or (agent not in said and driver.held_by(agent) == "person"):
                 said[agent] = wording(driver.held_by(agent)).label
             elif result.calls:
                 printed = [one.prints.strip() for one in result.calls_under_way if one.prints.strip()]

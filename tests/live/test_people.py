@@ -153,7 +153,8 @@ def test_a_forecast_leaves_a_persons_time_out_and_says_so(server: Simulator) -> 
     run = asyncio.run(agent(Mail()).run(client=client(server), ask=Person(YES, 0.5).ask))
     forecast = run.forecast(am.Policy(concurrency=1))
     assert (run.totals.wall_s or 0.0) >= 0.5 > (forecast.totals.wall_s or 0.0)
-    assert "the time in which a person was asked is left out" in str(forecast.assumptions)
+    note = run.whatif(concurrency=1).iloc[-1]
+    assert "the time in which a person was asked is left out" in " ".join(map(str, note))
 
 
 def test_an_answer_waits_for_a_nod(server: Simulator) -> None:
