@@ -162,6 +162,7 @@ def test_hostile_arguments_are_text(jupyter: Lab, book: str) -> None:
     show = f"""PAYLOADS = {PAYLOADS!r}
 from agent_magic.show.live import make_live_view
 from agent_magic.live.people import Question
+from agent_magic.record.plaintext import visible
 from tests.show.story import *
 import json, asyncio
 view = make_live_view(record_of(business_plan()), print, decide=lambda number, verdict: PAYLOADS[number])
@@ -170,7 +171,7 @@ arguments = json.dumps(dict.fromkeys(PAYLOADS, PAYLOADS))
 for number, text in enumerate(PAYLOADS):
     view.ask({{number + 100: Question("call", text, text, arguments, 5.0)}})
     await asyncio.sleep(0.05)
-    view.face.send({{"fault": {{"number": number + 100, "text": text}}}})
+    view.face.send({{"fault": {{"number": number + 100, "text": visible(text)}}}})
     view.ask({{number + 200: Question("answer", text, "", text, 5.0)}})
     await asyncio.sleep(0.05)
 view.ask({{1: Question("call", PAYLOADS[-1], "x", arguments, 5.0)}})
