@@ -26,7 +26,8 @@ from agent_magic.api import Ledger, Run
 from agent_magic.declare.baseline import one_agent
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import LedgerError
-from agent_magic.record.ledger.base import Busy
+from agent_magic.record.events import CallEnded, CallStarted
+from agent_magic.record.ledger.base import Busy, CallKey, Doubt
 from agent_magic.record.ledger.file import LedgerFile, carries_a_log, data_folder, default_path
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import MARK, VERSION
@@ -444,6 +445,81 @@ def test_salvage_takes_over_what_is_not_there_yet(path):
     assert [13, 0] == [ledger.salvage(), ledger.salvage()]
     assert "0 " * 1000 == ledger.find("k0", 0).text
     ledger.close()
+
+
+CHARGE = CallKey("k", "charge")
+
+
+def began(ledger, key=CHARGE):
+    """A run that has begun a call."""
+    record = record_of()
+    journal = ledger.begin(record)
+    assert journal.begin_call(0, 1, key, fresh=False) is None
+    record.add(CallStarted(1.0, 0, 1, 1, "t", key.tool, "{}"))
+    return record, journal
+
+
+def ended(record, journal):
+    """Let the call end."""
+    record.add(CallEnded(2.0, 0, 1, "succeeded", "charged", None, None, "live"))
+    journal.write()
+
+
+def seen(ledger, key=CHARGE):
+    """What another run is told of a call."""
+    return ledger.begin(record_of()).begin_call(0, 1, key, fresh=False)
+
+
+def test_two_kernels_make_a_call_once(path):
+    """One waits while the other is at it, and uses its result. Where that one has gone, it is a doubt."""
+    first, second = Ledger(path), Ledger(path)
+    record, journal = began(first)
+    assert isinstance(seen(second), Busy)
+    ended(record, journal)
+    known = seen(second)
+    assert ("charged", "ledger") == (known.result, known.source)
+    began(first, CallKey("other", "charge"))
+    orphan(first, gone())
+    assert isinstance(seen(second, CallKey("other", "charge")), Doubt)
+    assert seen(second, CallKey("third", "look", repeats=True)) is None
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_calls_outlive_a_damaged_file(path, by_hand):
+    """What was done is not done again because the pages of answers broke; and a doubt stays one."""
+    ledger, other = Ledger(path), CallKey("open", "charge")
+    ended(*began(ledger))
+    began(ledger, other)
+    orphan(ledger, gone())
+    ledger.close()
+    filled(path)
+    if by_hand:
+        path.rename(path.with_name(f"{path.name}.damaged-x"))
+    else:
+        pages = [path.read_bytes()[at : at + 4096] for at in range(0, path.stat().st_size, 4096)]
+        last = max(n for n, one in enumerate(pages) if MARK.encode() in one)
+        pages[last] = bytes(4096)
+        path.write_bytes(b"".join(pages))
+    ledger = Ledger(path)
+    if by_hand:
+        ledger.keep("mine", 0, answer("mine"))
+        assert ledger.salvage()
+    else:
+        assert "damaged" in ledger.notes[0]
+    assert "charged" == seen(ledger).result
+    assert isinstance(seen(ledger, other), Doubt)
+    ledger.close()
+
+
+def test_what_is_pruned_takes_its_calls_along(ledger):
+    """Their results are texts of the user's, too."""
+    ended(*began(ledger))
+    with ledger._store.file.writing() as db:
+        db.execute("UPDATE runs SET state = 'finished'")
+    ledger.prune(days=0)
+    assert [(0,)] == ledger._store.file.read("SELECT count(*) FROM tool_calls")
 
 
 def full(ledger):

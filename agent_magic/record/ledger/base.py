@@ -113,8 +113,8 @@ class Journal(Protocol):
             fresh: Call it whatever the ledger has.
 
         Returns:
-            Its end; `Doubt` where it may have run, and may not be repeated; `Busy` if another process has the ledger
-            locked; `None` to call it: that it begins is stored.
+            Its end; `Doubt` where it may have run, and may not be repeated; `Busy` if another run is making it, or
+            another process has the ledger locked; `None` to call it: that it begins is stored.
 
         Raises:
             LedgerError: That cannot be stored, so nothing may be called.

@@ -19,7 +19,7 @@ from agent_magic.record.codec import data_of, from_json, line_of, to_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, CallEnded
 from agent_magic.record.ledger.base import Busy, Doubt
 from agent_magic.record.ledger.file import FAILURES, is_locked
-from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S
+from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S, Owner
 from agent_magic.record.ledger.rows import INSERT_ANSWER, Texts, answer_row, chunk_of, most_input_tokens
 from agent_magic.record.prices import Prices
 
@@ -40,7 +40,10 @@ LOCKED_S = 30.0
 """How long a run waits for another process that has the file locked."""
 LOOK_S = 0.05
 """How often it looks."""
-KNOWN_CALL = "SELECT state, began_at, data FROM tool_calls WHERE key = ?"
+KNOWN_CALL = (
+    "SELECT t.state, t.began_at, t.data, CASE WHEN r.state = 'running' AND r.id != ? THEN r.owner END "
+    "FROM tool_calls t LEFT JOIN runs r ON r.id = t.run WHERE t.key = ?"
+)
 PASSED_ON = frozenset({"succeeded", "capped"})
 
 
@@ -178,9 +181,9 @@ class SqliteJournal:
                 "':memory:'."
             ) from error
 
-    def _begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | None:
+    def _begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
         with self._writing() as (db, run):
-            known = None if fresh else self._known_call(db, agent, number, key)
+            known = None if fresh else self._known_call(db, run, agent, number, key)
             if known is None:
                 row = (key.key, run, agent, number, key.tool, "begun", key.pure, time.time(), None)
                 db.execute("INSERT OR REPLACE INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -190,10 +193,14 @@ class SqliteJournal:
                 )
         return known
 
-    def _known_call(self, db: sqlite3.Connection, agent: int, number: int, key: CallKey) -> CallEnded | Doubt | None:
+    def _known_call(
+        self, db: sqlite3.Connection, run: int, agent: int, number: int, key: CallKey
+    ) -> CallEnded | Doubt | Busy | None:
         """Return what the file says of a call, if that is to be used."""
-        for state, began_at, data in db.execute(KNOWN_CALL, (key.key,)):
+        for state, began_at, data, owner in db.execute(KNOWN_CALL, (run, key.key)):
             if state == "begun":
+                if owner is not None and Owner.parse(owner).is_alive():  # another run is making it
+                    return Busy(owner)
                 return None if key.repeats or key.pure else Doubt(began_at)
             if state == "done":
                 end = from_json(CallEnded, {**data_of(data), "agent": agent, "number": number})
@@ -202,7 +209,7 @@ class SqliteJournal:
 
     def is_done(self, key: CallKey) -> bool:
         """Tell whether a call of a function has a result that will be used."""
-        return any(row[0] == "done" for row in self._ledger.file.read(KNOWN_CALL, key.key))
+        return bool(self._ledger.file.read("SELECT 1 FROM tool_calls WHERE key = ? AND state = 'done'", key.key))
 
     def _beat(self) -> None:
         """Renew the leases and checkpoint the log, on a thread. If the run could not store its end, try again."""

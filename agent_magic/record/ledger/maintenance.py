@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86400.0
 _SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
-RUN_TABLES = ("runs", "calls", "events", "texts", "files")
+RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files")
 PAGE = 4096
 """The size of a page of every ledger, which is SQLite's default."""
 
@@ -134,7 +134,7 @@ def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = Fals
             "c.run = runs.id AND c.source = 'simulated')) AND strftime('%s', began_at) + 0 < ?",
             (simulated, before),
         )
-        for table in ("calls", "events", "leases"):
+        for table in ("calls", "events", "leases", "tool_calls"):
             db.execute(f"DELETE FROM {table} WHERE run NOT IN (SELECT id FROM runs)")  # noqa: S608 - ours
         if not simulated:
             db.execute("DELETE FROM limits WHERE at < ?", (before,))
@@ -210,7 +210,8 @@ def _line(file: LedgerFile, row: Row) -> str:
 def recover(damaged: Path, into: LedgerFile) -> int:
     """Copy what SQLite can read of a damaged file into another. Returns the number of answers copied.
 
-    The damaged file is not changed. An empty file gets the runs too; any other gets only the answers that it lacks.
+    The damaged file is not changed. An empty file gets the runs too; any other gets only the answers and
+    the calls of tools that it lacks.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "damaged"
@@ -227,7 +228,9 @@ def recover(damaged: Path, into: LedgerFile) -> int:
                     known.add(row[2])
                     count += 1
                     _put_answer(db, row, keep_id=empty)
-            for table, rows in tables.items() if empty else ():
+            if not empty:  # its runs have other numbers, but no call that was made may be made again
+                tables = {"tool_calls": [(key, 0, *row) for key, _, *row in tables.get("tool_calls", ())]}
+            for table, rows in tables.items():
                 columns = len(db.execute(f"PRAGMA table_info({table})").fetchall())
                 marks = ", ".join("?" * columns)
                 padded = [(*row, *[None] * (columns - len(row))) for row in rows if len(row) <= columns]  # an old one
