@@ -49,8 +49,9 @@ async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
     """Ask a person. It is denied where nobody is there, after the time limit, and where a changed text is no use."""
     if asker is None:
         return NOBODY
+    limit = asyncio.timeout(question.seconds)
     try:
-        async with asyncio.timeout(question.seconds) as limit:
+        async with limit:
             verdict = await asker(question)
     except TimeoutError:
         if not limit.expired():
