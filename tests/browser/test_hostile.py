@@ -109,7 +109,8 @@ def test_hostile_texts_are_texts(jupyter: Lab, book: str) -> None:
         page.locator(".am-live .n").nth(agent).dispatch_event("click")
         page.wait_for_function(OPENED, arg=single_line(PAYLOADS[agent]))
         page.evaluate("document.querySelectorAll('.am-detail details').forEach(one => { one.open = true; })")
-    assert 0 < page.locator(".am-detail .am-call .am-given td").count()
+        called = page.locator(".am-detail .am-call .am-given td").count()
+        assert (2 if agent % 3 < 2 else 0) == called
     unharmed(page)
     page.locator(".am-stop").click()
     said(page, "shown")

@@ -24,6 +24,7 @@ from tests.show.test_pictures import HOSTILE
 
 if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
+    from agent_magic.show.graph.layout import Layout
 
 CLEAN, FINDER, BROKEN, REPORT = range(4)
 
@@ -61,7 +62,7 @@ def test_a_task_is_a_card_of_its_own_shape_without_tokens() -> None:
     assert [CLEAN, BROKEN] == fixed_parts(calling_run(), *_placed(calling_run()))["tasks"]
 
 
-def _placed(record: RunRecord) -> tuple[object, Feed]:
+def _placed(record: RunRecord) -> tuple[Layout, Feed]:
     layout = cards_layout(record.plan)
     assert layout is not None
     return layout, Feed(record, layout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.measure.metrics import sources_of, summarize
@@ -187,8 +187,9 @@ def node_view(
     hint = " · ".join(part for part in (result.name, kind, STATES[state].word, line, badge, tail) if part)
     share = {"r": None, "p": 0.0, "q": 0.0, "k": 0.0}.get(state, 1.0)
     since = result.working_since_s if state == "r" else None
-    looks = {"share": share, "badge": badge, "hint": single_line(hint)[:MOST_HINT], "is_task": result.is_task}
-    return NodeView(state, result.name, line=line, tail=tail, since_s=since, **looks)
+    hint = single_line(hint)[:MOST_HINT]
+    view = NodeView(state, result.name, line=line, tail=tail, share=share, badge=badge, hint=hint, since_s=since)
+    return replace(view, is_task=True) if result.is_task else view
 
 
 def flow_of(result: AgentResult) -> int:

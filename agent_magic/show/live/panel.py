@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.plaintext import clean, single_line
@@ -122,10 +122,10 @@ def _call(call: ToolCall, name: str) -> dict[str, Any]:
 def _arguments(text: str, name: str) -> list[list[str]]:
     """Return the arguments of a call as rows; what is no object, as it came."""
     try:
-        given = json.loads(text or "{}")
+        given: Any = json.loads(text or "{}")
     except ValueError:
         given = text
-    named: Any = given if isinstance(given, dict) else {"": given}
+    named = cast("dict[str, Any]", given) if isinstance(given, dict) else {"": given}
     written = {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in named.items()}
     return [[single_line(key), _cut(one, name, MOST_ARGUMENT)] for key, one in written.items()]
 
