@@ -514,8 +514,7 @@ def steps_of(given: object) -> tuple[Any, ...]:
     Raises:
         PlanError: It is something else.
     """
-    many = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-    found: object = given
-    if many:
-        found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+        return instances_of("agents", given, Agent, Task)
+    found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]
     return instances_of("agents", found, Agent, Task)

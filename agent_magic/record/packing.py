@@ -66,7 +66,7 @@ def _packed(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = vars(value)
+    fields = cast("dict[str, Any]", vars(value))
     return {"items": {name: _packed(one) for name, one in fields.items()}}
 
 

@@ -188,4 +188,4 @@ def test_a_plan_as_json_keeps_the_schema():
     plan = Plan([Agent("label", "x", returns=Label, check=lambda _: None)])
     again = Plan.from_json(plan.to_json())
     assert plan.agents[0].schema == again.agents[0].schema
-    assert "good" == again.agents[0].returns.value(GOOD).mood
+    assert "good" == again["label"].returns.value(GOOD).mood  # pyright: ignore[reportOptionalMemberAccess]

@@ -1,7 +1,8 @@
 """What a step does between two turns that is no request: it holds no slot, and the conversation goes on after it."""
 
 # Tests hand over simple stand-ins for what the engine asks.
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalOperand=false
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 

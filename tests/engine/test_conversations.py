@@ -1,7 +1,7 @@
 """Random conversations with tools: whatever fails, is cut, denied or stopped, in any order, the laws of one hold."""
 
 # Tests take for granted what they have just checked.
-# pyright: reportArgumentType=false, reportOptionalOperand=false
+# pyright: reportArgumentType=false, reportOptionalOperand=false, reportOperatorIssue=false
 
 from __future__ import annotations
 

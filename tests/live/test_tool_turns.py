@@ -137,8 +137,8 @@ def test_the_budget_reserves_the_price_of_writing_for_the_whole_input():
     """It is 1.25 times that of plain input: a cap that fits only without the mark lets nothing go."""
     usage = Usage(int(1.1 * 5 * 20_000), output_tokens=DEFAULT_MAX_TOKENS)
     cap = Prices().of(DEFAULT_MODEL, usage).cost_usd
-    for cache, sends in (("off", 1), ("auto", 0)):
-        done, sent = played(says("x"), policy=Policy(budget_usd=cap, cache=cache), prompt="long " * 20_000)
+    for policy, sends in ((Policy(budget_usd=cap, cache="off"), 1), (Policy(budget_usd=cap), 0)):
+        done, sent = played(says("x"), policy=policy, prompt="long " * 20_000)
         asked = [one for one in sent if "max_tokens" in one]  # the others have tokens counted
         assert (sends, bool(sends)) == (len(asked), done.ok)
 

@@ -1,5 +1,8 @@
 """Values of tasks as JSON and back."""
 
+# pandas' stubs know no lists with missing dates, and `pack` may return `None`.
+# pyright: reportArgumentType=false, reportCallIssue=false
+
 from __future__ import annotations
 
 import datetime as dt

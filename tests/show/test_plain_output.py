@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def hostile_run(*, cut: bool = False) -> RunRecord:
     record = record_of(plan)
     request = Request(MODEL, "Write." + ESCAPES, 800)
     usage = Usage(400, output_tokens=412)
-    words = {"model": MODEL + ESCAPES, "request_id": ESCAPES}
+    words: Any = {"model": MODEL + ESCAPES, "request_id": ESCAPES}
     answer = Answer("Good." + ESCAPES, "end" + ESCAPES, usage=usage, source="simulated", **words)
     price = Price(0.0021, "given" + ESCAPES)
     error = f"Overloaded: {ESCAPES}"

@@ -349,7 +349,7 @@ def _widget_class() -> Any:
         states = traitlets.Unicode("").tag(sync=True)
         full = traitlets.Dict().tag(sync=True, to_json=_whole)
         fixed = traitlets.Dict().tag(sync=True)
-        questions: Any = traitlets.List().tag(sync=True)
+        questions = traitlets.List(traitlets.Dict()).tag(sync=True)
         still = traitlets.Dict().tag(sync=True)
         feed = traitlets.Any()
         line = traitlets.Unicode("")
