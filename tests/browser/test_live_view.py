@@ -209,7 +209,7 @@ def test_a_killed_kernel_leaves_no_broken_view(jupyter: Lab, book: str) -> None:
     page.goto("about:blank")
     jupyter.end_kernels()
     jupyter.open(book)
-    assert "business_plan: 9 agents, running" == said(page, "business_plan: 9 agents").strip()
+    assert "business_plan: 9 agents in 4 layers, running" == said(page, "business_plan: 9 agents").strip()
     assert 0 == page.get_by_text("Error displaying widget").count()
     assert [] == jupyter.outside
 

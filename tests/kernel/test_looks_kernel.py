@@ -136,7 +136,7 @@ def test_a_log_has_a_line_at_each_end(kernel):
     """Where a program runs the cells, the run says in a line that it begins and in a line how it ended."""
     reply = kernel.do("again = %agents run --fresh first")
     first = next(content for kind, content in reply.outputs if kind == "display_data")
-    assert "agents: 1 agent, running" == first["data"]["text/plain"]
+    assert "agents: 1 agent in 1 layer, running" == first["data"]["text/plain"]
     streams = "".join(content["text"] for kind, content in reply.outputs if kind == "stream")
     assert streams.startswith("1 agent in 1 layer · ")
     assert "simulated" in streams

@@ -381,7 +381,7 @@ def test_what_cannot_be_sent_to_a_process_is_a_result():
 def test_a_function_of_a_notebook_is_refused_for_processes(monkeypatch):
     """Another process cannot import it: the message says where to write it."""
     monkeypatch.setattr(double, "__module__", "__main__")
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     ran = run(double, {"x": 1}, process=True)
     assert "double is written in a cell. Write it to a file (%%writefile steps.py), and import it" in str(ran.error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -71,7 +72,8 @@ async def run_and_tell(
     ]
     for text in filter(None, notes):
         note(text)
-    show_page(closing(run.record, "" if run.ok else retry_price(session, run, policy)), graphic=graphic)
+    if graphic or sys.stdout.isatty():  # a log has a line at each end
+        show_page(closing(run.record, "" if run.ok else retry_price(session, run, policy)), graphic=graphic)
     return run
 
 

@@ -34,6 +34,8 @@ OPEN_S = 5.0
 WAIT_S = 0.05
 """How long one statement waits for another process: writes take milliseconds. The event loop may be waiting too."""
 FAILURES = (sqlite3.Error, OSError)
+ID_AT = 68
+"""Where the application id stands in the header of an SQLite file. Source: https://sqlite.org/fileformat2.html, 1.3."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 TRIES = 20
 LONG_LOG = 4 << 20
@@ -324,9 +326,13 @@ def was_ledger(path: Path) -> bool:
     """Return whether a file that SQLite cannot read was a ledger: nobody else's file may be renamed."""
     try:
         with path.open("rb") as file:
-            while part := file.read(1 << 20):
+            part = file.read(1 << 20)
+            if part[ID_AT : ID_AT + 4] == APPLICATION_ID.to_bytes(4, "big"):
+                return True
+            while part:
                 if MARK.encode() in part:
                     return True
+                part = file.read(1 << 20)
     except OSError:
         return False
     return False
