@@ -262,8 +262,8 @@ class Engine:
             return self._begin_calls(now) if self.calls.agree(call, wanted) is not None else []
         if not self.calls.take_out(call):
             return []
-        why = f"A person denied this call{f': {verdict.why}' if verdict.why else ''}."
-        result = Result("denied", why, f"Denied: {verdict.why or 'by a person'}", "Denied")
+        why = verdict.why or "a person denied it"
+        result = Result("denied", f"This call was not made: {why}.", f"Denied: {why}", "Denied")
         self._started(call, "person", now)
         self._call_over(call, result, now)
         return [*self._after_call(step, result, now), *self._begin_calls(now)]
@@ -508,7 +508,7 @@ class Engine:
         number = len(self.record.results[step].calls) + 1
         self.record.add(CallStarted(now, step, number, turn, "", APPROVAL, "", "person"))
         status = "succeeded" if verdict.approved else "denied"
-        why = None if verdict.approved else f"Denied: {verdict.why or 'by a person'}"
+        why = None if verdict.approved else f"Denied: {verdict.why or 'a person denied it'}"
         kind = None if verdict.approved else "Denied"
         self.record.add(CallEnded(now, step, number, status, verdict.text or "", why, kind, "live"))
         if not verdict.approved:
