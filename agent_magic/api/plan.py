@@ -105,7 +105,7 @@ class Plan(DeclaredPlan):
         """
         check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-        more: Any = {"fresh": fresh, "resume": resume, "again": again, "asker": asker_of(ask)}
+        more: Any = {"fresh": fresh, "resume": resume, "again": again, "asker": asker_of(ask) if self.special else ask}
         driver = _driver(self, policy, shared, alone=session is None, **more)
         return await _driven(driver, shared, alone=session is None)
 

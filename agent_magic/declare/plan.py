@@ -348,6 +348,9 @@ class Plan:
         template = agent.template
         plain = self.inputs[number] == template.names and not agent.attach
         found = template.render(answers) if plain else self._render(number, answers)
+        text = found.text
+        if text and not found.attachments and not text.isspace() and not agent.cite:
+            return found
         return checked(found, agent)
 
     def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> Prompt:
@@ -491,6 +494,15 @@ class Plan:
             or agent.attach
             or agent.cite
             or (not agent.is_task and (not agent.template.simple or agent.template.names != inputs))
+        )
+
+    @cached_property
+    def special(self) -> tuple[int, ...]:
+        """The steps that are more than a prompt that becomes a text: tasks, and agents with types, tools or a nod."""
+        return tuple(
+            number
+            for number, one in enumerate(self.agents)
+            if one.is_task or one.tools or one.ask or one.returns is not None or one.check is not None
         )
 
     def hints(self) -> list[str]:

@@ -118,8 +118,14 @@ class Template:
             DeclarationError: An expression failed, or the text is longer than a request may be.
             KeyError: A simple template's name has no value.
         """
-        if self.pieces and all(type(values[name]) is str for name in self.pieces[1::2]):
-            return Prompt(self._filled(values))
+        pieces = list(self.pieces)
+        for place in range(1, len(pieces), 2):
+            value = pieces[place] = values[pieces[place]]
+            if type(value) is not str:
+                break
+        else:
+            if pieces:  # most have nothing but texts
+                return Prompt(self._joined(pieces))
         try:
             with Marking() as marks:
                 return marks.placed(self._filled(values))
@@ -131,8 +137,10 @@ class Template:
             return sendable(_render(self.text, values, self.names))
         pieces = list(self.pieces)
         for place in range(1, len(pieces), 2):
-            value = values[pieces[place]]
-            pieces[place] = value if type(value) is str else value_text(pieces[place], value)
+            pieces[place] = value_text(pieces[place], values[pieces[place]])
+        return self._joined(pieces)
+
+    def _joined(self, pieces: list[str]) -> str:
         if sum(map(len, pieces)) > MOST_CHARS:
             raise self._error(TOO_LONG)
         return sendable("".join(pieces))

@@ -490,13 +490,12 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
     free_s = _free_s(result, event.granted_s)
     backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.granted_s)
     result.status = "running"
-    result.attempts.append(Attempt(result.name, event, free_s, backoff_s, _turn(result.attempts, event)))
+    turn = _turn(result.attempts, event) if result.attempts else 1
+    result.attempts.append(Attempt(result.name, event, free_s, backoff_s, turn))
 
 
 def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
     """Return the turn that an attempt asks for. One without messages after an answer that was final begins anew."""
-    if not before:
-        return 1
     last = before[-1]
     if last.answer is not None and (last.kind is not None or last.answer.stop_reason in GOES_ON):
         return last.turn + 1

@@ -90,6 +90,8 @@ def budget_note(record: RunRecord, policy: Policy) -> str:
 
 def unasked_note(record: RunRecord) -> str:
     """Name what was denied because no person answered, and what to do; empty where there is nothing."""
+    if not record.plan.special:
+        return ""
     asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
     absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
     late = list(dict.fromkeys(name for name, error in asked if LATE in error))
