@@ -58,7 +58,7 @@ def test_what_would_happen_is_shown_and_approved(jupyter: Lab, book: str, theme:
     assert ["to", "text", "copies"] == rows.locator("th").all_inner_texts()
     assert "Dear Anna,\nthe figures are here." == rows.nth(1).locator("td").inner_text()
     assert [] == violations(jupyter)
-    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Approve", exact=True).click()
     page.locator(".am-ask").wait_for(state="hidden")
     assert "anna@example.com" in said(page, "sent [")
     assert [] == jupyter.errors == jupyter.outside
@@ -70,7 +70,7 @@ def test_the_keyboard_alone_edits(jupyter: Lab, book: str) -> None:
     page.keyboard.press("Enter")
     page.wait_for_timeout(300)
     assert page.locator(".am-ask").is_visible()  # a key that was meant for the notebook agrees to nothing
-    page.get_by_role("button", name="Edit").focus()
+    page.get_by_role("button", name="Edit", exact=True).focus()
     page.keyboard.press("Enter")
     assert "anna@example.com" in page.locator(".am-edit").input_value()
     page.keyboard.press("Escape")
@@ -100,11 +100,11 @@ def test_an_answer_and_a_call_wait_in_turn(jupyter: Lab, book: str) -> None:
     page.locator(".am-asked", has_text="1 of 2 questions").wait_for()
     first = page.locator(".am-ask h4").inner_text()
     page.get_by_label("Reason for denying").fill("not now")
-    page.get_by_role("button", name="Deny").dblclick()
+    page.get_by_role("button", name="Deny", exact=True).dblclick()
     page.locator(".am-asked", has_text="questions").wait_for(state="detached")
     page.wait_for_function("(first) => document.querySelector('.am-ask h4').textContent !== first", arg=first)
     page.locator(".am-ask .am-agree:enabled").first.wait_for()  # it is still there
-    page.get_by_role("button", name="Deny").click()
+    page.get_by_role("button", name="Deny", exact=True).click()
     assert "sent [] " in said(page, "sent [")
     assert [] == jupyter.errors
 
@@ -118,7 +118,7 @@ def test_two_tabs_show_the_same(jupyter: Lab, book: str) -> None:
     )
     jupyter.command("notebook:create-output-view")
     page.wait_for_function("() => document.querySelectorAll('.am-ask:not([hidden]) .am-agree:enabled').length > 1")
-    page.get_by_role("button", name="Deny").last.click()
+    page.get_by_role("button", name="Deny", exact=True).last.click()
     page.wait_for_function("() => !document.querySelector('.am-ask:not([hidden])')")
     assert "sent [] " in said(page, "sent [")
 
@@ -126,7 +126,7 @@ def test_two_tabs_show_the_same(jupyter: Lab, book: str) -> None:
 def test_a_stop_takes_the_question_away(jupyter: Lab, book: str) -> None:
     """After Stop there is nothing to agree to."""
     page = asked(jupyter, book, ONE, RUN)
-    page.get_by_role("button", name="Stop all agents").click()
+    page.get_by_role("button", name="Stop all agents", exact=True).click()
     page.locator(".am-ask").wait_for(state="hidden")
     page.wait_for_selector(".am-live.am-over")
     assert [] == jupyter.errors
