@@ -74,6 +74,18 @@ def still_alive(jupyter: Lab) -> None:
     assert 0 == jupyter.page.locator(".am-head .am-button:visible").count()
 
 
+def alive_then_still(jupyter: Lab, book: str) -> None:
+    """The view stays when the run is over; the saved file, opened with no kernel, has the one picture."""
+    still_alive(jupyter)
+    jupyter.wait_idle()
+    jupyter.save()
+    assert [] == jupyter.errors
+    jupyter.page.goto("about:blank")
+    jupyter.end_kernels()
+    jupyter.open(book, kernel=False)
+    one_still_picture(jupyter)
+
+
 def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None:
     """Pause holds new agents, Resume lets them go, Retry mends a failed one, Skip leaves one out.
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.browser.playing import PLAYER, STORY
-from tests.browser.test_live_view import one_still_picture, said
+from tests.browser.test_live_view import alive_then_still, said
 from tests.lab import lab, write_notebook
 
 pytestmark = pytest.mark.browser
 
 
 def test_notebook_7_shows_a_run_live_and_still(tmp_path: Path, chromium: str) -> None:
-    """The view comes, its buttons work while the cell awaits, and it ends still."""
+    """The view comes, its buttons work while the cell awaits, it stays when the run is over, and is saved still."""
     pytest.importorskip("notebook")
     write_notebook(tmp_path / "seven.ipynb", [PLAYER, STORY, "print(pressed)"])
     with lab(tmp_path, chromium, app="notebook") as jupyter:
@@ -29,6 +29,5 @@ def test_notebook_7_shows_a_run_live_and_still(tmp_path: Path, chromium: str) ->
         page.get_by_role("button", name="Pause").click()
         page.locator(".am-stop").click()
         assert "[('skip', 'operations'), ('pause', None), ('stop', None)]" == said(page, "('stop', None)").strip()
-        one_still_picture(jupyter)
-        assert [] == jupyter.errors
+        alive_then_still(jupyter, "seven.ipynb")
         assert [] == jupyter.outside
