@@ -44,7 +44,7 @@ def test_the_quickstart_runs_and_keeps_its_pictures(tmp_path: Path, chromium: st
         page.locator(".jp-OutputArea-output pre", has_text="the same frame: True").wait_for(timeout=RUN_MS)
         jupyter.wait_idle()
         jupyter.save()
-        page.locator(".jp-OutputArea-output img[src^='data:image/svg']").nth(1).scroll_into_view_if_needed()
+        page.locator(".am-live.am-over").last.scroll_into_view_if_needed()
         page.screenshot(path=shots / "quickstart-done.png")
         assert [] == jupyter.errors
         assert set() == set(jupyter.outside)
