@@ -304,8 +304,8 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Whether every agent succeeded."""
-        return all(result.status == "succeeded" for result in self.record.results)
+        """Whether every agent succeeded, but for those that were not needed: a condition was false, or no item came."""
+        return all(result.status == "succeeded" or result.is_left_out for result in self.record.results)
 
     def timeline(self, *, theme: Theme = "auto") -> Chart:
         """Draw when each agent waited and worked: a bar per attempt, the critical path marked.
@@ -363,7 +363,9 @@ class Run:
     def raise_for_failures(self) -> None:
         """Raise `RunFailed` unless every agent succeeded."""
         failures = {
-            result.name: result.error or result.status for result in self.record.results if result.status != "succeeded"
+            result.name: result.error or result.status
+            for result in self.record.results
+            if result.status != "succeeded" and not result.is_left_out
         }
         if failures:
             raise RunFailed(failures)

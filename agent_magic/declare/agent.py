@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agent_magic.declare.each import OWN, Part
+from agent_magic.declare.condition import check_flow, deciding_names, without_own
+from agent_magic.declare.each import Part
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.template import Template
@@ -56,7 +57,15 @@ class Agent:
         timeout_s: Seconds from the start of the first attempt to the end of the last, backoff included.
         effort: `low`, `medium`, `high`, `xhigh` or `max`. `None` leaves it to the model.
         each: The name of a list, dict, Series or DataFrame: a plan has one agent per item, whose prompt takes it as
-            `{{ item }}`; see `agent_magic.declare.each`.
+            `{{ item }}`; see `agent_magic.declare.each`. Or a step that returns a list, or such a field of its answer,
+            `planner.steps`: then `most` is a must.
+        most: So many items that may have; more are an error.
+        when: A condition on what is in the plan, `"review.score < 4"`. Where it is false, the agent is skipped, and so
+            is what cannot do without it; `{{ fix | default(draft) }}` can.
+        until: Run it, and all that leads from it to this condition, again until the condition holds. Prompts take
+            what was answered in the round before: `None` in the first.
+        rounds: The most rounds that `until` makes.
+        priority: Those with more go first when something has to wait; then those with more work to come.
         returns: The type of its answers: a pydantic model, dataclass, TypedDict, Enum, `Literal`, `int`, `list[...]`
             and the like; see `agent_magic.declare.returns`; or a JSON schema. `None`: text.
         check: A function that takes an answer's value, or its text, and returns `None` or what is wrong with it. Then
@@ -87,6 +96,11 @@ class Agent:
     timeout_s: float | None = field(default=None, kw_only=True)
     effort: str | None = field(default=None, kw_only=True)
     each: str | None = field(default=None, kw_only=True)
+    most: int | None = field(default=None, kw_only=True)
+    when: str | None = field(default=None, kw_only=True)
+    until: str | None = field(default=None, kw_only=True)
+    rounds: int | None = field(default=None, kw_only=True)
+    priority: int = field(default=0, kw_only=True)
     returns: Any = field(default=None, kw_only=True)
     check: Any = field(default=None, kw_only=True, repr=False, hash=False)
     tools: Any = field(default=(), kw_only=True, repr=False)
@@ -134,14 +148,19 @@ class Agent:
     def uses(self) -> tuple[str, ...]:
         """The names its prompt uses, of agents and values, in order of appearance."""
         names = tuple(dict.fromkeys((*self.attach, *self.template.names))) if self.attach else self.template.names
-        if self.each is None and self.part is None:
-            return names
-        return tuple(name for name in names if name not in OWN)
+        return without_own(names, self.each, self.part)
+
+    @property
+    def can_miss(self) -> frozenset[str]:
+        """The names its prompt can do without, as `{{ name | default("") }}` can."""
+        return self.template.can_miss
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """All names it needs: those its prompt uses, its context, the value it is declared for each item of."""
-        return (*self.uses, *(name for name in (self.context, self.each) if name is not None))
+        """All names it needs: those its prompt uses, its context and conditions, what it is declared for each of."""
+        if self.context is None and self.each is None and self.when is None and self.until is None:
+            return self.uses
+        return (*self.uses, *(() if self.context is None else (self.context,)), *deciding_names(self))
 
     @property
     def system_text(self) -> str | None:
@@ -184,6 +203,7 @@ def _check_options(agent: Agent) -> None:
     """Raise `DeclarationError` for the first option that is not what it must be."""
     of = f"of agent {agent.name!r}"
     error = partial(DeclarationError, agent=agent.name)
+    check_flow(agent)
     for option, check in _CHECKS.items():
         if (value := getattr(agent, option)) is not None:
             check(f"{option} {of}", value, error=error)

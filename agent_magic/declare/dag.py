@@ -5,7 +5,7 @@ Agents are numbered in declared order. Nothing here recurses, so a chain of 10,0
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
@@ -25,12 +25,27 @@ class Dag:
         children: Per agent, the agents that wait for it.
         order: All agents, parents before children, ties in declared order.
         layer: Per agent, the number of edges on the longest way to it from an agent without parents.
+        priority: Per agent, how urgent it is, or what waits for it: more goes first. Empty where nothing is.
     """
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
     layer: tuple[int, ...]
+    priority: tuple[int, ...] = ()
+
+    def with_priority(self, own: Sequence[int]) -> Dag:
+        """Return the graph with priorities.
+
+        Args:
+            own: Per agent, its priority. What has to be done before it is as urgent.
+        """
+        if not any(own):
+            return self
+        found = list(own)
+        for agent in reversed(self.order):
+            found[agent] = max([found[agent], *(found[child] for child in self.children[agent])])
+        return replace(self, priority=tuple(found))
 
     @property
     def depth(self) -> int:
@@ -55,7 +70,7 @@ class Dag:
     @cached_property
     def turns(self) -> tuple[Sequence[int], Sequence[int]]:
         """Return `by_most` of how many agents are on the longest path from each to the end of the plan."""
-        return by_most(self.remaining([1.0] * len(self.order)))
+        return by_most(self.remaining([1.0] * len(self.order)), self.priority)
 
     def remaining(self, work: Sequence[float]) -> list[float]:
         """Return per agent the longest path of work from its own start to the end of the plan, itself included.
@@ -122,13 +137,19 @@ def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
     raise AssertionError("the graph has no cycle")
 
 
-def by_most(rest: Sequence[float]) -> tuple[Sequence[int], Sequence[int]]:
+def by_most(rest: Sequence[float], priority: Sequence[int] = ()) -> tuple[Sequence[int], Sequence[int]]:
     """Number the agents by what is left to do, most first, equal ones in declared order.
+
+    Args:
+        rest: Per agent, what is left.
+        priority: Per agent, what counts before that; empty for nothing.
 
     Returns:
         Per agent, its place; and the agents by their places.
     """
     ordered = tuple(sorted(range(len(rest)), key=rest.__getitem__, reverse=True))
+    if priority:
+        ordered = tuple(sorted(ordered, key=priority.__getitem__, reverse=True))
     return places(ordered), ordered
 
 

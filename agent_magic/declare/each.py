@@ -10,23 +10,23 @@ Is {{ label }} right for {{ item.text }}?
 %%agent report                          waits for all of them, and uses all their answers
 Sum up: {{ check }}
 ```
+
+Items of an answer, and rounds of a loop, are groups too, whose members are reserved; see
+`agent_magic.declare.expansion`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard, cast
 
-from agent_magic.declare.pictures import frozen
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable
+from agent_magic.errors import DeclarationError, DuplicateAgent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from agent_magic.declare.step import Step
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 ITEM, KEY = "item", "key"
 """What prompts call the item, and its key: the row's label, the dict's key, or else its number from 0."""
 OWN = frozenset({ITEM, KEY})
+ROUNDS = "rounds of "
+"""Before the name of the step that begins the rounds of a loop: over what its members are one group."""
 
 
 class Row(dict[str, Any]):
@@ -64,6 +66,12 @@ class Part:
         key: The key of the item; see `KEY`.
         levels: The names of the levels of the value's index, if it has several; then `key` is a tuple.
         item: The item: a `Row`, or what a list or a dict holds.
+        source: The name of the step whose answer holds the item; empty where the item is known before the run.
+        path: Where in that answer the items are: names of fields.
+        place: The number of the item there, from 0.
+        most: So many items may be there.
+        outer: Which one of its group that step is, if it is one of a group.
+        rounds: Of how many rounds of a loop this is one, whose numbers are from 1; 0 for an item.
     """
 
     group: str
@@ -72,75 +80,53 @@ class Part:
     key: Any
     item: Any
     levels: tuple[Any, ...] = ()
+    source: str = ""
+    path: tuple[str, ...] = ()
+    place: int = 0
+    most: int = 0
+    outer: Part | None = None
+    rounds: int = 0
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether nobody knows before the run if the step is needed: a place for an item, or a later round."""
+        return bool(self.source) or (self.rounds > 0 and self.number > 1)
+
+    @property
+    def is_head(self) -> bool:
+        """Whether it is of the step that begins the rounds of a loop."""
+        return self.over == f"{ROUNDS}{self.group}"
 
     @property
     def values(self) -> dict[str, Any]:
-        """What only the prompt of this agent can use."""
-        return {ITEM: self.item, KEY: self.key}
-
-
-def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...]:
-    """Return agents, each of those declared with `each` replaced by one per item.
-
-    Raises:
-        DeclarationError: The value has no items, or cannot be read twice in the same order.
-        UndefinedVariable: There is no such value.
-        PlanError: It is an agent.
-    """
-    if all(agent.each is None for agent in agents):
-        return tuple(agents)
-    names = {agent.name for agent in agents}
-    read: dict[str, list[tuple[Any, Any]]] = {}
-    shown: dict[str, list[tuple[Any, Any]]] = {}
-    found: list[Step] = []
-    for agent in agents:
-        over = agent.each
-        if over is None:
-            found.append(agent)
-            continue
-        if over not in read:
-            if over not in values:
-                raise _not_a_value(agent.name, over, names, values)
-            read[over] = _items(values[over], over, agent.name)
-            _warn_of_labels(over, read[over], values[over])
-        levels = _levels(values[over])
-        items = read[over]
-        if not agent.is_task:  # a function takes a picture as it is
-            items = shown[over] = shown.get(over) or [(key, frozen(item, f"{over} {key}")) for key, item in items]
-        parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(items)]
-        found += [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
-    return tuple(found)
+        """What only the prompt of this agent can use, as far as it is known before the run."""
+        return {} if self.source or self.rounds else {ITEM: self.item, KEY: self.key}
 
 
 def count_items(value: object) -> int | None:
     """Return the number of items that a value has for `each`; `None` if it cannot be used."""
     try:
-        return len(_items(value, "", ""))
+        return len(read_items(value, "", ""))
     except DeclarationError:
         return None
 
 
-def _not_a_value(agent: str, over: str, names: Collection[str], values: Mapping[str, Any]) -> PlanError:
-    if over not in names:
-        return UndefinedVariable(over, agent=agent, known=values, what="each of")
-    return PlanError(
-        f"Agent {agent!r} is declared for each of {over!r}, which is an agent. Name the value that it is declared for "
-        f"each of: then {{{{ {over} }}}} is its answer for the same item."
-    )
-
-
-def _items(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
+def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = False) -> list[tuple[Any, Any]]:
     """Return the keys and items of a value.
 
     Raises:
-        DeclarationError: It has none, cannot be read twice in the same order, or raises something.
+        DeclarationError: It has none and has to, cannot be read twice in the same order, or raises something.
     """
 
     def failed(error: BaseException) -> DeclarationError:
         message = f"Agent {agent!r} cannot be run for each of {name!r}: reading it raised {reason_of(error)}."
         return DeclarationError(message, agent=agent, hint="Give it a list, a dict, a Series or a DataFrame.")
 
-    return run_user_code(lambda: _read(value, name, agent), failed)
+    found = run_user_code(lambda: _read(value, name, agent), failed)
+    if not found and not may_be_empty:
+        message = f"Agent {agent!r} is declared for each of {name!r}, which is empty."
+        raise DeclarationError(message, agent=agent, hint="Fill it, or take the agent out.")
+    return found
 
 
 def _read(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
@@ -161,9 +147,6 @@ def _read(value: object, name: str, agent: str) -> list[tuple[Any, Any]]:
     else:
         message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {kind}."
         raise DeclarationError(message, agent=agent, hint="Give it a list, a dict, a Series or a DataFrame.")
-    if not found:
-        message = f"Agent {agent!r} is declared for each of {name!r}, which is empty."
-        raise DeclarationError(message, agent=agent, hint="Fill it, or take the agent out.")
     return [(key, as_item(item)) for key, item in found]
 
 
@@ -175,7 +158,8 @@ def _check_columns(columns: list[str], name: str, agent: str) -> None:
         raise DeclarationError(message, agent=agent, hint="Rename one, or leave it out.")
 
 
-def _levels(value: object) -> tuple[Any, ...]:
+def levels_of(value: object) -> tuple[Any, ...]:
+    """Return the names of the levels of a value's index, if it has several."""
     index: Any = value.index if _is_labelled(value) else None
     return tuple(index.names) if type(index).__name__ == "MultiIndex" else ()
 
@@ -184,7 +168,7 @@ def _is_labelled(value: object) -> TypeGuard[pd.Series[Any] | pd.DataFrame]:
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "index")
 
 
-def _warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> None:
+def warn_of_labels(name: str, items: list[tuple[Any, Any]], value: object) -> None:
     """Warn if rows share a label: a join by label repeats them."""
     if _is_labelled(value) and not value.index.is_unique:
         labels = value.index.nunique(dropna=False)
@@ -214,18 +198,31 @@ def groups_of(agents: Sequence[Step]) -> Mapping[str, Mapping[int, int]]:
     return MappingProxyType(found)
 
 
-def members_of(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> Collection[int]:
-    """Return the members of a group that its name means in an agent's prompt: all, or the one for the same item.
+class View(NamedTuple):
+    """What the name of a group means in one agent's prompt.
 
-    A selected plan may have only some of a group.
+    Attributes:
+        members: The members that are meant, in order.
+        kind: `all` of them; the `same` one: for the item, or in the round, of the agent, none in the round before the
+            first; or the `last` round that ran.
     """
-    if agent.part is None or not side_by_side(agents, group, agent):
-        return group.values()
-    same = group.get(agent.part.number)
-    return () if same is None else (same,)
+
+    members: Sequence[int]
+    kind: Literal["all", "same", "last"]
 
 
-def side_by_side(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> bool:
-    """Return whether an agent and a group were declared for each item of the same value."""
-    other = agents[next(iter(group.values()))].part
-    return agent.part is not None and other is not None and agent.part.over == other.over
+def view_of(agents: Sequence[Step], group: Mapping[int, int], agent: Step) -> View:
+    """Return what the name of a group means in an agent's prompt. A selected plan may have only some of a group.
+
+    The step that begins the rounds of a loop sees the others as they were in the round before, and so does each itself.
+    """
+    other, part = agents[next(iter(group.values()))].part, agent.part
+    if other is None:
+        return View((), "all")
+    while part is not None and part.over != other.over:
+        part = part.outer
+    if part is None:
+        return View(tuple(group.values()), "last" if other.rounds else "all")
+    before = part.rounds > 0 and (part.is_head or part.group == other.group)
+    same = group.get(part.number - before)
+    return View(() if same is None else (same,), "same")

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.declare.each import members_of
+from agent_magic.declare.each import view_of
 from agent_magic.errors import UndefinedVariable, UnknownAgent
 
 if TYPE_CHECKING:
@@ -61,10 +62,27 @@ class Edges:
         for agent in agents:
             inputs = tuple(name for name in self._members(agent, agent.uses) if self._is_input(agent, name))
             after = [name for name in self._members(agent, agent.after) if self._is_parent(agent, name)]
+            if agent.when is not None or agent.part is not None:
+                inputs, deciding = self._deciding(agent, inputs)
+                after += deciding
             if agent.context is not None:
                 self._use(agent, agent.context, what="the context", known=values)
             self.inputs.append(inputs)
             self.parents.append([index[name] for name in dict.fromkeys((*inputs, *after))])
+
+    def _deciding(self, agent: Step, inputs: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+        """Return the inputs of a step with whose answer holds its item, and what its conditions are about."""
+        part, found = agent.part, list[str]()
+        if part is not None and part.source:
+            inputs = tuple(dict.fromkeys((*inputs, *self._members(agent, (part.source,)))))
+        if agent.when is not None:
+            names = condition_of(agent.when, agent.name).names
+            found += [name for name in self._members(agent, names) if self._is_input(agent, name)]
+        if part is not None and part.is_head and agent.until is not None:
+            for name in self._members(agent, condition_of(agent.until, agent.name, "until").names):
+                before = self._is_input(agent, name)  # in the first round only its values are kept
+                found += [name] if before and part.number > 1 else []
+        return inputs, found
 
     def _members(self, agent: Step, names: Sequence[str]) -> Iterable[str]:
         """Return names, those of groups replaced by the members that are meant."""
@@ -72,7 +90,7 @@ class Edges:
             return names
         found: dict[str, None] = {}
         for name in names:
-            meant = members_of(self.agents, self.groups[name], agent) if name in self.groups else None
+            meant = view_of(self.agents, self.groups[name], agent).members if name in self.groups else None
             found.update(dict.fromkeys([name] if meant is None else [self.agents[one].name for one in meant]))
         return found
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.attaching import checked, read_content, render, shows_content
+from agent_magic.declare.condition import condition_of
 from agent_magic.declare.content import NO_PROMPT, Prompt
 from agent_magic.declare.context import Context, text_of, with_contexts
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.declare.each import Answers, expand, groups_of, members_of, side_by_side
+from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
+from agent_magic.declare.expansion import expand
+from agent_magic.declare.flow import MISSING, Flow, item_of
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import RenderError, python_notes, sendable
@@ -125,6 +128,7 @@ class Plan:
             if self.on_cycle == "error":
                 raise
             dag = edges.in_declared_order()
+        dag = dag.with_priority([one.priority for one in self.agents])
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
         self._hold()
         if any(agent.returns is not None for agent in self.agents):
@@ -294,25 +298,28 @@ class Plan:
             number: The task's number in declared order.
         """
         step = self.agents[number]
-        own = step.part.values if step.part is not None else {}
+        own = OWN if step.part is not None and not step.part.rounds else ()
         inputs = set(self.inputs[number])
         known = (own, self.groups, self.values, inputs)
         return tuple(name for name in step.parameters if any(name in one for one in known))
 
     def source_of(self, number: int, name: str) -> str | tuple[str, ...] | None:
-        """Return who gives a task a parameter: a step, all of a group, or `None` for a value or its own item.
+        """Return who gives a task a parameter: a step, all of a group, or `None` for what `meaning` says.
 
         Args:
             number: The task's number in declared order.
             name: The parameter.
         """
         step = self.agents[number]
-        if step.part is not None and name in step.part.values:
+        if step.part is not None and name in OWN and not step.part.rounds:
             return None
         if name not in self.groups:
             return name if name in self.inputs[number] else None
-        members = tuple(self.agents[one].name for one in members_of(self.agents, self.groups[name], step))
-        return members[0] if side_by_side(self.agents, self.groups[name], step) and len(members) == 1 else members
+        view = view_of(self.agents, self.groups[name], step)
+        if view.kind == "last" or (view.kind == "same" and step.part is not None and step.part.rounds):
+            return None  # which round it is, the run decides
+        members = tuple(self.agents[one].name for one in view.members)
+        return members[0] if view.kind == "same" and len(members) == 1 else members
 
     def prompt(self, name: str, answers: Mapping[str, Any]) -> str:
         """Return the text of the prompt that an agent sends, with a label for each picture and document.
@@ -327,7 +334,9 @@ class Plan:
         """
         number = self.number(name)
         known = isinstance(answers, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
-        missing = [one for one in self.inputs[number] if not known or one not in answers]
+        can_miss = self.flow.optional.get(number, ()) if self.flow is not None else ()
+        needed = [one for one in self.inputs[number] if not can_miss or self.index[one] not in can_miss]
+        missing = [one for one in needed if not known or one not in answers]
         if missing:
             raise PlanError(f"The prompt of {name!r} uses the answer of {missing[0]!r}: give its text in answers.")
         return self.prompt_of(number, answers).text
@@ -389,21 +398,44 @@ class Plan:
     def _render(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         agent = self.agents[number]
         names = (*agent.template.names, *agent.attach)
-        return render(agent, {name: self._meaning(number, name, answers) for name in names})
+        values = {name: self.meaning(number, name, answers) for name in names}
+        return render(agent, {name: value for name, value in values.items() if value is not MISSING})
 
-    def _meaning(self, number: int, name: str, answers: Mapping[str, Any]) -> Any:
-        """Return what a name in an agent's prompt stands for: its item, an answer, the answers of a group, a value."""
-        agent, inputs = self.agents[number], self.inputs[number]
-        if agent.part is not None and name in agent.part.values:
-            return agent.part.values[name]
+    def meaning(self, number: int, name: str, answers: Mapping[str, Any]) -> Any:
+        """Return what a name in a step stands for: its item, an answer, the answers of a group, or a value.
+
+        Args:
+            number: The step's number in declared order.
+            name: A name that it uses.
+            answers: What its parents returned, by their names; without those that were left out.
+
+        Returns:
+            `MISSING` for a step that was left out. A group has only those that were not, and a loop the last round
+            that ran; in the first round, what comes from the one before is `None`.
+        """
+        agent, part = self.agents[number], self.agents[number].part
+        if part is not None and name in OWN and not part.rounds:
+            return item_of(self, number, answers)[name] if part.source else part.values[name]
         if name not in self.groups:
-            return answers[name] if name in inputs else self.shown.get(name) or self.values.get(name, "")
-        group, kept = self.groups[name], set(inputs)  # a dropped edge has no answer
-        members = [self.agents[one].name for one in members_of(self.agents, group, agent)]
-        texts = Answers(answers[member] for member in members if member in kept)
-        if not side_by_side(self.agents, group, agent):
-            return texts
-        return texts[0] if len(texts) == 1 else str(texts)
+            if name in answers and name != agent.name and (agent.name, name) not in self.dropped:
+                return answers[name]
+            is_left = self.flow is not None and name in self.index and name not in self.values
+            return MISSING if is_left else self.shown.get(name) or self.values.get(name, "")
+        view = view_of(self.agents, self.groups[name], agent)
+        members = [self.agents[one].name for one in view.members]
+        kept = [one for one in members if one in answers and (agent.name, one) not in self.dropped]
+        found = Answers(answers[one] for one in kept)
+        if view.kind == "all":
+            return found
+        if view.kind == "last" or (part is not None and part.rounds):
+            return found[-1] if found else None
+        return found[0] if found else MISSING if self.flow is not None and members else ""
+
+    @cached_property
+    def flow(self) -> Flow | None:
+        """What decides, while a run goes on, which steps are needed; `None` where all are."""
+        unsure = any(one.when is not None or (one.part is not None and one.part.is_reserved) for one in self.agents)
+        return Flow(self) if unsure else None
 
     def meaning_of(self, number: int, text: str) -> Any:
         """Return what prompts take of an agent's answer: its text, or the value of a typed one.
@@ -422,22 +454,34 @@ class Plan:
             return returns.placeholder(text)
 
     def _check_fields(self) -> None:
-        """Raise `UndefinedField` for a prompt that takes a field which the type of an answer does not have."""
+        """Raise `UndefinedField` for what takes a field which the type of an answer does not have."""
         for number, agent in enumerate(self.agents):
-            for name, *path in agent.template.paths if self.inputs[number] and not agent.is_task else ():
-                parent, steps = str(name), list(path)
+            for name, *steps in self._paths(number):
+                parent, path = str(name), list(steps)
                 if parent in self.groups:
-                    group, member = self.groups[parent], next(iter(self.groups[parent].values()))
-                    if not side_by_side(self.agents, group, agent):  # all of them: a loop takes one, or a number does
-                        steps = steps[1:] if isinstance(steps[0], int) else []
-                elif parent in self.inputs[number]:
+                    group = self.groups[parent]
+                    if view_of(self.agents, group, agent).kind == "all":  # a loop takes one, or a number does
+                        path = path[1:] if path and isinstance(path[0], int) else []
+                    member = next(iter(group.values()))
+                elif parent in self.index:
                     member = self.index[parent]
                 else:
                     continue
                 returns = self.agents[member].returns
-                lacks = None if returns is None else lacking(schema_of(returns.schema), steps)
+                lacks = None if returns is None else lacking(schema_of(returns.schema), path)
                 if lacks is not None:
                     raise UndefinedField(lacks[1], of=f"{parent}{lacks[0]}", agent=agent.name, known=lacks[2])
+
+    def _paths(self, number: int) -> Iterable[tuple[str | int, ...]]:
+        """Yield what a step takes of answers: in its prompt, in its conditions, and as its item."""
+        agent = self.agents[number]
+        if self.inputs[number] and not agent.is_task:
+            known = {*self.inputs[number], *self.groups}
+            yield from (path for path in agent.template.paths if path[0] in known)
+        for text, option in ((agent.when, "when"), (agent.until, "until")):
+            yield from condition_of(text, agent.name, option).paths if text is not None else ()
+        if agent.part is not None and agent.part.source:
+            yield (agent.part.source, *agent.part.path)
 
     def context_of(self, number: int) -> str | None:
         """Return the context that the agent with a number sends; `None` if it has none.

@@ -39,6 +39,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.condition import FLOW
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
@@ -156,6 +157,7 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **({"ask": True} if agent.ask else {}),
         **{key: list(value) for key in HELD if (value := getattr(agent, key))},
         **({"attach": list(agent.attach)} if agent.attach else {}),
+        **{key: value for key in FLOW if (value := getattr(agent, key))},
         **({"cite": True} if agent.cite else {}),
         **_edges_to_dict(plan, agent),
     }
@@ -177,7 +179,10 @@ def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
 def _part_to_dict(part: Part) -> dict[str, Any]:
     item = part.item
     plain = {name: _plain(cell) for name, cell in item.items()} if isinstance(item, Row) else _plain(item)
-    return {"group": part.group, "over": part.over, "number": part.number, "key": _plain(part.key), "item": plain}
+    found = {"group": part.group, "over": part.over, "number": part.number, "key": _plain(part.key), "item": plain}
+    reserved = {"source": part.source, "place": part.place, "most": part.most, "rounds": part.rounds}
+    found |= {name: value for name, value in reserved.items() if value} | ({"path": [*part.path]} if part.path else {})
+    return found if part.outer is None else {**found, "outer": {**_part_to_dict(part.outer), "item": None}}
 
 
 def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
@@ -186,7 +191,17 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
         return None
     try:
         return Part(
-            str(given["group"]), str(given["over"]), int(given["number"]), given.get("key"), as_item(given["item"])
+            str(given["group"]),
+            str(given["over"]),
+            int(given["number"]),
+            given.get("key"),
+            as_item(given["item"]),
+            source=str(given.get("source", "")),
+            path=tuple(map(str, given.get("path", ()))),
+            outer=_part_from_dict({"part": given.get("outer")}, place),
+            place=int(given.get("place", 0)),
+            most=int(given.get("most", 0)),
+            rounds=int(given.get("rounds", 0)),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise PlanError(f"agents[{place}] has a 'part' without group, over, number and item.") from None
@@ -221,6 +236,7 @@ def _agent_from_dict(
     more["cite"] = row.get("cite") is True
     if row.get("tools"):
         more["tools"] = _tools_from_list(row["tools"], place)
+    more |= {key: row[key] for key in FLOW if row.get(key) is not None}
     agent = Agent(names[place], prompt, **options, each=each, returns=returns, **more)
     after = _list(row, "after", place)
     if after is not None:

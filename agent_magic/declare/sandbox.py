@@ -132,6 +132,7 @@ class Compiled:
         whole: Those it writes whole, not a part of them or what a filter makes of them.
         apart: Those with which it does more than to write them whole, or to ask whether they are there.
         paths: What it takes of names, step by step; an item of a list, or of a loop over it, is a number.
+        can_miss: The names that need not be there: only asked for by `default` and `is defined`, or behind that.
         template: What renders it.
 
     Raises:
@@ -151,6 +152,9 @@ class Compiled:
         self.apart = frozenset(one.name for one in tree.find_all(nodes.Name) if id(one) not in plain)
         loops = [each for each in tree.find_all(nodes.For) if isinstance(each.target, nodes.Name)]
         self.paths = frozenset(_paths(tree, loops, self.names))
+        needed = set[str]()
+        _find_needed(tree, frozenset(), needed)
+        self.can_miss = self.names - needed
         self.template = sandbox().from_string(_Joins().visit(tree))
 
     def parts(self, values: Mapping[str, Any]) -> Iterable[str]:
@@ -182,6 +186,66 @@ def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str])
     for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
         if len(found := path(node)) > 1:
             yield found
+
+
+def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str]) -> None:
+    """Collect the names that have to be there.
+
+    Args:
+        node: What is rendered.
+        known: The names that are there where it is rendered.
+        needed: The names found so far.
+    """
+    match node:
+        case nodes.Name(name=name):
+            needed.update({name} - known)
+        case nodes.Filter(node=nodes.Name(), name="default" | "d"):
+            for one in (*node.args, *node.kwargs):
+                _find_needed(one, known, needed)
+        case nodes.Test(node=nodes.Name(), name="defined" | "undefined"):
+            pass
+        case nodes.If() | nodes.CondExpr() | nodes.And() | nodes.Or():
+            for one, more in _branches(node):
+                _find_needed(one, known | more, needed)
+        case _:
+            for one in node.iter_child_nodes():
+                _find_needed(one, known, needed)
+
+
+def _branches(node: nodes.Node) -> Iterable[tuple[nodes.Node, frozenset[str]]]:
+    """Yield the parts of a node that chooses, each with the names that are there if it comes to that part."""
+    match node:
+        case nodes.If(test=test, body=body, elif_=others, else_=last):
+            yield test, frozenset()
+            yield from ((one, _defined(test, yes=True)) for one in body)
+            yield from ((one, _defined(test, yes=False)) for one in (*others, *last))
+        case nodes.CondExpr(test=test, expr1=first, expr2=second):
+            yield test, frozenset()
+            yield first, _defined(test, yes=True)
+            if second is not None:
+                yield second, _defined(test, yes=False)
+        case nodes.And(left=left, right=right) | nodes.Or(left=left, right=right):
+            yield left, frozenset()
+            yield right, _defined(left, yes=isinstance(node, nodes.And))
+        case _:
+            pass
+
+
+def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
+    """Return the names that are there if a test is true, or if it is false."""
+    match test:
+        case nodes.Test(node=nodes.Name(name=name), name="defined"):
+            return frozenset({name}) if yes else frozenset()
+        case nodes.Test(node=nodes.Name(name=name), name="undefined"):
+            return frozenset() if yes else frozenset({name})
+        case nodes.Not(node=node):
+            return _defined(node, yes=not yes)
+        case nodes.And(left=left, right=right) if yes:
+            return _defined(left, yes=True) | _defined(right, yes=True)
+        case nodes.Or(left=left, right=right) if not yes:
+            return _defined(left, yes=False) | _defined(right, yes=False)
+        case _:
+            return frozenset()
 
 
 def operator_size(operator: str, left: Any, right: Any) -> float:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from agent_magic.declare.each import OWN, Part
+from agent_magic.declare.condition import FLOW, check_flow, deciding_names, without_own
+from agent_magic.declare.each import Part
 from agent_magic.declare.returns import modern, wrong_fields
 from agent_magic.declare.signature import (
     NOTHING,
@@ -59,6 +60,7 @@ class Task:
             A default makes a parameter optional: it counts where nothing has the parameter's name.
         each: The name of a list, dict, Series or DataFrame: a plan has one task per item, which it takes as the
             parameter `item`, and its key as `key`; see `agent_magic.declare.each`.
+        most, when, until, rounds, priority: As those of `Agent`.
         after: Steps that must have succeeded before, whose results it does not use: a list, or `"a,b"`.
         timeout_s: Seconds until a call is given up; `None` waits.
         retries: How often a call that failed is made again.
@@ -79,6 +81,11 @@ class Task:
     name: str
     function: Callable[..., Any] = field(compare=False, repr=False)
     each: str | None = field(default=None, kw_only=True)
+    most: int | None = field(default=None, kw_only=True)
+    when: str | None = field(default=None, kw_only=True)
+    until: str | None = field(default=None, kw_only=True)
+    rounds: int | None = field(default=None, kw_only=True)
+    priority: int = field(default=0, kw_only=True)
     after: Sequence[str] = field(default=(), kw_only=True)
     timeout_s: float | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
@@ -125,7 +132,8 @@ class Task:
             object.__setattr__(self, "source_sha", source_sha(self.function))
         for option in ("after", "uses_resources", "writes"):
             object.__setattr__(self, option, listed(getattr(self, option)))
-        if (self.each is not None or self.part is not None) and "item" not in self.parameters:
+        for_items = self.each is not None or (self.part is not None and not self.part.rounds)
+        if for_items and "item" not in self.parameters:
             message = f"The task {self.name!r} is declared for each item, and has no parameter for it."
             raise DeclarationError(message, agent=self.name, hint=f"Write def {name_of(self.function)}(item): ...")
 
@@ -152,14 +160,17 @@ class Task:
     @property
     def uses(self) -> tuple[str, ...]:
         """The names it takes, of steps and values, in order. Some may be optional."""
-        if self.each is None and self.part is None:
-            return self.parameters
-        return tuple(name for name in self.parameters if name not in OWN)
+        return without_own(self.parameters, self.each, self.part)
+
+    @property
+    def can_miss(self) -> frozenset[str]:
+        """The names it can do without: those with a default."""
+        return self.optional
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """All names it needs: its parameters, and the value it is declared for each item of."""
-        return (*self.uses, *(() if self.each is None else (self.each,)))
+        """All names it needs: its parameters, those of its conditions, and what it is declared for each of."""
+        return (*self.uses, *deciding_names(self))
 
     @property
     def is_async(self) -> bool:
@@ -222,7 +233,7 @@ class Task:
         return _rebuilt(str(data["name"]), {**options, **known})
 
 
-_AT_FUNCTION = ("each", "after", "retries", "concurrency", "writes", *FLAGS)
+_AT_FUNCTION = ("each", *FLOW, "after", "retries", "concurrency", "writes", *FLAGS)
 """The options of `task` that are called like those of `Task`."""
 _OPTIONS = (*_AT_FUNCTION, "timeout_s", "uses_resources", "part")
 
@@ -243,6 +254,7 @@ def _check_options(task: Task) -> None:
     """Raise `DeclarationError` for the first option that is not what it must be."""
     of = f"of task {task.name!r}"
     error = partial(DeclarationError, agent=task.name)
+    check_flow(task)
     for option, check in {
         "timeout_s": check_positive,
         "concurrency": check_integer,
@@ -294,6 +306,11 @@ def task(
     *,
     name: str | None = None,
     each: str | None = None,
+    most: int | None = None,
+    when: str | None = None,
+    until: str | None = None,
+    rounds: int | None = None,
+    priority: int = 0,
     after: str | Iterable[str] = (),
     timeout: float | None = None,
     retries: int = 0,
@@ -320,7 +337,8 @@ def task(
         name: The step's name; by default the function's.
         timeout: Seconds until a call is given up.
         uses: Names of resources that it holds while it runs.
-        **options: `each`, `after`, `retries`, `concurrency`, `pure`, `main`, `process`, `writes`; see `Task`.
+        **options: `each`, `most`, `when`, `until`, `rounds`, `priority`, `after`, `retries`, `concurrency`, `pure`,
+            `main`, `process`, `writes`; see `Task`.
 
     Raises:
         DeclarationError: An option is not what it must be, or a parameter cannot be an edge.

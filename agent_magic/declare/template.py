@@ -56,6 +56,7 @@ class Template:
         whole: The names that it writes whole, not a part of them or what a filter makes of them.
         apart: The names with which it does more than to write them whole, or to ask whether they are there.
         paths: What it takes of names, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
+        can_miss: The names that need not be there, as in `{{ fix | default(draft) }}`.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Template:
     whole: tuple[str, ...] = ()
     apart: frozenset[str] = frozenset()
     paths: frozenset[tuple[str | int, ...]] = frozenset()
+    can_miss: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "") -> Template:
@@ -89,7 +91,7 @@ class Template:
         read = _parsed(text, agent, title)
         order = tuple(sorted(read.names, key=lambda name: (_first_use(text, name), name)))
         whole = tuple(name for name in order if name in read.whole)
-        return cls(text, title, agent, order, (), whole, read.apart, read.paths)
+        return cls(text, title, agent, order, (), whole, read.apart, read.paths, read.can_miss)
 
     @property
     def simple(self) -> bool:

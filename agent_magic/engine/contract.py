@@ -9,6 +9,7 @@ from agent_magic.record.answer import NOT_BILLED, NOTHING_USED
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
+    from agent_magic.declare.flow import Left
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.admission.room import Need
@@ -18,6 +19,28 @@ if TYPE_CHECKING:
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Price, Source, Usage
     from agent_magic.record.request import Request
+
+
+class Choices(Protocol):
+    """Whoever decides, while a run goes on, which steps are left out; see `agent_magic.declare.flow`."""
+
+    @property
+    def decides(self) -> Container[int]:
+        """The steps it is asked about when their parents are done."""
+        ...
+
+    @property
+    def optional(self) -> Mapping[int, Container[int]]:
+        """Per step, the parents it can do without."""
+        ...
+
+    def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
+        """Return why a step does not run, whose parents are done; `None` where it does."""
+        ...
+
+    def follows(self, step: int, left: Left) -> Left:
+        """Return why a step does not run that cannot do without one that was left out."""
+        ...
 
 
 class Requests(Protocol):
@@ -107,6 +130,11 @@ class Requests(Protocol):
         ...
 
     @property
+    def flow(self) -> Choices | None:
+        """Decides which steps are left out; `None` leaves none out."""
+        ...
+
+    @property
     def holds(self) -> Mapping[int, tuple[Held, ...]]:
         """What steps hold while they run."""
         ...
@@ -162,6 +190,7 @@ class WithoutCalls:
 
     tasks: Mapping[int, Wanted] = {}
     holds: Mapping[int, tuple[Held, ...]] = {}
+    flow: Choices | None = None
     asked_of: Container[int] = frozenset[int]()
 
     def close(self, step: int) -> bool:

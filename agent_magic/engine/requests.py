@@ -22,6 +22,7 @@ from agent_magic.record.request import Message, Request, continued, said
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.engine.calls import Call, Result
@@ -149,6 +150,23 @@ class Bought(Protocol):
         ...
 
 
+class PlanChoices:
+    """Decides by what has been answered.
+
+    Args:
+        flow: The conditions of a plan.
+        answers: What agents and tasks returned so far, by their names.
+    """
+
+    def __init__(self, flow: Flow, answers: Mapping[str, Any]) -> None:
+        self._flow, self._answers = flow, answers
+        self.decides, self.optional, self.follows = flow.decides, flow.optional, flow.follows
+
+    def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
+        """Return why a step does not run, whose parents are done; `None` where it does."""
+        return self._flow.choose(step, self._answers, left)
+
+
 class PlanRequests:
     """Writes the requests of a plan's agents, and says what each may use.
 
@@ -190,6 +208,7 @@ class PlanRequests:
         self.checked: dict[int, bool] = {}
         self.tasks: dict[int, Wanted] = {}
         self.holds = plan.holds
+        self.flow = None if plan.flow is None else PlanChoices(plan.flow, self._texts)
         self.asked_of: set[int] = set()
         for number in plan.special:
             one = plan.agents[number]

@@ -23,22 +23,22 @@ from agent_magic.engine.actions import (
     Skipped,
     WakeAt,
 )
-from agent_magic.engine.admission.breaker import Breakers, Fault
+from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.retry import Failure, failure_of
+from agent_magic.engine.settlement import Settlement
 from agent_magic.engine.turns import judge
 from agent_magic.errors import InvalidAnswer, Late
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, TURNS, Usage
+from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.call import APPROVAL
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
     AgentReopened,
-    AttemptEnded,
     AttemptStarted,
     BackoffStarted,
     CallEnded,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.admission.pool import Pool
     from agent_magic.engine.calls import Verdict
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Price, Status
-    from agent_magic.record.attempt import Attempt
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
 
@@ -119,27 +117,15 @@ class Engine:
         seed: int | None = None,
         done: Mapping[int, Status] | None = None,
     ) -> None:
-        self.record, self._policy, self._requests, self._price = record, policy, requests, price
+        self.record, self._policy, self._requests = record, policy, requests
         self._timeouts_s, self._slots = timeouts_s, slots
         capped = policy.budget_usd is not None or policy.budget_tokens is not None
-        burns = policy.max_usd_per_min is not None
         self.budget = Budget(policy.budget_usd, policy.budget_tokens) if capped else None
-        self._counts = capped or burns
-        self.admission: Gate | None = None
-        untried = key is not None and not key.accepted
-        if capped or burns or untried or pacer is not None or slots is not None or requests.prefixes is not None:
-            self.admission = Gate(
-                requests.limit_classes,
-                requests.need,
-                pacer=pacer,
-                budget=self.budget,
-                prefixes=requests.prefixes,
-                breakers=Breakers(policy.breaker_share, policy.max_usd_per_min),
-                key=key if untried else None,
-                patience_s=timeouts_s,
-                count=requests.count if self._counts else None,
-                close=requests.close,
-            )
+        self._counts = capped or policy.max_usd_per_min is not None
+        untried = None if key is None or key.accepted else key
+        given = self._counts, untried, pacer, slots, requests.prefixes
+        limited = any(one is not None and one is not False for one in given)
+        self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
         self.conductor = Conductor(
@@ -153,8 +139,10 @@ class Engine:
             tasks=requests.tasks.keys(),
             holds=requests.holds,
             resources=resources,
+            flow=requests.flow,
+            left=record.left_out if done else None,
         )
-        self._granted: dict[int, tuple[float, str]] = {}
+        self._settlement = Settlement(record, requests, self.admission, price)
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
@@ -162,6 +150,20 @@ class Engine:
         self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that goes on
         self._checked = dict(requests.checked)
         self._asked_again: set[int] = set()  # whose answer did not fit
+
+    def _gate(self, requests: Requests, timeouts_s: Sequence[float], pacer: Pacer | None, key: Key | None) -> Gate:
+        return Gate(
+            requests.limit_classes,
+            requests.need,
+            pacer=pacer,
+            budget=self.budget,
+            prefixes=requests.prefixes,
+            breakers=Breakers(self._policy.breaker_share, self._policy.max_usd_per_min),
+            key=key,
+            patience_s=timeouts_s,
+            count=requests.count if self._counts else None,
+            close=requests.close,
+        )
 
     # what the driver says
 
@@ -195,7 +197,7 @@ class Engine:
             DeclarationError: Its prompt cannot be filled in. Report that as the `ended` of the step.
         """
         request = self._requests.write(step)
-        granted_s, held_by = self._granted.pop(step)
+        granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
         self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request)))
         return request
@@ -232,17 +234,17 @@ class Engine:
         why = self.aborting.pop(step, None) if self.aborting else None
         answer, failure = outcome.answer, outcome.failure
         if failure is not None:
-            self._settle(step, outcome, failure, now)
+            self._settlement.settle(step, outcome, failure, now)
             return self._take(self.conductor.failed(step, failure, now), now)
         if answer is None:
             return self._aborted(step, outcome, why, now)
         if why is not None and answer.stop_reason == TOOL_USE:  # what it asks for is not done any more
-            self._settle(step, outcome, None, now)
+            self._settlement.settle(step, outcome, None, now)
             self.aborting[step] = why
             return self._call_aborted(step, now)
         if answer.stop_reason != "end_turn" or step in self._checked or step in self._turns:
             return self._judged(step, outcome, answer, now)
-        self._settle(step, outcome, None, now)
+        self._settlement.settle(step, outcome, None, now)
         return self._passed_on(step, answer, now)
 
     def call_ended(self, call: Call, result: Result, now: float) -> list[Action]:
@@ -337,7 +339,7 @@ class Engine:
                 if one.step in self._tasks:
                     out.extend(self._begin_task(one, now))
                     continue
-                self._granted[one.step] = now, one.held_by
+                self._settlement.granted[one.step] = now, one.held_by
                 out.append(one)
             elif type(one) is AgentReady or type(one) is AgentEnded:
                 record.add(one)
@@ -363,7 +365,7 @@ class Engine:
                 self.aborting[step] = why
                 self.calls.drop(step)
                 out.append(decision)
-                if not self.calls.has(step) and self._under_way(step) is None and step not in self._granted:
+                if not self.calls.has(step) and not self._settlement.is_sent(step):
                     out.extend(self._call_aborted(step, now))  # it waits for a person, or what others hold
             case Done(cut):
                 self.record.add(RunEnded(now, cut=cut))
@@ -383,7 +385,7 @@ class Engine:
         turns, result = self._turns.get(step, ()), self.record.results[step]
         is_last = bool(result.attempts[-1].request.tool_choice)
         if not is_last and (wanted := self._requests.calls(step, answer)):
-            self._settle(step, outcome, None, now)
+            self._settlement.settle(step, outcome, None, now)
             self._keep_turn(step, answer)
             self.calls.want(step, result.attempts[-1].number, len(result.calls) + 1, wanted)
             asked = [Ask(call) for call in self.calls.questions((step,))]
@@ -392,7 +394,7 @@ class Engine:
         passed_on = verdict.failure is None and not verdict.continues
         if passed_on and step in self._checked and (fault := self._requests.fault(step, answer)) is not None:
             return self._ask_again(step, outcome, fault, now)
-        self._settle(step, outcome, verdict.failure, now)
+        self._settlement.settle(step, outcome, verdict.failure, now)
         if verdict.failure is not None:
             return self._take(self.conductor.failed(step, verdict.failure, now), now)
         if verdict.continues:
@@ -425,7 +427,7 @@ class Engine:
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
         """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""
         failure = failure_of(fault, 1)
-        self._settle(step, outcome, failure, now)
+        self._settlement.settle(step, outcome, failure, now)
         turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
         mendable = isinstance(fault, InvalidAnswer) and fault.mendable
         mendable = mendable and outcome.answer is not None and outcome.answer.stop_reason not in TURNS
@@ -533,66 +535,13 @@ class Engine:
 
     def _aborted(self, step: int, outcome: Outcome, why: str | None, now: float) -> list[Action]:
         """Record that a request was cut: at a deadline that is a failure, else what was asked for."""
-        if self._under_way(step) and why in {LATE, OVER}:
+        if self._settlement.under_way(step) and why in {LATE, OVER}:
             failure = self._late(step, why)
-            self._settle(step, outcome, failure, now)
+            self._settlement.settle(step, outcome, failure, now)
             return self._take(self.conductor.failed(step, failure, now), now)
-        self._settle(step, outcome, None, now)
+        self._settlement.settle(step, outcome, None, now)
         return self._take(self.conductor.cancelled(step, now), now)
-
-    def _under_way(self, step: int) -> Attempt | None:
-        """Return the attempt of a step that was sent and has not ended."""
-        attempts = self.record.results[step].attempts
-        return attempts[-1] if attempts and attempts[-1].ended is None else None
 
     def _late(self, step: int, why: str | None) -> Failure:
         deadline_s = self._timeouts_s[step] if why == LATE else self._policy.deadline_s or 0.0
         return failure_of(Late(deadline_s, of_run=why == OVER), 1)
-
-    def _settle(self, step: int, outcome: Outcome, failure: Failure | None, now: float) -> None:
-        """Give back what was reserved for a request, and record how it ended."""
-        answer, usage = outcome.answer, outcome.usage
-        attempt = self._under_way(step)
-        if attempt is None:  # nothing was sent
-            self._granted.pop(step, None)
-            if self.admission is not None:
-                self.admission.turned_back()
-                self._give_back(step, NOTHING_USED, 0.0, None, now)
-            return
-        price = outcome.price or (
-            NOT_BILLED if usage is NOTHING_USED else self._price(self._requests.models[step], usage)
-        )
-        if self.admission is not None:
-            self.admission.ended(outcome.status, answered=failure is not None)
-            if failure is not None and failure.kind == "RateLimited":
-                self.admission.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
-            self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
-        why = failure.why if failure is not None else None if answer is not None else "stopped"
-        kind = failure.kind if failure is not None else None if answer is not None else CANCELLED
-        ended = (
-            now,
-            step,
-            attempt.number,
-            answer,
-            why,
-            kind,
-            outcome.partial,
-            usage,
-            price,
-            outcome.source,
-            outcome.status,
-        )
-        self.record.add(made(AttemptEnded, ended))
-
-    def _give_back(self, step: int, usage: Usage | None, cost_usd: float | None, bad: Blame, now: float) -> None:
-        known = usage or Usage()
-        self._requests.used(step, known)
-        if self.admission is not None:
-            self.admission.settle(step, known, cost_usd, bad, now)
-
-
-def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
-    """Return what an attempt says of the service and the network."""
-    if failure is not None and failure.fault:
-        return Fault(failure.why, reached=failure.reached)
-    return None if outcome.status is None else False  # what refuses a request with a reason is alive

@@ -234,6 +234,7 @@ class Forecaster:
             pacer=pacer,
             key=key,
             refusal_s=self.evidence.refusal_s,
+            left={step: why for step, why in self.record.left_out.items() if step not in scenario.dropped},
         )
         return peak, record
 
@@ -271,7 +272,7 @@ class Forecaster:
                 [one for one in parents if one not in dropped and agent not in dropped and (one, agent) not in cut]
                 for agent, parents in enumerate(dag.parents)
             ]
-            found = self._dags[dropped, cut] = build_dag(left)
+            found = self._dags[dropped, cut] = build_dag(left).with_priority(dag.priority)
         return found
 
     def _pools(self, scenario: Scenario) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.admission.budget import Worst
@@ -20,11 +21,13 @@ from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from agent_magic.declare.dag import Dag
+    from agent_magic.declare.flow import Flow, Left
+    from agent_magic.declare.plan import Plan
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.calls import Call
+    from agent_magic.engine.contract import Choices
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
@@ -86,6 +89,29 @@ class Pricing:
                 found = found._replace(cost_usd=found.cost_usd * self._factor)
             self._costs[key] = found
         return found
+
+
+class RecordedChoices:
+    """Leaves out what a recorded run left out.
+
+    Args:
+        flow: The conditions of its plan.
+        left: The steps, and why.
+    """
+
+    def __init__(self, flow: Flow, left: Mapping[int, Left]) -> None:
+        self._left = left
+        self.decides, self.optional, self.follows = flow.decides, flow.optional, flow.follows
+
+    @classmethod
+    def of(cls, plan: Plan, left: Mapping[int, Left]) -> RecordedChoices | None:
+        """Return them for a plan; `None` where it has no conditions."""
+        return None if plan.flow is None else cls(plan.flow, left)
+
+    def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
+        """Return why a step did not run; `None` where it did."""
+        del left
+        return self._left.get(step)
 
 
 class _Flight(Flight):
@@ -238,6 +264,7 @@ class ModelledRequests(WithoutCalls):
         prefixes: Who shares a context with whom; `None` shares none.
         price: What tokens cost; `None` where nothing counts dollars or tokens.
         held: The agents whose answers are there already.
+        flow: Says which steps are left out; `None` leaves none out.
     """
 
     def __init__(
@@ -248,7 +275,9 @@ class ModelledRequests(WithoutCalls):
         prefixes: Prefixes | None,
         price: Pricing | None,
         held: frozenset[int] = frozenset(),
+        flow: Choices | None = None,
     ) -> None:
+        self.flow = flow
         self._works, self._requests, self.prefixes, self._price, self._held = works, requests, prefixes, price, held
         self.models, self.limit_classes = [request.model for request in requests], limit_classes
         self.checked = dict[int, bool]()
@@ -381,6 +410,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     key: Key | None,
     held: frozenset[int] = frozenset(),
     refusal_s: float = 0.0,
+    left: Mapping[int, Left] = MappingProxyType({}),
 ) -> int:
     """Turn the engine through modelled work, on virtual time.
 
@@ -397,18 +427,18 @@ def play(  # noqa: PLR0913 - all that a run stands on
         key: Whether the provider has accepted the key.
         held: The agents whose answers are there already.
         refusal_s: How long a 429 takes to come.
+        left: The steps that are left out while it runs, as a recorded run decided.
 
     Returns:
         The most that was under way at once.
     """
-    contexts = [None if one in held else agent.prefix for one, agent in enumerate(record.plan.agents)]
-    groups, lives = _groups_of(works, contexts, policy, record.dag, cached_by, terms)
+    groups, lives = _groups_of(works, record, held, policy, cached_by, terms)
     prefixes = None if groups is None else Prefixes(groups, lives)
     entries = groups or [None] * len(works)
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
     classes = [facts_of(terms, one.model).limit_class for one in requests]
-    capped = policy.budget_usd or policy.budget_tokens or policy.max_usd_per_min
-    asked = ModelledRequests(works, requests, classes, prefixes, price if capped else None, held)
+    counted = price if policy.budget_usd or policy.budget_tokens or policy.max_usd_per_min else None
+    asked = ModelledRequests(works, requests, classes, prefixes, counted, held, RecordedChoices.of(record.plan, left))
     engine = Engine(
         record,
         policy,
@@ -423,7 +453,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     provider = Provider(terms.after, warm, lives, refusal_s=refusal_s)
     service = ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts)
     driver = VirtualDriver(engine, service)
-    for agent in (agent for agent, work in enumerate(works) if work is None):
+    for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()
     return driver.peak
@@ -431,9 +461,9 @@ def play(  # noqa: PLR0913 - all that a run stands on
 
 def _groups_of(
     works: Sequence[Work | None],
-    contexts: Sequence[str | None],
+    record: RunRecord,
+    held: frozenset[int],
     policy: Policy,
-    dag: Dag,
     work_s: Sequence[float] | None,
     terms: Terms,
 ) -> tuple[list[str | None] | None, dict[str, Ttl]]:
@@ -441,12 +471,13 @@ def _groups_of(
 
     Args:
         works: What the agents do; `None` for one that is left out.
-        contexts: Per agent, the name of its context.
+        record: What is run.
+        held: The agents whose answers are there already.
         policy: How to run.
-        dag: Who waits for whom.
         work_s: Per agent, expected seconds of work; `None` is unknown.
         terms: What the provider said of models.
     """
+    contexts = [None if one in held else agent.prefix for one, agent in enumerate(record.plan.agents)]
     used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
     if policy.cache == "off" or not any(used):
         return None, {}
@@ -454,4 +485,4 @@ def _groups_of(
     models = ["" if work is None else work.model for work in works]
     facts = {model: facts_of(terms, model) for model in models}
     groups = paying_groups(models, used, tokens, facts, always=policy.cache == "on")
-    return with_lives(groups, dag, policy, work_s)
+    return with_lives(groups, record.dag, policy, work_s)

@@ -223,6 +223,7 @@ class _Modelling:
     ) -> None:
         self.evidence, self.seen = evidence, evidence.seen
         self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
+        self.left = evidence.record.left_out
         self.text_scale: dict[int, float] = {}
         self.basis: Basis = "measured"
         self.words: dict[str, None] = {}
@@ -232,8 +233,10 @@ class _Modelling:
         dag = self.evidence.record.plan.dag
         works: list[Work | None] = [None] * len(self.seen)
         for agent in dag.order:
-            if agent not in self.dropped:
+            if agent not in self.dropped and agent not in self.left:
                 works[agent] = self.one(agent)
+        if self.evidence.record.plan.flow is not None and (self.models or self.efforts):
+            self.say("conditions, items and rounds as recorded, which another model may decide otherwise", "assumed")
         if self.assumed_answers:
             self.say(f"{_names(self.assumed_answers)}: no answer was recorded, forecast as if it came", "assumed")
         return Works(tuple(works), self.basis, tuple(self.words))
@@ -293,6 +296,8 @@ class _Modelling:
         plan = self.evidence.record.plan
         for name in plan.inputs[agent]:
             parent = plan.index[name]
+            if parent in self.left:
+                continue
             if parent in self.dropped:
                 change -= self.seen[parent].text_characters
                 self.say(f"prompts without the answer of {name!r} are shorter by it", "measured")

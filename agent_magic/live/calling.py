@@ -7,14 +7,17 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.flow import MISSING
 from agent_magic.declare.serialization import RenderError, value_text
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool_result import error_text
 from agent_magic.declare.user_code import reason_of
+from agent_magic.declare.values import plain
 from agent_magic.engine.calls import Result
 from agent_magic.errors import AgentMagicError
 from agent_magic.live.functions import run_function, tool_result
@@ -24,7 +27,7 @@ from agent_magic.record.packing import pack
 from agent_magic.record.secret_scan import secrets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.tool import Tool
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.base import Journal
     from agent_magic.record.results import RunRecord
 
+RETURNED = frozenset({"succeeded", "capped"})
 LOOK_S = 0.1
 """How often to look whether another process has unlocked the ledger."""
 MOST_TEXT = 100_000
@@ -135,18 +139,21 @@ class Caller:
     def arguments(self, step: int) -> dict[str, Any]:
         """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""
         plan = self._record.plan
-        return {name: self._argument(plan, step, name) for name in plan.takes(step)}
+        found = {name: self._argument(plan, step, name) for name in plan.takes(step)}
+        return {name: value for name, value in found.items() if value is not MISSING}
 
     def _argument(self, plan: Plan, step: int, name: str) -> Any:
         found = plan.source_of(step, name)
         if isinstance(found, str):
-            return self._record[found].value
+            result = self._record[found]
+            return MISSING if result.is_left_out else result.value
+        if found is None and name in plan.values and name not in plan.groups:
+            return plan.values[name]
         if found is None:
-            part = plan.agents[step].part
-            return part.values[name] if part is not None and name in part.values else plan.values[name]
+            return plain(plan.meaning(step, name, Returned(self._record)))
         if self._frame_of is not None:
             return self._frame_of(self._record, name)
-        return [self._record[one].value for one in found]
+        return [one.value for one in map(self._record.__getitem__, found) if not one.is_left_out]
 
     # what the ledger knows of a call
 
@@ -205,6 +212,28 @@ class Caller:
         ways = "Policy(on_doubt='again') calls it once more, on_doubt='error' tells the model that it failed."
         why = f"CallInDoubt: {said}. It was not repeated. {ways}"
         return Result("failed", why, why, "CallInDoubt", ends=True)
+
+
+class Returned(Mapping[str, Any]):
+    """What agents and tasks returned, by their names; without those that did not.
+
+    Args:
+        record: The run.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._record.plan.index or self._record[name].status not in RETURNED:
+            raise KeyError(name)
+        return self._record[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._record.plan.names if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:

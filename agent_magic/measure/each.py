@@ -67,8 +67,10 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
         if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UnknownGroup(group, known=plan.groups)
     members = {group: plan.groups[group] for group in groups}
+    used = {number for number, one in enumerate(record.results) if one.status != "unused"}
+    members = {group: {item: of[item] for item in of if of[item] in used} for group, of in members.items()}
     items = sorted({item for numbers in members.values() for item in numbers})
-    firsts = [plan.agents[next(iter(numbers.values()))].part for numbers in members.values()]
+    firsts = [plan.agents[next(iter(plan.groups[group].values()))].part for group in groups]
     parts: list[Any] = [next(plan.agents[of[item]].part for of in members.values() if item in of) for item in items]
     over = list(dict.fromkeys(part.over for part in firsts if part is not None))
     if len(over) != 1:
@@ -87,14 +89,16 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     }
     frame = pd.concat([pd.DataFrame(found, index=beside.index), beside], axis=1)
     frame.attrs.update(beside.attrs)
-    keys, levels = [part.key for part in parts], parts[0].levels
+    keys, levels = [part.key for part in parts], parts[0].levels if parts else ()
     one = pd.Index(keys, name="key", tupleize_cols=False)
     frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
     return as_made(frame)
 
 
 def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
-    frame = agents_frame(record).iloc[numbers].loc[:, [*OF_EACH]]
+    frame = agents_frame(record)
+    wanted = [record.results[number].name for number in numbers]
+    frame = frame.set_index("agent", drop=False).loc[wanted, [*OF_EACH]]
     return frame.set_axis(range(len(frame)), axis=0)
 
 

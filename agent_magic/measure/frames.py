@@ -59,7 +59,7 @@ DTYPES: Mapping[str, str] = _columns(
     "diff_usd duration_s",
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
-    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn context_tokens result_chars tasks",
+    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks",
     flags="on_critical_path usage_estimated simulated cached",
     maybe="met prompt_changed text_changed",
     times="began_at",
@@ -75,10 +75,11 @@ def table(names: str) -> Mapping[str, str]:
 AGENTS = table(
     "agent status kind total_s input_tokens output_tokens cost_usd model source attempts queued_s api_s tool_s "
     "backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path slack_s "
-    "context_tokens stop_reason error"
+    "context_tokens round stop_reason error"
 )
 """`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
-model and uses no tokens. `context_tokens` is the input of an agent's largest turn."""
+model and uses no tokens. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
+Places that were reserved and not needed have no row."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
@@ -121,10 +122,18 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "cost_usd": result.cost_usd,
             "on_critical_path": number in path,
             "slack_s": slack[number],
+            "round": _round(record, number),
         }
         for number, result in enumerate(record.results)
+        if result.status != "unused"
     ]
     return frame_of(rows, AGENTS, record)
+
+
+def _round(record: RunRecord, number: int) -> int | None:
+    """Return which round of a loop a step is; `None` where it is in none."""
+    part = record.plan.agents[number].part
+    return part.number if part is not None and part.rounds else None
 
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
@@ -142,7 +151,7 @@ def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
 def layers_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per layer, from 0; columns are `LAYERS`."""
     rows = [
-        _layer_row(layer, [record.results[agent] for agent in agents])
+        _layer_row(layer, [one for agent in agents if (one := record.results[agent]).status != "unused"])
         for layer, agents in enumerate(record.plan.dag.layers())
     ]
     return frame_of(rows, LAYERS, record)
@@ -175,8 +184,8 @@ def texts_series(record: RunRecord) -> pd.Series[str]:
     """Return the answers, complete or partial, by agent name."""
     import pandas as pd
 
-    names = [result.name for result in record.results]
-    texts = pd.Series([result.text for result in record.results], index=pd.Index(names, name="agent"), name="text")
+    names = [result.name for result in record.rows]
+    texts = pd.Series([result.text for result in record.rows], index=pd.Index(names, name="agent"), name="text")
     texts.attrs.update(_attrs(record))
     return texts
 
@@ -310,6 +319,7 @@ def _call_row(call: ToolCall, result: AgentResult) -> dict[str, Any]:
     return {
         **_fields(call, "agent tool status started_s duration_s error source"),
         "turn": result.attempts[call.turn - 1].turn if call.turn else None,
+        "round": result.attempts[call.turn - 1].turn if call.turn else None,
         "arguments": call.arguments or None,
         "result_chars": None if call.ended is None else len(call.result),
         "held_by": call.held_by or None,

@@ -52,6 +52,8 @@ class Summary:
         cost_mark: `≥` if the cost of an attempt is unknown, `≈` if the tokens of a cut stream are estimated, else
             empty.
         succeeded: The number of agents that succeeded; the other statuses likewise.
+        left_out: The number that was skipped because a condition was false, which `skipped` leaves out.
+        unused: The number of places and rounds that were reserved and not needed, which `agents` leaves out.
         rate_limited: The number of 429 responses.
         source: The source of all answers, of a run of tasks alone that of their results; `mixed`, or `None` without
             results; with ` + simulated` if simulated answers
@@ -87,6 +89,8 @@ class Summary:
     succeeded: int
     failed: int
     skipped: int
+    left_out: int
+    unused: int
     cancelled: int
     capped: int
     running: int
@@ -118,12 +122,13 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
     statuses = Counter(result.status for result in results)
+    left_out = sum(result.is_left_out for result in results) - statuses["unused"]
     usages = [result.usage for result in results]
     cost_usd = total_cost(results)
     return Summary(
         plan=record.plan.name,
-        agents=len(results),
-        tasks=sum(result.is_task for result in results),
+        agents=len(results) - statuses["unused"],
+        tasks=sum(result.is_task and result.status != "unused" for result in results),
         layers=record.plan.depth,
         wall_s=wall_s,
         agent_s=agent_s,
@@ -143,7 +148,9 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         cost_mark=_cost_mark(results),
         succeeded=statuses["succeeded"],
         failed=statuses["failed"],
-        skipped=statuses["skipped"],
+        skipped=statuses["skipped"] - left_out,
+        left_out=left_out,
+        unused=statuses["unused"],
         cancelled=statuses["cancelled"],
         capped=statuses["capped"],
         running=statuses["running"],

@@ -79,7 +79,7 @@ class _Facts:
     """Measures each target of a run."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._results = [one for one in record.results if not one.is_task]
+        self._results = [one for one in record.results if not one.is_task and not one.is_left_out]
         self._summary = summarize(record)
         self._timed = not record.served
         self._done = sum(one.status == "succeeded" for one in self._results)

@@ -61,15 +61,17 @@ agent's answer. `run.contexts` shows what it cost and saved. Examples:
 _TOOLS = "--tools FUNCTION,FUNCTION lets it have functions of the notebook called."
 _FILES = "Read it in a cell: scan = am.image(path), am.pdf(path) or am.text_file(path); then use {{ scan }}."
 _TYPES = "--returns TYPE makes answers typed: a class of the notebook, Literal['a', 'b'], int, ..."
-_BRANCH = "Put the condition into the prompt: {% if name %} ... {% endif %}; or run some agents: %agents run NAME."
-_LOOP = "Declare each round: a draft, a critic that reads {{ draft }}, a second draft that reads both."
+_BRANCH = '--when "review.score < 4" runs it only then; {% if name %} ... {% endif %} puts a condition into the prompt.'
+_LOOP = '--until "critic.ok" --rounds 3 runs it again until that holds.'
+_MAP = "--each planner.steps --most 40 makes one per item of an answer, --each rows one per item of a variable."
 _SAMPLING = "It is not sent. --effort sets how much work a model puts in; the prompt says how to write."
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("--tool", "--function", "--functions", "--mcp"), _TOOLS),
     **dict.fromkeys(("--image", "--images", "--file", "--files", "--pdf", "--document"), _FILES),
     **dict.fromkeys(("--schema", "--json", "--type", "--format", "--output"), _TYPES),
-    **dict.fromkeys(("--if", "--when", "--unless"), _BRANCH),
-    **dict.fromkeys(("--until", "--while", "--rounds", "--loop"), _LOOP),
+    **dict.fromkeys(("--if", "--unless", "--condition"), _BRANCH),
+    **dict.fromkeys(("--while", "--loop", "--repeat-until", "--max-rounds"), _LOOP),
+    **dict.fromkeys(("--map", "--for", "--foreach", "--for-each", "--max-items"), _MAP),
     **dict.fromkeys(("--temperature", "--top-p", "--top-k", "--seed"), _SAMPLING),
 }
 """What people try, and what to do in its place."""
@@ -84,7 +86,12 @@ def _agent_parser() -> Parser:
     add("--system", metavar="TEXT", help="The system prompt, in quotes.")
     add("--role", metavar="NAME", help="A ready system prompt: researcher, planner, writer, critic, ...")
     add("--context", metavar="NAME", help="The %%%%context, or variable, that goes out first.")
-    add("--each", metavar="NAME", help="One agent per item of this variable: {{ item }} in its prompt.")
+    add("--each", metavar="NAME", help="One agent per item of this variable or answer: {{ item }} in its prompt.")
+    add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
+    add("--when", metavar="EXPR", help='Run it only if this holds: "review.score < 4".')
+    add("--until", metavar="EXPR", help='Run it, and what leads to this condition, again until it holds: "critic.ok".')
+    add("--rounds", type=int, metavar="N", help="With --until: the most rounds.")
+    add("--priority", type=int, default=0, metavar="N", help="Higher goes first where something has to wait.")
     add("--returns", metavar="TYPE", help="The type of its answers: a class of the notebook, Literal[...], int, ...")
     add("--check", metavar="FUNCTION", help="Takes an answer; returns None, or what is wrong with it.")
     add("--tools", metavar="A,B", help="Functions of the notebook that it may have called; web_search, ...")
@@ -151,6 +158,11 @@ def read_agent(
         role=given.role,
         context=given.context,
         each=given.each,
+        most=given.most,
+        when=given.when,
+        until=given.until,
+        rounds=given.rounds,
+        priority=given.priority,
         after=given.after,
         attach=given.attach,
         cite=given.cite,

@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import observe
 
+from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.each import count_items
 from agent_magic.declare.serialization import python_notes
 from agent_magic.errors import AgentMagicError, shown_message
@@ -147,12 +148,13 @@ class AgentMagics(Magics, Settings):
         if agent.name in names and not agent.is_task:
             notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
         notes += [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
+        notes += flow_notes(agent)
         gone = registry.of_cells(cell.deleted)
         if gone:
             notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
         card = declaration_card(
             agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
-            [parent if kind == "prompt" else f"{parent} (--after)" for parent, kind in registry.parents(agent)],
+            [parent if kind == "prompt" else f"{parent} (--{kind})" for parent, kind in registry.parents(agent)],
             registry.undefined(agent, names),
             notes,
             items=count_items(names.get(agent.each)),
@@ -167,7 +169,7 @@ class AgentMagics(Magics, Settings):
         if not records:
             return "stopped"
         kept = sum(result.status == "succeeded" for result in records[0].results)
-        left = len(records[0].results) - kept
+        left = len(records[0].results) - kept - len(records[0].left_out)
         return (
             f"stopped: {kept} of {kept + left} agents had finished and are kept. %agents run continues with the rest."
         )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from agent_magic.declare.condition import deciding_names
 from agent_magic.declare.context import Context
 from agent_magic.declare.dag import build_dag
+from agent_magic.declare.expansion import in_rounds, names_before
 from agent_magic.errors import DeclarationError, UnknownAgent
 
 if TYPE_CHECKING:
@@ -176,10 +178,12 @@ class Registry:
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._agents)]))
 
     def parents(self, agent: Step) -> tuple[tuple[str, str], ...]:
-        """Return the agent's parents so far, each with where the edge came from: `prompt` or `after`."""
+        """Return the agent's parents so far, each with where the edge came from: `prompt`, `after` or `when`."""
         used = [(name, "prompt") for name in agent.uses if name in self._agents and name != agent.name]
         order = [(name, "after") for name in agent.after if name in self._agents and name not in agent.uses]
-        return (*used, *order)
+        known = {name for name, _ in (*used, *order)}
+        decides = [(name, "when") for name in deciding_names(agent) if name in self._agents and name not in known]
+        return (*used, *order, *decides)
 
     def descendants(self, name: str) -> tuple[str, ...]:
         """Return the agents that wait for `name`, directly or not; of a context, those that use it too."""
@@ -242,11 +246,15 @@ def _check_cycle(table: Mapping[str, Declared[Step]], variables: Collection[str]
     """
     names = list(table)
     index = {name: number for number, name in enumerate(names)}
+    before = {name: names_before(one.value) for name, one in table.items()}
     parents: list[list[int]] = []
     for name in names:
         agent = table[name].value
-        used = [one for one in agent.uses if one != name or one not in variables]
-        parents.append([index[one] for one in dict.fromkeys((*used, *agent.after)) if one in index])
+        used = [
+            one for one in (*agent.uses, *agent.after, *deciding_names(agent)) if one != name or one not in variables
+        ]
+        again = in_rounds(name, before) if agent.until is not None else ()
+        parents.append([index[one] for one in dict.fromkeys(used) if one in index and one not in again])
     build_dag(parents, names)
 
 

@@ -207,7 +207,9 @@ class Match:
         if any(name in inputs for name in lost):
             self.unknown.add(agent)
             return
-        if any(name not in self.texts and name not in lost for name in (self.plan.agents[one].name for one in parents)):
+        can_miss = () if self.plan.flow is None else self.plan.flow.optional.get(agent, ())
+        needed = [self.plan.agents[one].name for one in parents if one not in can_miss]
+        if any(name not in self.texts and name not in lost for name in needed):
             found = shelf.silent(declared.name)  # it was never asked: an ancestor had failed
             if found is None:
                 self.misses[agent] = shelf.lacks(declared.name)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Source = Literal["live", "ledger", "replay", "simulated", "forecast"]
 """Where a result came from: bought now, bought earlier, a cassette, the mock server, or nowhere: it is a forecast."""
 
-Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "cancelled", "capped"]
+Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
 """The state of an agent. `skipped`: an ancestor did not succeed. `capped`: a cap on its turns cut it, text kept."""
 
 
@@ -118,3 +121,21 @@ PAID_BEFORE = Price(0.0, "paid before")
 """Of an answer that was there already: from the ledger, or taken over from an earlier run."""
 NOT_BILLED = Price(0.0, "not billed")
 """Of a request that was never sent, or that the provider refused."""
+
+
+def add_usage(parts: Iterable[Usage]) -> Usage:
+    """Add token counts up. A count is `None` where no part knows it."""
+    parts = list(parts)
+
+    def total(values: list[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
+    return Usage(
+        total([one.input_tokens for one in parts]),
+        cache_read_tokens=total([one.cache_read_tokens for one in parts]),
+        cache_write_tokens=total([one.cache_write_tokens for one in parts]),
+        output_tokens=total([one.output_tokens for one in parts]),
+        cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in parts),
+        estimated=any(one.estimated for one in parts),
+    )

@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.errors import NoValue, UnknownAgent
-from agent_magic.record.answer import PAUSED, TOOL_USE, Usage
+from agent_magic.record.answer import PAUSED, TOOL_USE, Usage, add_usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import APPROVAL, ToolCall, stretches
 from agent_magic.record.events import (
@@ -106,6 +107,11 @@ class AgentResult:
         parts += [f"${self.cost_usd:.6f}"] if self.cost_usd is not None else []
         parts += [single_line(self.error)] if self.error else []
         return f"AgentResult({self.name!r}: {', '.join(parts)})"
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it was not needed: a condition was false, or it was reserved and not used. That is no failure."""
+        return self.status == "unused" or (self.status == "skipped" and self.kind == CONDITION)
 
     @property
     def answer(self) -> Answer | None:
@@ -393,7 +399,31 @@ class RunRecord:
         try:
             return self.results[self.plan.index[name]]
         except (KeyError, TypeError):
+            if (last := self._last_round(name)) is not None:
+                return last
             raise UnknownAgent(name, known=self.plan.index, in_run=True, groups=self.plan.groups) from None
+
+    def _last_round(self, name: object) -> AgentResult | None:
+        """Return the last round of a loop that was not left out; `None` where the name is of none."""
+        members = self.plan.groups.get(name, {}).values() if isinstance(name, str) else ()
+        results = [self.results[one] for one in members]
+        rounds = [self.plan.agents[one].part for one in members]
+        if not results or rounds[0] is None or not rounds[0].rounds:
+            return None
+        return next((one for one in reversed(results) if not one.is_left_out), results[0])
+
+    @property
+    def left_out(self) -> dict[int, Left]:
+        """The steps that were not needed, by number, and why."""
+        if self.plan.flow is None:
+            return {}
+        found = ((number, one) for number, one in enumerate(self.results) if one.is_left_out)
+        return {number: Left(one.status, one.error or "", one.kind or "") for number, one in found}  # pyright: ignore[reportArgumentType] - one of two
+
+    @property
+    def rows(self) -> list[AgentResult]:
+        """The results that frames and pictures have a row for: all but those of places that were not used."""
+        return [one for one in self.results if one.status != "unused"]
 
     def measured(self, kind: Kind, base: Base) -> None:
         """Keep what the same job took and cost when it was done another way."""
@@ -452,24 +482,6 @@ class RunRecord:
         """Take an event in."""
         self.events.append(event)
         _FOLD[type(event)](self, event)
-
-
-def add_usage(parts: Iterable[Usage]) -> Usage:
-    """Add token counts up. A count is `None` where no part knows it."""
-    parts = list(parts)
-
-    def total(values: list[int | None]) -> int | None:
-        known = [value for value in values if value is not None]
-        return sum(known) if known else None
-
-    return Usage(
-        total([one.input_tokens for one in parts]),
-        cache_read_tokens=total([one.cache_read_tokens for one in parts]),
-        cache_write_tokens=total([one.cache_write_tokens for one in parts]),
-        output_tokens=total([one.output_tokens for one in parts]),
-        cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in parts),
-        estimated=any(one.estimated for one in parts),
-    )
 
 
 def kind_of(error: str | None) -> str | None:

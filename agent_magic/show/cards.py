@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 
+def _many(items: int | None, most: int | None) -> str:
+    """Say how many items there are, or may be."""
+    if most is not None:
+        return f" (at most {most:,})"
+    return "" if items is None else f" ({items:,})"
+
+
 def declaration_card(
     agent: Step,
     edges: Sequence[str] = (),
@@ -52,7 +59,7 @@ def declaration_card(
             agent.context and f"context {single_line(agent.context)}",
             f"attaches {listed([*map(single_line, agent.attach)])}" if agent.attach else "",
             "cites its documents" if agent.cite else "",
-            agent.each and f"one for each of {single_line(agent.each)}{'' if items is None else f' ({items:,})'}",
+            agent.each and f"one for each of {single_line(agent.each)}{_many(items, agent.most)}",
         )
         if word
     ]

@@ -58,7 +58,7 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     if not failed:
         return None
     kinds = ", ".join(list(dict.fromkeys((one.error or "").partition(":")[0] for one in failed))[:MOST_KINDS])
-    skipped = sum(one.status == "skipped" for one in record.results)
+    skipped = sum(one.status == "skipped" and not one.is_left_out for one in record.results)
     also = f", {skipped:,} skipped because of {'it' if len(failed) == 1 else 'them'}" if skipped else ""
     asks = f"%agents retry asks {'it' if len(failed) == 1 else 'these'} again" + (f", {price}" if price else "")
     why = f"%agents error {failed[0].name} shows why"
@@ -67,7 +67,7 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
 
 def _cut(numbers: Summary) -> _Next | None:
     """Say how a run goes on that was stopped, by the user, a budget or a deadline."""
-    left = numbers.agents - numbers.succeeded - numbers.capped
+    left = numbers.agents - numbers.succeeded - numbers.capped - numbers.left_out
     if not left:
         return None
     happened = ", ".join(["stopped" if numbers.cut else "ended", f"{numbers.agents - left:,} kept", *troubles(numbers)])
@@ -75,7 +75,7 @@ def _cut(numbers: Summary) -> _Next | None:
 
 
 def _reused(record: RunRecord) -> _Next | None:
-    of = len(record.results)
+    of = len(record.rows)
     served = sum(bool(one.attempts) and one.attempts[-1].price == PAID_BEFORE for one in record.results)
     if not served:
         return None

@@ -40,6 +40,7 @@ STATES = {
     "y": State("succeeded", "M2.4 2.6L5.8 6 2.4 9.4M6.6 2.6L10 6 6.6 9.4", "tape", "»@", "blue"),
     "f": State("failed", "M2.6 2.6l6.8 6.8M9.4 2.6L2.6 9.4", "fail", "✗X", "bold red"),
     "k": State("skipped", "M6 1.9a4.1 4.1 0 1 0 .01 0M3.2 8.8l5.6-5.6", "idle", "--", "dim"),
+    "u": State("not needed", "M2.2 6h1.4M5.3 6h1.4M8.4 6h1.4", "idle", "○_", "dim"),
     "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "soft", "■#", "dim"),
     "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait", "≡~", "yellow"),
 }
@@ -54,6 +55,7 @@ OF_STATUS = {
     "succeeded": "s",
     "failed": "f",
     "skipped": "k",
+    "unused": "u",
     "cancelled": "c",
     "capped": "m",
 }

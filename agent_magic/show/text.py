@@ -28,7 +28,7 @@ def one_line(numbers: Summary) -> str:
     """
     head = f"{steps(numbers.agents, numbers.tasks)} in {plural(numbers.layers, 'layer')}"
     why = [single_line(numbers.why)] if numbers.why else []
-    return " · ".join([head, *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
+    return " · ".join([head, *choices(numbers), *troubles(numbers), seconds(numbers.wall_s), *facts(numbers), *why])
 
 
 def steps(every: int, tasks: int) -> str:
@@ -45,6 +45,12 @@ def steps(every: int, tasks: int) -> str:
 def steps_of(plan: Plan) -> str:
     """Count the agents and tasks of a plan, and its layers: `2 agents and 1 task in 2 layers`."""
     return f"{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
+
+
+def choices(numbers: Summary) -> list[str]:
+    """Return what conditions left out, and how many places were reserved: `1 not needed`, `of at most 23`."""
+    most = [f"of at most {numbers.agents + numbers.unused:,}"] if numbers.unused else []
+    return [*most, *([f"{numbers.left_out:,} left out"] if numbers.left_out else [])]
 
 
 def troubles(numbers: Summary) -> list[str]:
@@ -86,7 +92,8 @@ def counts_line(states: str) -> str:
     """Count states, one character per agent: `5 of 9 done · 3 running`."""
     counts = {word: states.count(state) for state, word in zip("rqfkc", _COUNTED, strict=True)}
     words = [f"{number:,} {word}" for word, number in counts.items() if number]
-    return " · ".join([f"{sum(map(states.count, DONE)):,} of {len(states):,} done", *words])
+    every = len(states) - states.count("u")
+    return " · ".join([f"{sum(map(states.count, DONE)):,} of {every:,} done", *words])
 
 
 _COUNTED = ("running", "queued", "failed", "skipped", "cancelled")
@@ -126,7 +133,7 @@ def why_not(result: AgentResult) -> str:
 def _stable_head(record: RunRecord) -> str:
     """Count agents, layers and states, without anything that depends on the clock."""
     words: dict[str, int] = {}
-    for result in record.results:
+    for result in record.rows:
         words[result.status] = words.get(result.status, 0) + 1
     counts = [f"{number:,} {word}" for word, number in words.items()]
     sources = sorted(filter(None, {source_word(result.source) for result in record.results}))

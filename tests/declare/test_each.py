@@ -143,7 +143,7 @@ def test_mistakes_in_names():
     one = am.Agent("one", "{{ item }}", each="them")
     with pytest.raises(UndefinedVariable, match="'them'"):
         plan_of(one)
-    with pytest.raises(PlanError, match="which is an agent"):
+    with pytest.raises(PlanError, match="Say how many items"):
         plan_of(one, am.Agent("them", "x"))
     with pytest.raises(DuplicateAgent, match="one_0"):
         plan_of(one, am.Agent("one_0", "x"), them=[1])

@@ -27,7 +27,7 @@ from tests.record.histories import histories
 AGENTS = (
     "agent, status, kind, total_s, input_tokens, output_tokens, cost_usd, model, source, attempts, queued_s, api_s, "
     "tool_s, backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, cache_write_tokens, layer, "
-    "on_critical_path, slack_s, context_tokens, stop_reason, error"
+    "on_critical_path, slack_s, context_tokens, round, stop_reason, error"
 ).split(", ")
 SUMMARY = (
     "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
@@ -56,6 +56,7 @@ WORDS = {
 COUNTS = {
     "tasks",
     "turn",
+    "round",
     "layer",
     "layers",
     "agents",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import UnknownAgent
-from agent_magic.record.answer import NOTHING_USED, Answer, Price, Usage
+from agent_magic.record.answer import NOTHING_USED, Answer, Price, Usage, add_usage
 from agent_magic.record.events import (
     TICKS_PER_S,
     AgentEnded,
@@ -31,7 +31,7 @@ from agent_magic.record.events import (
 )
 from agent_magic.record.phases import COLUMN_OF, phases_of
 from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord, add_usage
+from agent_magic.record.results import RunRecord
 from tests.record.histories import histories
 
 ANSWER = Answer("text", "end_turn", usage=Usage(10, output_tokens=5), model="m-1", request_id="r")

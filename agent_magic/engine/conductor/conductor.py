@@ -11,6 +11,9 @@ PENDING ---------------> READY -----------> RUNNING ---------> ENDED
                            +---- BACKOFF <---+   |
                            +---- AWAY <----------+ a turn has ended, and something is done that is no request
 ```
+
+Before a step is ready it may be left out: see `agent_magic.declare.flow`. Then it ends as skipped or unused, which is
+no failure: what can do without it goes on.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
+    from agent_magic.declare.flow import Left
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.room import Room
+    from agent_magic.engine.contract import Choices
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status
@@ -66,6 +71,8 @@ class Conductor:
         tasks: The steps that make no requests. They take none of the slots of requests, but as many of their own.
         holds: Per step that holds something while it runs, what that is.
         resources: Who holds what; calls of tools count there too.
+        flow: Decides which steps are left out; `None` leaves none out.
+        left: The steps of `done` that were left out, and why.
     """
 
     def __init__(  # noqa: PLR0913 - all that decides
@@ -81,6 +88,8 @@ class Conductor:
         tasks: Container[int] = frozenset(),
         holds: Mapping[int, tuple[Held, ...]] | None = None,
         resources: Resources | None = None,
+        flow: Choices | None = None,
+        left: Mapping[int, Left] | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -103,6 +112,7 @@ class Conductor:
         self._cut = self._over = False
         self._stopping: dict[int, tuple[Status, str]] = {}
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
+        self._flow, self._left = flow, dict(left or {})
         self._again: set[int] = set()
         self._holding: set[int] = set()
         self._paused = False
@@ -196,6 +206,32 @@ class Conductor:
             missing[child] -= 1
             if not missing[child] and self._state[child] == PENDING:
                 self._make_ready(child, now)
+
+    def _is_left_out(self, agent: int, now: float) -> bool:
+        """Ask whether a step is left out, and then end it, and what cannot do without it."""
+        left = None if self._flow is None else self._flow.choose(agent, self._left)
+        if left is None:
+            return False
+        if left.status == "failed":
+            self._give_up(agent, left.kind, left.why, now)
+        else:
+            self._leave_out(agent, left, now)
+        return True
+
+    def _leave_out(self, agent: int, left: Left, now: float) -> None:
+        """End a step that is not needed, or has no use without another one."""
+        flow, todo = self._flow, [(agent, left)]
+        while todo and flow is not None:
+            one, why = todo.pop()
+            self._left[one] = why
+            self._end(one, why.status, why.why, now, why.kind)
+            for child in self._dag.children[one]:
+                if one in flow.optional.get(child, ()):
+                    self._missing[child] -= 1
+                    if not self._missing[child] and self._state[child] == PENDING:
+                        self._make_ready(child, now)
+                elif self._state[child] != ENDED:
+                    todo.append((child, flow.follows(child, why)))
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
         """Record that a running agent's attempt failed: try again later, or give up."""
@@ -300,15 +336,19 @@ class Conductor:
             self._open -= 1
             if self._barrier is not None:
                 self._lines.ended(agent, now)
-            for child in self._dag.children[agent] if status in PASSED_ON else ():
-                self._missing[child] -= 1
+            for child in self._dag.children[agent]:
+                can_miss = self._flow is not None and agent in self._flow.optional.get(child, ())
+                if status in PASSED_ON or (agent in self._left and can_miss):
+                    self._missing[child] -= 1
         for agent, status in self._done.items():
-            if status not in PASSED_ON:
+            if status not in PASSED_ON and agent not in self._left:
                 self._lost[agent] = agent
                 self._skip_descendants(agent, now)
         self._done = {}
 
     def _make_ready(self, agent: int, now: float) -> None:
+        if self._flow is not None and agent in self._flow.decides and self._is_left_out(agent, now):
+            return
         self._state[agent] = READY
         self._ready_s[agent] = now
         if self._counts_all:
@@ -439,7 +479,7 @@ class Conductor:
         if agent in self._holding:
             self._holding.discard(agent)
             self._resources.give_back(self._holds[agent])
-        if status not in PASSED_ON:
+        if status not in PASSED_ON and agent not in self._left:
             self._lost[agent] = agent if cause is None else cause
         end = made(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
         self._out.append(end)
@@ -489,11 +529,23 @@ class Conductor:
             self._open += 1
             self._lines.reopened(agent)
             self._out.append(Reopened(agent))
-            if not self._missing[agent]:
+            why = self._cannot_do_without(agent)
+            if why is not None:
+                self._leave_out(agent, why, now)
+            elif not self._missing[agent]:
                 self._make_ready(agent, now)
         for agent, cause in skipped.items():
             self._lost[agent] = cause
             self._out += [Reopened(agent), Skipped(agent, cause)]
+
+    def _cannot_do_without(self, agent: int) -> Left | None:
+        """Return why a step is left out that runs again: another one was meanwhile that it needs."""
+        flow = self._flow
+        if flow is None or not self._left:
+            return None
+        optional = flow.optional.get(agent, ())
+        needed = (one for one in self._dag.parents[agent] if one in self._left and one not in optional)
+        return next((flow.follows(agent, self._left[one]) for one in needed), None)
 
 
 def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:

@@ -137,7 +137,7 @@ def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[
     """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
     if policy.schedule == "sequential":
         return places(dag.order), dag.order
-    return dag.turns if work_s is None else by_most(dag.remaining(work_s))
+    return dag.turns if work_s is None else by_most(dag.remaining(work_s), dag.priority)
 
 
 class Barrier:

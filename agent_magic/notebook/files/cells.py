@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.condition import FLOW
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
@@ -39,6 +40,10 @@ FLAGS = {
     "effort": "--effort",
     "timeout_s": "--timeout",
     "system": "--system",
+    "most": "--most",
+    "when": "--when",
+    "until": "--until",
+    "rounds": "--rounds",
 }
 
 
@@ -179,6 +184,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
             "prompt": agent.prompt,
             **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
             **({"each": agent.each} if agent.each else {}),
+            **{option: value for option in FLOW if (value := getattr(agent, option))},
             **({"returns": json.loads(agent.schema)} if agent.returns else {}),
             **({"attach": list(agent.attach)} if agent.attach else {}),
             **({"cite": True} if agent.cite else {}),
@@ -250,6 +256,7 @@ def _declaration(agent: Step, plan: str) -> str | None:
     """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
     options: Mapping[str, Any] = {flag: getattr(agent, name) for name, flag in FLAGS.items()}
     words = [agent.name, *(f"{flag} {_quoted(value)}" for flag, value in options.items() if value is not None)]
+    words += [f"--priority {agent.priority}"] if agent.priority else []
     words += [f"--attach {','.join(agent.attach)}"] if agent.attach else []
     words += ["--cite"] if agent.cite else []
     words += [f"--after {','.join(agent.after)}"] if agent.after else []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
+from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.each import Part
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
@@ -20,7 +21,7 @@ from agent_magic.show.text import counts_line, plan_text
 from agent_magic.show.units import count, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
@@ -74,7 +75,9 @@ def declared_text(session: Session, plan: str, namespace: Mapping[str, Any], sta
         lines.append(plan_text(Plan(_complete(registry.agents), values, name=plan)))
     except AgentMagicError as error:
         lines += [f"{plan}: {', '.join(agent.name for agent in registry.agents)}", f"  {error}"]
-    lines += [f"  {agent.name}: one for each of {agent.each}" for agent in registry.agents if agent.each]
+    each = [one for one in registry.agents if one.each]
+    lines += [f"  {one.name}: one for each of {one.each}{f', at most {one.most}' if one.most else ''}" for one in each]
+    lines += [f"  {one.name}: {note}" for one in registry.agents for note in flow_notes(one)]
     lines += [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
     lines += [f"  {name}: not defined yet: {', '.join(names)}" for name, names in undefined.items() if names]
     if stale:
@@ -90,10 +93,19 @@ def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
             agent,
             after=tuple(one for one in agent.after if one in known),
             each=None,
-            part=Part(agent.name, agent.each, 0, 0, "") if agent.each else None,
+            part=_first(agent, known),
         )
         for agent in agents
     )
+
+
+def _first(agent: Step, known: Collection[str]) -> Part | None:
+    """Return the first item of what an agent is declared for each of."""
+    if agent.each is None:
+        return None
+    base, *path = agent.each.split(".")
+    source = base if agent.most and base in known else ""
+    return Part(agent.name, agent.each, 0, 0, "", source=source, path=tuple(path), most=agent.most or 0)
 
 
 def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[str, Any]) -> str:

@@ -97,7 +97,7 @@ def counted(states: str) -> list[int]:
     counts = [0] * (TODO + 1)
     for state, place_ in _PARTS.items():
         counts[place_] += states.count(state)
-    counts[-1] = len(states) - sum(counts)
+    counts[-1] = len(states) - states.count("u") - sum(counts)
     return counts
 
 

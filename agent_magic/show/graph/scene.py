@@ -264,7 +264,7 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
     path = record.plan.dag.longest_path(work)[0]
     if len(path) == len(record.plan):
         return ()  # if every agent is on it, bold means nothing
-    never = frozenset(("skipped", "cancelled") if record.ended_s is None else ("skipped", "cancelled", "pending"))
+    never = {"skipped", "cancelled", "unused", *(["pending"] if record.ended_s is not None else [])}
     results = record.results
     return tuple(agent for agent in path if results[agent].granted_s is not None or results[agent].status not in never)
 
@@ -295,8 +295,8 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
         if result.waits_until_s is None or result.waits_until_s <= now_s:
             return "queued"
         return f"retries in {max(1, round(result.waits_until_s - now_s))} s"
-    if result.status == "skipped":
-        return f"needs {_first_lost(record, agent)}" if _first_lost(record, agent) else "skipped"
+    if result.status in {"skipped", "unused"}:
+        return _why_skipped(record, agent)
     if result.started_s is None:
         return result.status
     if result.status in {"failed", "cancelled"}:
@@ -304,6 +304,13 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
     if result.is_task:
         return seconds(result.work_s)
     return f"{seconds(result.work_s)} · {count(total_tokens_of(result))} tok · {dollars(result.cost_usd)}"
+
+
+def _why_skipped(record: RunRecord, agent: int) -> str:
+    result, lost = record.results[agent], _first_lost(record, agent)
+    if result.is_left_out:
+        return "not needed" if result.status == "unused" else "condition is false"
+    return f"needs {lost}" if lost else "skipped"
 
 
 def doing_of(result: AgentResult) -> str:

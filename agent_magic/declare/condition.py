@@ -1,0 +1,102 @@
+"""Conditions: expressions of the template sandbox, `--when "review.score < 4"` and `--until "critic.ok"`."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.each import OWN
+from agent_magic.declare.template import Template
+from agent_magic.declare.validation import check_integer, check_text, must_be
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.declare.each import Part
+    from agent_magic.declare.step import Step
+
+TRUE = "true"
+
+
+@lru_cache(maxsize=1024)
+def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
+    """Return a condition as a template, which is `TRUE` where it holds.
+
+    Args:
+        text: The expression.
+        agent: Whose it is.
+        option: `when` or `until`.
+
+    Raises:
+        DeclarationError: It cannot be read, or is about nothing.
+    """
+    title = f"--{option} {text!r} of agent {agent!r}"
+    hint = 'Write an expression over answers and values: --when "review.score < 4".'
+    if "{%" in text or "%}" in text or "{{" in text:
+        raise DeclarationError(f"{title} is no expression: it has braces.", agent=agent, hint=hint)
+    found = Template.parse(f"{{% if {text} %}}{TRUE}{{% endif %}}", agent=agent, title=title)
+    if not found.names:
+        raise DeclarationError(f"{title} names no answer and no value.", agent=agent, hint=hint)
+    return found
+
+
+FLOW = ("most", "when", "until", "rounds", "priority")
+"""The options of steps that decide whether they run, how often, and when."""
+
+
+def check_flow(step: Step) -> None:
+    """Raise `DeclarationError` for the first option of `FLOW` that is not what it must be."""
+    if step.most is None is step.when is step.until is step.rounds and step.priority == 0:
+        return
+    of, error = f"of {step.name!r}", partial(DeclarationError, agent=step.name)
+    for option in ("most", "rounds"):
+        if (value := getattr(step, option)) is not None:
+            check_integer(f"{option} {of}", value, error=error)
+    for option in ("when", "until"):
+        if (text := getattr(step, option)) is not None:
+            check_text(f"{option} {of}", text, error=error)
+            condition_of(text, step.name, option)
+    priority: Any = step.priority
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise must_be(f"priority {of}", "an integer", priority, error=error)
+    if step.until is not None and step.rounds is None:
+        raise error(f"{step.name!r} has until and no rounds.", hint="Say how many there may be: --rounds 3.")
+    if step.until is None and step.rounds is not None:
+        raise error(f"{step.name!r} has rounds and no until.", hint='Say when it is done: --until "critic.ok".')
+    if step.most is not None and step.each is None and step.part is None:
+        raise error(f"{step.name!r} has most and no each.", hint="Say of what: --each planner.steps --most 40.")
+
+
+def flow_notes(step: Step) -> list[str]:
+    """Return a line for each option of a step that decides whether it runs and how often."""
+    found = [f"runs only when {step.when}"] if step.when else []
+    found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
+    return found
+
+
+def deciding_names(step: Step) -> tuple[str, ...]:
+    """Return the names that decide whether a step runs and how often: of its conditions, and of what it is for."""
+    conditions = [(step.when, "when"), (step.until, "until")]
+    names = [name for text, option in conditions if text for name in condition_of(text, step.name, option).names]
+    return tuple(dict.fromkeys([*(() if step.each is None else (step.each.partition(".")[0],)), *names]))
+
+
+def without_own(names: tuple[str, ...], each: str | None, part: Part | None) -> tuple[str, ...]:
+    """Return the names that a step uses of others: its item is its own."""
+    if (each is None and part is None) or (part is not None and part.rounds):
+        return names
+    return tuple(name for name in names if name not in OWN)
+
+
+def holds(condition: Template, values: Mapping[str, object]) -> bool:
+    """Return whether a condition is true.
+
+    Args:
+        condition: The condition.
+        values: A value for each of its names.
+
+    Raises:
+        DeclarationError: It cannot be evaluated: a name or a field is missing, or types do not fit.
+    """
+    return condition.render(values).text == TRUE

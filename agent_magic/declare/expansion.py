@@ -1,0 +1,217 @@
+"""From declarations to steps: one for each item, a place for each item that an answer may have, a step for each round.
+
+```
+%%agent planner --returns list[str]
+Which steps does {{ goal }} take?
+
+%%agent work --each planner --most 40           work_0 ... work_39: places for the items of an answer
+Do this: {{ item }}
+
+%%agent draft --until "critic.ok" --rounds 3    draft_1, critic_1, draft_2, ...: the rounds of a loop
+Sum up {{ data }}. {% if critic %}Your critic said: {{ critic.notes }}{% endif %}
+
+%%agent critic --returns Verdict
+Is every number of this summary in the data? {{ draft }} {{ data }}
+```
+
+A plan is frozen before it runs. What is only known later has its places reserved, up to a most that must be named: so
+estimates, budgets, replays and forecasts know all that can happen. Places that turn out not to be needed are unused:
+they cost nothing, and frames have no row for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.declare.condition import condition_of
+from agent_magic.declare.each import ROUNDS, Part, levels_of, read_items, warn_of_labels
+from agent_magic.declare.pictures import frozen
+from agent_magic.errors import PlanError, UndefinedVariable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.step import Step
+
+DEEPEST: Final = 2
+"""Maps in maps go no deeper."""
+
+
+def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return agents, each of those that stand for several replaced by them.
+
+    Raises:
+        DeclarationError: A value has no items, or cannot be read twice in the same order.
+        UndefinedVariable: There is no such value.
+        PlanError: A loop or a map cannot be what it says.
+    """
+    if all(agent.each is None and (agent.until is None or agent.part is not None) for agent in agents):
+        return tuple(agents)
+    return _Expansion(agents, values).steps()
+
+
+class _Expansion:
+    """Makes the steps of one plan."""
+
+    def __init__(self, agents: Sequence[Step], values: Mapping[str, Any]) -> None:
+        self.values = values
+        self.declared = {agent.name: agent for agent in agents}
+        self._agents = agents
+        self._rounds = _rounds_of(agents, self.declared)
+        self._made: dict[str, list[Step]] = {}
+        self._making: list[str] = []
+        self._items: dict[str, list[tuple[Any, Any]]] = {}
+        self._shown: dict[str, list[tuple[Any, Any]]] = {}
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return them, in declared order."""
+        return tuple(step for agent in self._agents for step in self._steps_of(agent))
+
+    def _steps_of(self, agent: Step) -> list[Step]:
+        if self.declared[agent.name] is not agent:  # one of two with one name, which the plan will say
+            return [agent]
+        if agent.name not in self._made:
+            self._made[agent.name] = self._make(agent)
+        return self._made[agent.name]
+
+    def _make(self, agent: Step) -> list[Step]:
+        if agent.name in self._rounds:
+            head = self._rounds[agent.name]
+            rounds = self.declared[head].rounds or 0
+            parts = [Part(agent.name, f"{ROUNDS}{head}", one, one, None, rounds=rounds) for one in range(1, rounds + 1)]
+            return [replace(agent, name=f"{agent.name}_{part.number}", part=part) for part in parts]
+        over = agent.each
+        if over is None:
+            return [agent]
+        if over not in self.values and over.partition(".")[0] in self.declared:
+            return self._places(agent, over)
+        return self._one_each(agent, over)
+
+    def _one_each(self, agent: Step, over: str) -> list[Step]:
+        """Return a step for each item of a value."""
+        if over not in self._items:
+            if over not in self.values:
+                raise UndefinedVariable(over, agent=agent.name, known=self.values, what="each of")
+            self._items[over] = read_items(self.values[over], over, agent.name)
+            warn_of_labels(over, self._items[over], self.values[over])
+        if agent.most is not None:
+            message = f"Agent {agent.name!r} has most={agent.most}, and {over!r} is a value, whose items are counted."
+            raise PlanError(f"{message} Leave it out.")
+        levels, items = levels_of(self.values[over]), self._items[over]
+        if not agent.is_task:  # a function takes a picture as it is
+            if over not in self._shown:
+                self._shown[over] = [(key, frozen(item, f"{over} {key}")) for key, item in items]
+            items = self._shown[over]
+        parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(items)]
+        return [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
+
+    def _places(self, agent: Step, over: str) -> list[Step]:
+        """Return a place for each item that the answer of a step may have."""
+        base, *path = over.split(".")
+        source = self.declared[base]
+        if agent.most is None:
+            message = f"Agent {agent.name!r} is declared for each of {over!r}, which is what {base!r} returns."
+            hint = "Say how many items there may be: --most 40, or most=40."
+            if source.each is not None:
+                hint += f" For one per item of {source.each!r}, side by side with {base!r}, write --each {source.each}."
+            raise PlanError(f"{message} {hint}")
+        if not source.is_task and source.returns is None:
+            message = f"Agent {agent.name!r} is declared for each of {over!r}, and {base!r} answers with text."
+            raise PlanError(f"{message} Have it answer with a list: --returns list[str].")
+        if base in self._making or base == agent.name:
+            raise PlanError(f"Agent {agent.name!r} is declared for each of what it is needed for itself: {over!r}.")
+        self._making.append(agent.name)
+        sources = self._steps_of(source)
+        self._making.pop()
+        of_loop = base in self._rounds  # the answer of its last round
+        depth = 1 if of_loop or sources[0].part is None else 1 + _depth(sources[0].part)
+        if depth > DEEPEST:
+            message = f"Agent {agent.name!r} is declared for each of {over!r}: maps go {DEEPEST} deep, not deeper."
+            raise PlanError(f"{message} Join the items in a task, and declare it for each of those.")
+        found: list[Step] = []
+        for one in sources[:1] if of_loop else sources:
+            for place in range(agent.most):
+                number = len(found)
+                part = Part(
+                    agent.name,
+                    over,
+                    number,
+                    number,
+                    None,
+                    source=base if of_loop else one.name,
+                    path=tuple(path),
+                    place=place,
+                    most=agent.most,
+                    outer=None if of_loop else one.part,
+                )
+                found.append(replace(agent, name=f"{agent.name}_{number}", each=None, part=part))
+        return found
+
+
+def _depth(part: Part) -> int:
+    """Return how many maps over answers a step is in."""
+    own = 1 if part.source else 0
+    return own if part.outer is None else own + _depth(part.outer)
+
+
+def names_before(step: Step) -> set[str]:
+    """Return the names of all that a step uses or waits for, as they are declared."""
+    over = () if step.each is None else (step.each.partition(".")[0],)
+    return {*step.uses, *step.after, *over, *(name for one in (step.when,) if one for name in condition_of(one).names)}
+
+
+def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str, str]:
+    """Return the steps that run in rounds, each with the step that begins them.
+
+    Those are all on the ways from that step to what its condition is about, which in turn leads back to it.
+
+    Raises:
+        PlanError: The loop is none, holds another one, or what runs once per item.
+    """
+    found: dict[str, str] = {}
+    heads = [agent for agent in agents if agent.until is not None and agent.part is None]
+    before = {agent.name: names_before(agent) & declared.keys() for agent in agents} if heads else {}
+    for head in heads:
+        forward = _forward(head.name, before)
+        after_head = _after(head.name, forward)
+        ends = set(condition_of(head.until or "").names) & after_head
+        if not ends:
+            message = f"The loop of {head.name!r} ends on {head.until!r}, which does not depend on {head.name!r}."
+            raise PlanError(f"{message} It would never change: name a step that uses {{{{ {head.name} }}}}.")
+        body = {name for name in after_head if name in ends or ends & _after(name, forward)}
+        for name in sorted(body, key=list(declared).index):
+            if name in found or (declared[name].until is not None and name != head.name):
+                other = found.get(name, name)
+                message = f"The loops of {head.name!r} and {other!r} have {name!r} in common."
+                raise PlanError(f"{message} Loops cannot be nested: run the inner one as one agent with check=.")
+            if declared[name].each is not None:
+                message = f"{name!r} is in the loop of {head.name!r} and declared for each of {declared[name].each!r}."
+                raise PlanError(f"{message} Rounds cannot be mapped: collect the items in one agent or task.")
+            found[name] = head.name
+    return found
+
+
+def in_rounds(head: str, before: Mapping[str, set[str]]) -> set[str]:
+    """Return a step that begins the rounds of a loop, and all that depend on it.
+
+    Args:
+        head: That step.
+        before: Per step, what it uses or waits for.
+    """
+    return _after(head, _forward(head, before))
+
+
+def _forward(head: str, before: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return who uses what in one round: without what comes from the round before."""
+    return {name: set() if name == head else names - {name} for name, names in before.items()}
+
+
+def _after(start: str, before: Mapping[str, set[str]]) -> set[str]:
+    """Return a step and all that depend on it."""
+    found, grown = {start}, True
+    while grown:
+        more = {name for name, names in before.items() if name not in found and names & found}
+        grown = bool(more)
+        found |= more
+    return found

@@ -1,0 +1,249 @@
+"""What a run decides while it goes on: whether a step whose parents are done is needed at all.
+
+A step is left out for one of two reasons. Its condition is false: it is *skipped*, and so is every step that cannot do
+without it. Or it was reserved, and turns out not to be needed: a place for which there is no item, a round after the
+one in which the loop's condition held. That is *unused*, and no row of a frame. Neither is a failure.
+
+What a step can do without: members of a group that it takes as a whole, rounds of a loop that it is not in, steps it
+only waits for, and names that its prompt asks for by `default` or `is defined`.
+
+A step that was left out has no answer. Who decides is a function of answers alone, so a replay decides the same, and a
+forecast takes over what a recorded run decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from agent_magic.declare.condition import condition_of, holds
+from agent_magic.declare.each import ITEM, KEY, read_items, view_of
+from agent_magic.declare.values import Fields
+from agent_magic.errors import AgentMagicError, shown_value
+
+if TYPE_CHECKING:
+    from agent_magic.declare.each import Part
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.template import Template
+
+CONDITION: Final = "Condition"
+"""The kind of what a condition has left out."""
+UNUSED: Final = "Unused"
+"""The kind of a place without an item, or of a round that was not needed."""
+
+
+class _Missing:
+    """See `MISSING`."""
+
+
+MISSING: Final = _Missing()
+"""What a name stands for whose step was left out."""
+
+
+class Left(NamedTuple):
+    """Why a step does not run.
+
+    Attributes:
+        status: `skipped`, `unused`, or `failed`.
+        why: The reason, in one line.
+        kind: `CONDITION`, `UNUSED`, or the class of the error.
+    """
+
+    status: Literal["skipped", "unused", "failed"]
+    why: str
+    kind: str
+
+
+class Flow:
+    """Decides for the steps of one plan.
+
+    Args:
+        plan: The plan.
+
+    Attributes:
+        decides: The steps that are asked about when their parents are done.
+        optional: Per step, the parents it can do without.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        decides = {number for number, one in enumerate(plan.agents) if one.when is not None or _is_reserved(one.part)}
+        may, optional = set(decides), dict[int, frozenset[int]]()
+        for step in plan.dag.order:
+            unsure = may.intersection(plan.dag.parents[step])
+            if not unsure:
+                continue
+            can = self._can_miss(step, unsure)
+            if can:
+                optional[step] = frozenset(can)
+                decides.add(step)
+            if unsure - can:
+                may.add(step)
+        self.decides, self.optional = frozenset(decides), optional
+
+    def _can_miss(self, step: int, unsure: set[int]) -> set[int]:
+        """Return which of these parents a step can do without."""
+        plan, agent = self._plan, self._plan.agents[step]
+        needed, can = set[int](), set[int]()
+        for names, can_miss in self._uses(step):
+            for name in names:
+                if name in plan.groups:
+                    view = view_of(plan.agents, plan.groups[name], agent)
+                    found, whole = view.members, view.kind != "same"
+                else:
+                    found, whole = ([plan.index[name]] if name in plan.index else []), False
+                (can if whole or name in can_miss else needed).update(found)
+        part = agent.part
+        if part is not None and part.source:
+            needed.update(self._numbers(step, part.source))
+        if part is not None and part.is_head and part.number > 1:
+            needed.update(one for name in _until(plan, step).names for one in self._numbers(step, name))
+        only_after = set(plan.dag.parents[step]) - needed - can
+        return unsure & (can | only_after) - needed
+
+    def _uses(self, step: int) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+        """Return the names that the prompt and the condition of a step use, each with those they can do without."""
+        agent = self._plan.agents[step]
+        found = [(agent.uses, agent.can_miss)]
+        if agent.when is not None:
+            condition = condition_of(agent.when, agent.name)
+            found.append((condition.names, condition.can_miss))
+        return found
+
+    def _numbers(self, step: int, name: str) -> list[int]:
+        """Return the steps that a name means for a step."""
+        plan = self._plan
+        if name in plan.groups:
+            return list(view_of(plan.agents, plan.groups[name], plan.agents[step]).members)
+        return [plan.index[name]] if name in plan.index else []
+
+    def follows(self, step: int, left: Left) -> Left:
+        """Return why a step does not run that cannot do without one that was left out."""
+        return left._replace(status="unused" if _is_reserved(self._plan.agents[step].part) else "skipped")
+
+    def choose(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
+        """Decide whether a step runs, all of whose parents are done.
+
+        Args:
+            step: The step.
+            answers: What its parents returned, by their names.
+            left: The steps that were left out.
+
+        Returns:
+            Why it does not run; `None` where it does.
+        """
+        agent = self._plan.agents[step]
+        try:
+            return (
+                self._without_round(step, answers, left)
+                or self._without_group(step, left)
+                or self._without_item(step, answers)
+                or self._without_condition(step, answers)
+            )
+        except AgentMagicError as error:
+            return Left("failed", f"{agent.name!r} cannot decide: {error}", type(error).__name__)
+
+    def _without_round(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
+        """Leave out a round after the one that was good."""
+        plan, part = self._plan, self._plan.agents[step].part
+        if part is None or part.number < 2 or not part.rounds:
+            return None
+        for parent in plan.dag.parents[step]:
+            other = plan.agents[parent].part
+            if parent in left and other is not None and (other.over, other.number) == (part.over, part.number):
+                return left[parent]._replace(status="unused")
+        if part.is_head:
+            condition = _until(plan, step)
+            if holds(condition, self._values(step, condition, answers)):
+                said = f"{plan.agents[step].until} holds after round {part.number - 1}"
+                return Left("unused", said, UNUSED)
+        return None
+
+    def _without_group(self, step: int, left: Mapping[int, Left]) -> Left | None:
+        """Skip what takes a group, all of which was left out because of a condition."""
+        plan = self._plan
+        for names, _ in self._uses(step) if step in self.optional else ():
+            for name in names:
+                members = self._numbers(step, name) if name in plan.groups else []
+                why = next((left[one] for one in members if one in left and left[one].kind == CONDITION), None)
+                if why is not None and all(one in left for one in members):
+                    return self.follows(step, why)
+        return None
+
+    def _without_item(self, step: int, answers: Mapping[str, Any]) -> Left | None:
+        """Leave out a place without an item. More items than places are an error, of the first place."""
+        agent, plan = self._plan.agents[step], self._plan
+        part = agent.part
+        if part is None or not part.source:
+            return None
+        found = items_at(plan, step, answers)
+        if isinstance(found, str):
+            return Left("failed", found, "PlanError") if part.place == 0 else Left("unused", found, UNUSED)
+        if len(found) > part.most:
+            why = f"{part.over} has {len(found)} items, and most={part.most}: none of them was run. Raise --most."
+            return Left("failed", why, "TooManyItems") if part.place == 0 else Left("unused", why, UNUSED)
+        return None if part.place < len(found) else Left("unused", f"{part.over} has {len(found)} items", UNUSED)
+
+    def _without_condition(self, step: int, answers: Mapping[str, Any]) -> Left | None:
+        agent = self._plan.agents[step]
+        if agent.when is None:
+            return None
+        condition = condition_of(agent.when, agent.name)
+        if holds(condition, self._values(step, condition, answers)):
+            return None
+        return Left("skipped", f"condition is false: {agent.when}", CONDITION)
+
+    def _values(self, step: int, condition: Template, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the names of a condition stand for; without those whose step was left out."""
+        values = {name: self._plan.meaning(step, name, answers) for name in condition.names}
+        return {name: value for name, value in values.items() if value is not MISSING}
+
+
+def _is_reserved(part: Part | None) -> bool:
+    return part is not None and part.is_reserved
+
+
+def _until(plan: Plan, step: int) -> Template:
+    agent = plan.agents[step]
+    return condition_of(agent.until or "", agent.name, "until")
+
+
+def items_at(plan: Plan, step: int, answers: Mapping[str, Any]) -> list[tuple[Any, Any]] | str:
+    """Return the keys and items that the source of a place has; or what it has instead.
+
+    Args:
+        plan: The plan.
+        step: The place.
+        answers: What its source returned, by its name.
+    """
+    part = plan.agents[step].part
+    if part is None:
+        return []
+    found = plan.meaning(step, part.source, answers)
+    for name in part.path:
+        found = getattr(found, name, None) if isinstance(found, Fields) else _field(found, name)
+    if found is None or isinstance(found, str | int | float):
+        return f"{part.over} is no list: {shown_value(found)}"
+    if isinstance(found, list):
+        return list(enumerate(cast("list[Any]", found)))
+    return read_items(found, part.over, plan.agents[step].name, may_be_empty=True)
+
+
+def _field(value: Any, name: str) -> Any:
+    return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def item_of(plan: Plan, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the item of a place and its key. Of a placeholder for an answer, that is one for them.
+
+    Args:
+        plan: The plan.
+        step: The place.
+        answers: What its source returned, by its name.
+    """
+    part = plan.agents[step].part
+    found = items_at(plan, step, answers)
+    if part is None or isinstance(found, str) or not found:
+        return {ITEM: "(item)", KEY: 0 if part is None else part.place}
+    key, item = found[min(part.place, len(found) - 1)]
+    return {ITEM: item, KEY: key}

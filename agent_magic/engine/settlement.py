@@ -1,0 +1,104 @@
+"""The end of a request: what was reserved for it goes back, what it used is counted, and both are written down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.engine.admission.breaker import Fault
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Usage
+from agent_magic.record.events import AttemptEnded
+from agent_magic.record.made import made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_magic.engine.admission.breaker import Blame
+    from agent_magic.engine.admission.gate import Gate
+    from agent_magic.engine.contract import Outcome, Requests
+    from agent_magic.engine.retry import Failure
+    from agent_magic.record.answer import Price
+    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.results import RunRecord
+
+CANCELLED = "cancelled"
+
+
+class Settlement:
+    """Settles the requests of one run.
+
+    Args:
+        record: Grows with the end of each.
+        requests: What the steps ask.
+        gate: Holds what is reserved; `None` where nothing limits the run.
+        price: Says what tokens of a model cost.
+
+    Attributes:
+        granted: The steps that were let go and have not sent anything yet: when, and what they had waited for.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        requests: Requests,
+        gate: Gate | None,
+        price: Callable[[str, Usage | None], Price],
+    ) -> None:
+        self._record, self._requests, self._gate, self._price = record, requests, gate, price
+        self.granted: dict[int, tuple[float, str]] = {}
+
+    def is_sent(self, step: int) -> bool:
+        """Tell whether a request of a step is under way, or about to be."""
+        return step in self.granted or self.under_way(step) is not None
+
+    def under_way(self, step: int) -> Attempt | None:
+        """Return the attempt of a step that was sent and has not ended."""
+        attempts = self._record.results[step].attempts
+        return attempts[-1] if attempts and attempts[-1].ended is None else None
+
+    def settle(self, step: int, outcome: Outcome, failure: Failure | None, now: float) -> None:
+        """Give back what was reserved for a request, and record how it ended."""
+        answer, usage = outcome.answer, outcome.usage
+        attempt = self.under_way(step)
+        if attempt is None:  # nothing was sent
+            self.granted.pop(step, None)
+            if self._gate is not None:
+                self._gate.turned_back()
+                self._give_back(step, NOTHING_USED, 0.0, None, now)
+            return
+        price = outcome.price or (
+            NOT_BILLED if usage is NOTHING_USED else self._price(self._requests.models[step], usage)
+        )
+        if self._gate is not None:
+            self._gate.ended(outcome.status, answered=failure is not None)
+            if failure is not None and failure.kind == "RateLimited":
+                self._gate.refused(step, failure.retry_after_s, failure.limit, outcome.readings, now)
+            self._give_back(step, usage, price.cost_usd, _blame(outcome, failure), now)
+        why = failure.why if failure is not None else None if answer is not None else "stopped"
+        kind = failure.kind if failure is not None else None if answer is not None else CANCELLED
+        ended = (
+            now,
+            step,
+            attempt.number,
+            answer,
+            why,
+            kind,
+            outcome.partial,
+            usage,
+            price,
+            outcome.source,
+            outcome.status,
+        )
+        self._record.add(made(AttemptEnded, ended))
+
+    def _give_back(self, step: int, usage: Usage | None, cost_usd: float | None, bad: Blame, now: float) -> None:
+        known = usage or Usage()
+        self._requests.used(step, known)
+        if self._gate is not None:
+            self._gate.settle(step, known, cost_usd, bad, now)
+
+
+def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
+    """Return what an attempt says of the service and the network."""
+    if failure is not None and failure.fault:
+        return Fault(failure.why, reached=failure.reached)
+    return None if outcome.status is None else False  # what refuses a request with a reason is alive
