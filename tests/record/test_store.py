@@ -513,6 +513,30 @@ def test_calls_outlive_a_damaged_file(path, by_hand):
     ledger.close()
 
 
+@pytest.mark.parametrize("beside", [0, 300], ids=["alone", "among others"])
+def test_calls_outlive_a_destroyed_first_page(path, beside):
+    """Nothing says any more where a table begins: each call is known by its row, a done one as done."""
+    done, other = CallKey("d" * 64, "charge"), CallKey("b" * 64, "zahlen_für")
+    ledger = Ledger(path)
+    for number in range(beside):
+        began(ledger, CallKey(f"{number:064x}", "look"))
+    ended(*began(ledger, done))
+    began(ledger, other)
+    orphan(ledger, gone())
+    ledger.close()
+    filled(path, count=5)
+    data = path.read_bytes()
+    path.write_bytes(bytes(4096) + data[4096:])
+    ledger = Ledger(path)
+    assert "damaged" in ledger.notes[0]
+    assert "charged" == seen(ledger, done).result
+    assert isinstance(seen(ledger, other), Doubt)
+    assert isinstance(seen(ledger, CallKey(f"{beside - 1:064x}", "look")), Doubt) or not beside
+    drive(plan_of(a="new"), always(), ledger=ledger)
+    assert isinstance(seen(ledger, other), Doubt), "a new run has the number of none that was lost"
+    ledger.close()
+
+
 def test_what_is_pruned_takes_its_calls_along(ledger):
     """Their results are texts of the user's, too."""
     ended(*began(ledger))

@@ -23,19 +23,24 @@ from agent_magic.record.ledger.rows import (
     ANSWERS,
     INSERT_ANSWER,
     MARK,
+    TOOL_CALLS,
     answer_of,
     decode,
     is_whole,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from agent_magic.record.ledger.file import LedgerFile, Row
 
 DAY_S = 86400.0
 _SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
 RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files")
+STATES = ("begun", "done", "over")
+_KEY = re.compile("[0-9a-f]{64}")
+_CALL = re.compile(b"[0-9a-f]{64}.{0,300}?(begun|done|over)", re.DOTALL)
+"""What every page with a row of `tool_calls` has in it; pages of answers may have it too."""
 PAGE = 4096
 """The size of a page of every ledger, which is SQLite's default."""
 
@@ -228,8 +233,10 @@ def recover(damaged: Path, into: LedgerFile) -> int:
                     known.add(row[2])
                     count += 1
                     _put_answer(db, row, keep_id=empty)
-            if not empty:  # its runs have other numbers, but no call that was made may be made again
-                tables = {"tool_calls": [(key, 0, *row) for key, _, *row in tables.get("tool_calls", ())]}
+            calls = [*tables.get("tool_calls", ()), *_calls_in(copy)]  # none that was made may be made again
+            if not (empty and tables.get("runs")):  # it belongs to no run that is here
+                calls = [(key, 0, *row) for key, _, *row in calls]
+            tables = {**(tables if empty else {}), "tool_calls": calls}
             for table, rows in tables.items():
                 columns = len(db.execute(f"PRAGMA table_info({table})").fetchall())
                 marks = ", ".join("?" * columns)
@@ -268,17 +275,42 @@ def _rows_of(db: sqlite3.Connection, sql: str) -> list[Row]:
 
 
 def _answers_in(path: Path) -> Iterator[Row]:
-    """Read the undamaged answers of a file page by page, whatever is left of the tree above the pages.
+    """Read the undamaged answers of a copy, which this overwrites."""
+    sql = f"SELECT {ANSWER_COLUMNS} FROM answers"  # noqa: S608 - ours
+    return filter(is_whole, _rows_by_page(path, ANSWERS, sql, lambda page: MARK.encode() in page))
 
-    A leaf of a table's tree can be its root too. So the first page is replaced by the one of an empty ledger; each
-    page with the mark of an answer is copied to the place of the table's root, and SQLite reads the table.
+
+def _calls_in(path: Path) -> list[Row]:
+    """Read the calls of tools of a copy, which this overwrites: of each the latest that is known."""
+    sql = "SELECT rowid, * FROM tool_calls"
+    rows = [row[1:] for row in _rows_by_page(path, TOOL_CALLS, sql, lambda page: bool(_CALL.search(page)))]
+    found = [row for row in rows if _is_call(row)]
+    return list({row[0]: row for row in sorted(found, key=lambda row: (row[7], STATES.index(row[5])))}.values())
+
+
+def _is_call(row: Row) -> bool:
+    """Tell whether a row is one of `tool_calls`: other tables are read as if they were that one."""
+    key, run, agent, number, tool, state, pure, began_at, data = row
+    numbers = all(isinstance(one, int) for one in (run, agent, number, pure)) and isinstance(began_at, float)
+    texts = isinstance(key, str) and isinstance(tool, str) and isinstance(data, str | None)
+    return numbers and texts and state in STATES and _KEY.fullmatch(key) is not None
+
+
+def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], bool]) -> Iterator[Row]:
+    """Read the rows of a table page by page, whatever is left of the tree above the pages.
+
+    A leaf of a table's tree can be its root too. So the first page is replaced by the one of a file with this table
+    only; each page that may hold such rows is copied to the place of the table's root, and SQLite reads the table.
 
     Args:
         path: A copy, which this overwrites.
+        table: How the table is created.
+        sql: Reads it.
+        holds: Tells whether a page may hold such rows.
     """
     with closing(sqlite3.connect(":memory:")) as db:
-        db.execute(ANSWERS)
-        (root,) = db.execute("SELECT rootpage FROM sqlite_master").fetchone()
+        db.execute(table)
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table'").fetchone()
         page = db.serialize()[:PAGE]
     # Its two counters differ, so SQLite goes by the size of the file and not by the one in the header.
     head = page[:24] + bytes([1] * 4) + page[28:92] + bytes(4) + page[96:]
@@ -291,10 +323,10 @@ def _answers_in(path: Path) -> Iterator[Row]:
         for number in range(2, path.stat().st_size // PAGE + 1):
             file.seek((number - 1) * PAGE)
             page = file.read(PAGE)
-            if MARK.encode() in page:
+            if holds(page):
                 _put_page(file, root, page)
                 with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(path, isolation_level=None)) as db:
-                    yield from filter(is_whole, _rows_of(db, f"SELECT {ANSWER_COLUMNS} FROM answers"))  # noqa: S608
+                    yield from _rows_of(db, sql)
 
 
 def _put_page(file: BinaryIO, number: int, page: bytes) -> None:
