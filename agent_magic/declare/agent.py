@@ -73,7 +73,8 @@ class Agent:
         tools: The functions that the model may have called: functions, `Tool`s, and names of tools that the provider
             runs, such as `web_search`.
         ask: Whether a person has to agree to the answer before it is passed on.
-        max_turns: The most requests for one answer, with those after calls of tools. `None`: the policy's.
+        max_turns: The most requests for one answer, with those after calls of tools. In the last one the model may
+            ask for no call, so with 1 it makes none. `None`: the policy's.
         uses_resources: Names of resources that it holds while it runs, and paths that are read: a list, or `"a,b"`.
         writes: Names and paths that are changed while it runs.
         attach: Names of pictures and documents, values or answers, that are sent before the text: a list, or `"a,b"`.

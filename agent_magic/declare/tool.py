@@ -288,9 +288,14 @@ class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attri
 
     written: str = ""
 
+    @property
+    def functions(self) -> tuple[Tool, ...]:
+        """Those that are functions: their calls are made here, and each needs another turn."""
+        return tuple(one for one in self if isinstance(one, Tool))
+
     def named(self, name: str) -> Tool | None:
         """Return its function of this name; `None` where it has none."""
-        return next((one for one in self if isinstance(one, Tool) and one.name == name), None)
+        return next((one for one in self.functions if one.name == name), None)
 
     def to_json(self) -> str:
         """Write what a model is told of them: the array that `Request.tools` holds. Empty for none."""

@@ -248,9 +248,10 @@ class PlanRequests:
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
         if first.tools and self._policy.cache != "off":
             first = first._replace(cached_turns=True)
-        if step not in self._so_far:
+        if step in self._so_far:
+            first = first._replace(messages=self._so_far[step])
+        elif not self._plan.agents[step].tools.functions:  # what a server does with its tools needs no second turn
             return first
-        first = first._replace(messages=self._so_far[step])
         return _last(first) if self._turns.get(step, 0) + 1 >= self.max_turns(step) else first
 
     def need(self, step: int) -> Need:

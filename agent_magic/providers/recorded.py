@@ -48,7 +48,8 @@ class Shelf:
         self._by_key: dict[str, list[str]] = {}
         for agent in run.agents:
             if agent.calls:
-                self._by_key.setdefault(agent.calls[0].key, []).append(agent.name)
+                first = agent.calls[0].started.request._replace(tool_choice="")  # the budget of a run decides that
+                self._by_key.setdefault(first.key(ANYWHERE), []).append(agent.name)
         self._wanted, self._gaps, self._redacted = set(plan.names), run.gaps, run.redacted
 
     def silent(self, name: str) -> RecordedAgent | None:

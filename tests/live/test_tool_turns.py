@@ -363,6 +363,28 @@ def test_the_same_call_again_and_again_ends_at_the_last_turn():
     assert ("failed", "Capped") == (failed["a"].status, failed["a"].kind)
 
 
+@pytest.mark.parametrize("tools", [[look], [look, am.ServerTool("web_search")]], ids=["a function", "both"])
+def test_one_turn_is_one_request_in_which_no_call_can_be_asked_for(tools):
+    """The last turn may ask for none, and the only one is the last: nobody pays for a request more than was said."""
+    done, sent = played(says("without"), tools=tools, max_turns=1)
+    assert (1, {"type": "none"}, "without") == (len(sent), sent[0].get("tool_choice"), done["a"].text)
+    deaf, sent = played(asks(call(0, "{}")), tools=tools, max_turns=1)
+    assert (1, "capped", 0) == (len(sent), deaf["a"].status, len(deaf["a"].calls))
+
+
+def test_one_turn_lets_the_provider_run_its_own_tools():
+    """They need no second request."""
+    _, sent = played(says("found"), tools=[am.ServerTool("web_search")], max_turns=1)
+    assert (1, None) == (len(sent), sent[0].get("tool_choice"))
+
+
+def test_a_run_of_one_turn_is_replayed(tmp_path):
+    """What a run's cap or budget decides is no part of what its plan asks."""
+    done, _ = played(says("without"), policy=Policy(max_turns=1))
+    done.save(tmp_path / "run.cassette.jsonl")
+    assert "without" == Plan([Agent("a", "Go", tools=[look])]).replay(tmp_path / "run.cassette.jsonl")["a"].text
+
+
 def test_a_typed_answer_is_never_parsed_from_a_turn_that_asks_for_tools():
     """Nor is the model asked again in a conversation whose call has no result."""
     done, sent = played(asks(call(0, "{}")), policy=Policy(max_turns=2), returns=int)
