@@ -482,6 +482,7 @@ class ReplayMiss(AgentMagicError):
         differences: Per field that differs, the recorded and the new value. Prompts stay out of the message.
         damaged: Whether a line about it is damaged.
         others: How many more agents have no recording, or wait for one without.
+        is_task: Whether it is a task, whose code and arguments differ.
     """
 
     def __init__(
@@ -492,9 +493,10 @@ class ReplayMiss(AgentMagicError):
         differences: Mapping[str, tuple[object, object]],
         damaged: bool = False,
         others: int = 0,
+        is_task: bool = False,
     ) -> None:
         self.agent, self.nearest, self.differences = agent, nearest, dict(differences)
-        self.damaged, self.others = damaged, others
+        self.damaged, self.others, self.is_task = damaged, others, is_task
         if damaged:
             why = f"lines about {nearest or agent!r} are damaged or gone"
         elif nearest is None:
@@ -503,6 +505,12 @@ class ReplayMiss(AgentMagicError):
             fields = ", ".join(_difference(name, *values) for name, values in self.differences.items())
             why = f"the nearest recorded call, of {nearest!r}, differs in {fields or 'nothing, but was served already'}"
         more = f" {others} more depend on it or miss too." if others else ""
+        if is_task:
+            super().__init__(
+                f"Task {agent!r} is not the one that was recorded: {' and '.join(differences)} differs.{more} Nothing "
+                "was called. Undo the change, run what is missing (%agents replay FILE --fill), or run all of it anew."
+            )
+            return
         super().__init__(
             f"Agent {agent!r} asks for what was never recorded: {why}.{more} Nothing was sent. Undo the change, buy "
             "what is missing (%agents replay FILE --fill), or run it with a key (%agents connect api)."
@@ -510,9 +518,8 @@ class ReplayMiss(AgentMagicError):
 
     def beside(self, others: int) -> ReplayMiss:
         """Return the same error with this number of `others`."""
-        return ReplayMiss(
-            self.agent, nearest=self.nearest, differences=self.differences, damaged=self.damaged, others=others
-        )
+        found = {"nearest": self.nearest, "differences": self.differences, "damaged": self.damaged}
+        return ReplayMiss(self.agent, **found, others=others, is_task=self.is_task)
 
 
 def _difference(name: str, recorded: object, asked: object) -> str:

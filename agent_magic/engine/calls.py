@@ -70,6 +70,7 @@ class Result(NamedTuple):
         blocks: Whether `text` is content blocks as JSON.
         attempts: How many tries a failure of a task is worth.
         ends: Whether the agent cannot go on with it: it has failed.
+        takes: What a task took; see `agent_magic.record.taken`.
     """
 
     status: CallStatus
@@ -84,6 +85,7 @@ class Result(NamedTuple):
     blocks: bool = False
     attempts: int = 1
     ends: bool = False
+    takes: str = ""
 
 
 class Verdict(NamedTuple):

@@ -460,7 +460,7 @@ class Engine:
 
     def _call_over(self, call: Call, result: Result, now: float) -> None:
         """Record the end of a call, and tell who writes the next request."""
-        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks)
+        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes)
         self.record.add(CallEnded(now, call.step, call.number, *ended))
         if call.step in self._tasks and result.status == "succeeded":
             self.record.results[call.step].keep(result.value)

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.flow import MISSING
 from agent_magic.declare.serialization import RenderError, value_text
 from agent_magic.declare.task import Task
-from agent_magic.declare.tool_result import error_text
-from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.values import plain
-from agent_magic.engine.calls import Result
+from agent_magic.engine.calls import Result, Verdict
 from agent_magic.errors import AgentMagicError
 from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.record.ledger.base import Busy, CallKey, Doubt
 from agent_magic.record.packing import pack
-from agent_magic.record.secret_scan import secrets_of
+from agent_magic.record.secret_scan import masked, secrets_of
+from agent_magic.record.taken import Taken, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
     from agent_magic.engine.calls import Call
     from agent_magic.engine.policy import Policy
     from agent_magic.live.answer_cache import AnswerCache
+    from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
+    from agent_magic.live.ran import Ran
     from agent_magic.record.events import CallEnded
     from agent_magic.record.ledger.base import Journal
     from agent_magic.record.results import RunRecord
@@ -54,6 +55,7 @@ class Caller:
         policy: How it runs.
         cache: Knows the fingerprints of requests; `None` where nothing is kept.
         fresh: Whether to call what the ledger has a result of.
+        earlier: The run that this one goes on with; `None` is none.
         frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
         asker: Asks a person; `None` where nobody is there.
 
@@ -68,18 +70,23 @@ class Caller:
         *,
         cache: AnswerCache | None,
         fresh: bool,
+        earlier: Earlier | None,
         frame_of: Callable[[RunRecord, str], Any] | None,
         asker: Asker | None,
     ) -> None:
         self._record, self._policy, self._cache, self._fresh = record, policy, cache, fresh
-        self._frame_of, self._asker = frame_of, asker
+        self._earlier, self._frame_of, self._asker = earlier, frame_of, asker
+        self._taken = Taken(record)
         self.journal: Journal | None = None
 
     async def call(self, call: Call) -> Result:
         """Call a function, and return what came of it. A failure is a result."""
         step = self._record.plan.agents[call.step]
         if isinstance(step, Task):
-            return await self._task(step, call)
+            takes = self._taken.of(call.step)  # before it is called, which may change what it is given
+            earlier = None if self._earlier is None else self._earlier.done(self._record, call.step, takes)
+            result = await self._task(step, call) if earlier is None else earlier
+            return result._replace(takes=written(takes))
         tool = step.tools.named(call.wanted.tool)
         if tool is None:
             names = ", ".join(one.name for one in step.tools) or "none"
@@ -98,13 +105,11 @@ class Caller:
         ran = await run_function(
             tool.function, arguments, main=tool.main, timeout_s=tool.timeout_s, prints=shown.printed
         )
-        told = tool_result(ran, secrets_of(os.environ))
-        if not told.is_error:
-            return Result("succeeded", told.content, prints=shown.prints)
-        kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
-        return Result(
-            "failed", told.content, " ".join(told.content.split()), kind, prints=shown.prints, trace=ran.trace
-        )
+        secrets = secrets_of(os.environ)
+        told = tool_result(ran, secrets)
+        if told.is_error:
+            return _broken(ran, told.content, shown.prints, secrets)
+        return Result("succeeded", told.content, prints=shown.prints)
 
     async def _task(self, task: Task, call: Call) -> Result:
         """Run a task."""
@@ -126,10 +131,9 @@ class Caller:
             prints=shown.printed,
         )
         if ran.error is not None:
-            told = error_text(reason_of(ran.error)).content
-            kind, attempts = type(ran.error).__name__, 1 + task.retries
-            why = " ".join(told.split())
-            return Result("failed", told, why, kind, prints=shown.prints, trace=ran.trace, attempts=attempts)
+            secrets = secrets_of(os.environ)
+            told = tool_result(ran, secrets).content
+            return _broken(ran, told, shown.prints, secrets)._replace(attempts=1 + task.retries)
         try:
             text = value_text(task.name, ran.value)
         except RenderError:  # only a prompt needs a text of it
@@ -165,13 +169,16 @@ class Caller:
             return None
         asked = self._record.results[call.step].attempts[call.turn - 1].request
         place = [*self._cache.key(call.step, asked), call.wanted.id, tool.name]
-        return CallKey(_digest(place), tool.name, repeats=tool.safe)
+        return CallKey(_digest(place), tool.name, repeats=tool.safe, arguments=call.wanted.arguments)
 
-    def is_done(self, call: Call) -> bool:
-        """Tell whether a call has a result that will be used, so that no person has to agree to it."""
+    def agreed(self, call: Call) -> Verdict | None:
+        """Return what a person has said of a call that has a result already; `None` where one has to be asked."""
         tool = self._record.plan.agents[call.step].tools.named(call.wanted.tool)
         key = None if tool is None else self.key_of(call, tool)
-        return key is not None and self.journal is not None and not self._fresh and self.journal.is_done(key)
+        if key is None or self.journal is None or self._fresh:
+            return None
+        done = self.journal.done_call(key)
+        return None if done is None else Verdict(approved=True, text=done.arguments)
 
     async def _begin(self, call: Call, key: CallKey | None) -> Result | None:
         """Return the result that is there already; `None` to call the function, which is written down."""
@@ -197,7 +204,9 @@ class Caller:
         """Decide what becomes of a call that may have happened; `None` calls it again."""
         tool, way = call.wanted.tool, self._policy.on_doubt
         since = f"{datetime.fromtimestamp(doubt.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        said = f"{tool} was called with the same at {since}, and nobody knows whether it has finished"
+        same = doubt.arguments in {None, call.wanted.arguments}
+        given = "the same" if same else "other arguments"
+        said = f"{tool} was called with {given} at {since}, and nobody knows whether it has finished"
         if way == "again":
             return None
         if way == "error":
@@ -262,7 +271,15 @@ def _result_of(end: CallEnded) -> Result:
     )
 
 
+def _broken(ran: Ran, told: str, prints: str, secrets: Mapping[str, str]) -> Result:
+    """Return the failure of a function. What it raised is kept without secrets, as it is told."""
+    kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
+    trace = masked(ran.trace, secrets)
+    return Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace)
+
+
 def _failed(why: str, kind: str) -> Result:
+    why = masked(why, secrets_of(os.environ))
     return Result("failed", _cut(why), " ".join(why.split()), kind)
 
 

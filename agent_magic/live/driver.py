@@ -145,7 +145,8 @@ class Driver:
         )
         self.streams: dict[int, Stream] = {}
         self._asker = asker
-        self._caller = Caller(self.record, policy, cache=self._cache, fresh=fresh, frame_of=frame_of, asker=asker)
+        more: Any = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
+        self._caller = Caller(self.record, policy, cache=self._cache, **more)
         self._journal: Journal | None = None
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
@@ -435,9 +436,7 @@ class Driver:
         key = call.step, -call.number
         try:
             try:
-                if self._caller.is_done(call):
-                    verdict = Verdict(approved=True)
-                else:
+                if (verdict := self._caller.agreed(call)) is None:
                     verdict = await ask(self._asker, self.plan, question_of(self.record, call, self.policy.ask_s))
             except asyncio.CancelledError:
                 raise

@@ -1,21 +1,27 @@
 """The answers of an earlier run, taken over where an agent asks for the same once more.
 
 A run that was cut, or had failures, goes on like that: what succeeded is not asked again. An agent whose request has
-changed is asked, and its descendants too where its answer differs.
+changed is asked, and its descendants too where its answer differs. A task keeps what it returned as long as its code
+and all that it takes are the same: fingerprints tell, or that it is the very same object.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.task import Task
+from agent_magic.engine.calls import Result
 from agent_magic.record.ledger.base import NOT_REUSED
 from agent_magic.record.results import CAPPED
+from agent_magic.record.taken import differing, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
@@ -44,6 +50,7 @@ class Earlier:
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
         numbers = None if again is None else plan.numbers(again)
         self.again = frozenset(plan.agents[number].name for number in numbers or ())
+        self._record = record
         self._answers: dict[str, tuple[Request, Answer]] = {}
         for result in record.results if record.origin == endpoint else ():
             answer = result.answer
@@ -56,7 +63,8 @@ class Earlier:
         if numbers is not None:
             around = {*numbers, *plan.dag.ancestors(numbers), *plan.dag.descendants(numbers)}
             others = [one.name for number, one in enumerate(plan.agents) if number not in around]
-            self.left_out = tuple(name for name in others if name not in self._answers)
+            done = {one.name for one in record.results if one.is_task and one.status == "succeeded"}
+            self.left_out = tuple(name for name in others if name not in self._answers and name not in done)
 
     def find(self, agent: str, request: Request) -> Answer | None:
         """Return the agent's answer if it asks for the same as then."""
@@ -65,10 +73,56 @@ class Earlier:
         asked, answer = self._answers[agent]
         return answer if _same(request) == asked else None
 
+    def done(self, record: RunRecord, step: int, takes: Mapping[str, str]) -> Result | None:
+        """Return what a task returned then, if it would do the same now.
+
+        Args:
+            record: The run that goes on. What the task takes has ended in it.
+            step: The task's number there.
+            takes: The fingerprints of what it takes there.
+        """
+        task, then = record.plan.agents[step], self._record
+        if task.name in self.again or task.name not in then.plan.index:
+            return None
+        number = then.plan.index[task.name]
+        result = then.results[number]
+        if result.status != "succeeded" or not result.has_value or not _is_same_code(task, then.plan.agents[number]):
+            return None
+        end = result.calls[-1].ended
+        if end is None or {*takes} != {*then.plan.takes(number)}:
+            return None
+        before = read(end.takes)
+        unknown = [name for name in takes if not (takes[name] and before.get(name))]
+        pairs = [(_given(record, name, step), _given(then, name, number)) for name in unknown]
+        if differing(before, takes) or not all(_are_same(*pair) for pair in pairs):
+            return None
+        return Result("succeeded", end.result, source="ledger", value=result.value, packed=end.value, prints=end.prints)
+
+
+def _is_same_code(task: Step, before: Step) -> bool:
+    if not (isinstance(task, Task) and isinstance(before, Task)) or task.source_sha != before.source_sha:
+        return False
+    return bool(task.source_sha) or task.function is before.function
+
+
+def _are_same(now: list[object], before: list[object]) -> bool:
+    return len(now) == len(before) and all(map(is_, now, before))
+
+
+def _given(record: RunRecord, name: str, step: int) -> list[object]:
+    """Return the objects that a task takes under a name: one, or one for each step of a group."""
+    plan = record.plan
+    found = plan.source_of(step, name)
+    if found is None:
+        part = plan.agents[step].part
+        return [part.values[name] if part is not None and name in part.values else plan.values[name]]
+    every = [record[one] for one in ((found,) if isinstance(found, str) else found)]
+    return [one.value if one.has_value else one for one in every]  # what was not kept is like nothing else
+
 
 def _same(request: Request) -> Request:
     """Leave out what does not change an answer."""
-    return request._replace(cached=False, timeout_s=0.0, ttl="5m", messages=())
+    return request._replace(cached=False, timeout_s=0.0, ttl="5m", messages=(), tool_choice="", cached_turns=False)
 
 
 def _kept(answer: Answer) -> Answer:

@@ -15,14 +15,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, recorded_tools
 from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.providers.base import Provider
 from agent_magic.record.cassette.reading import ANYWHERE
-from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, Event, FirstToken, RunEnded
+from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, CallStarted, Event, FirstToken, RunEnded
 from agent_magic.record.results import RunRecord
+from agent_magic.record.taken import Taken, differing, read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -141,6 +143,7 @@ class Match:
         self.misses: dict[int, ReplayMiss] = {}
         self.unknown: set[int] = set()
         self.texts: dict[str, Any] = {}
+        self._taken = Taken(self.record)
         self._recorded_places = {agent.name: place for place, agent in enumerate(run.agents)}
         self._places: dict[int, int] = {}
         shelf = Shelf(run, plan)
@@ -223,9 +226,10 @@ class Match:
         name = self.plan.agents[agent].name
         if self.plan.agents[agent].is_task:
             found = shelf.silent(name)
-            if found is None:
-                self.misses[agent] = shelf.lacks(name)
-            return found
+            miss = shelf.lacks(name) if found is None else None if self.run.redacted else self._other_task(agent, found)
+            if miss is not None:
+                self.misses[agent] = miss
+            return found if miss is None else None
         try:
             request = ask(self.plan, agent, self.texts, timeout_s)
         except DeclarationError:  # its prompt cannot be written with these answers: nothing was sent then either
@@ -237,6 +241,18 @@ class Match:
             self.misses[agent] = miss
         return found
 
+    def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
+        """Say what tells a task from the recorded one of its name: its code, and what it takes."""
+        task, events = self.plan.agents[agent], found.events or ()
+        code = next((one.code for one in events if isinstance(one, CallStarted)), "")
+        takes = next((read(one.takes) for one in reversed(events) if isinstance(one, CallEnded)), {})
+        differences: dict[str, tuple[object, object]] = {}
+        if isinstance(task, Task) and code and task.source_sha and code != task.source_sha:
+            differences["its code"] = code, task.source_sha
+        now = self._taken.of(agent)
+        differences |= {f"what it takes as {name!r}": (takes[name], now[name]) for name in differing(takes, now)}
+        return ReplayMiss(task.name, nearest=task.name, differences=differences, is_task=True) if differences else None
+
     def _take(self, agent: int, found: RecordedAgent) -> None:
         """Fold what was recorded of an agent, and keep the text that its children use."""
         self._places[agent] = self._recorded_places[found.name]
@@ -246,7 +262,8 @@ class Match:
             self.record.replayed[agent, call.number] = call.source
         result = self.record.results[agent]
         if result.is_task and result.status == "succeeded":
-            self.texts[result.name] = result.value if result.has_value else result.text
+            here = result.has_value and not self.run.redacted
+            self.texts[result.name] = result.value if here else result.text
         elif result.status in {"succeeded", "capped"} and result.answer is not None:
             self.texts[result.name] = self.plan.meaning_of(agent, result.text)
 

@@ -129,6 +129,7 @@ class CallEnded(NamedTuple):
         prints: What the function printed.
         trace: The traceback of an error, from the user's own line on.
         blocks: Whether `result` is content blocks.
+        takes: What a task took, as fingerprints; see `agent_magic.record.taken`.
     """
 
     at_s: float
@@ -143,6 +144,7 @@ class CallEnded(NamedTuple):
     prints: str = ""
     trace: str = ""
     blocks: bool = False
+    takes: str = ""
 
 
 class AgentEnded(NamedTuple):

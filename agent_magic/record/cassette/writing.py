@@ -30,7 +30,7 @@ STAMPED = ("agent-magic", "anthropic", "genai-prices")
 ELSEWHERE = frozenset({"at_s", "agent", "number"})
 """Fields of events that stand in a line under other names."""
 TEXTS = frozenset(
-    "prompt system context tools schema text content partial error why arguments result value prints trace "
+    "prompt system context tools schema text content partial error why arguments result value prints trace takes "
     "title cited_text where".split()
 )
 """The fields that hold what people and models wrote, and what an error said. All else is numbers, names, our words."""

@@ -39,14 +39,26 @@ class Busy(NamedTuple):
     by: str
 
 
+class Done(NamedTuple):
+    """A call has a result that will be used.
+
+    Attributes:
+        arguments: What it was called with; `None` in older ledgers.
+    """
+
+    arguments: str | None
+
+
 class Doubt(NamedTuple):
     """A call was begun, and its end is not known: its kernel was killed, or nobody waited for it.
 
     Attributes:
         began_at: When, in seconds since the epoch.
+        arguments: What it was called with; `None` in older ledgers.
     """
 
     began_at: float
+    arguments: str | None = None
 
 
 class CallKey(NamedTuple):
@@ -57,12 +69,14 @@ class CallKey(NamedTuple):
         tool: The name of the function.
         pure: Whether its result may be served whenever the same is computed.
         repeats: Whether it may run again where nobody knows whether it has run.
+        arguments: What it is called with, as JSON text. A person may have changed what the response asks for.
     """
 
     key: str
     tool: str
     pure: bool = False
     repeats: bool = False
+    arguments: str = ""
 
 
 class Journal(Protocol):
@@ -121,8 +135,8 @@ class Journal(Protocol):
         """
         ...
 
-    def is_done(self, key: CallKey) -> bool:
-        """Tell whether a call of a function has a result that will be used."""
+    def done_call(self, key: CallKey) -> Done | None:
+        """Return what is known of a call of a function whose result will be used; `None` where it has none."""
         ...
 
     def write(self) -> None:

@@ -17,7 +17,7 @@ from agent_magic.errors import LedgerError
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.codec import data_of, from_json, line_of, to_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, CallEnded
-from agent_magic.record.ledger.base import Busy, Doubt
+from agent_magic.record.ledger.base import Busy, Done, Doubt
 from agent_magic.record.ledger.file import FAILURES, is_locked
 from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S, Owner
 from agent_magic.record.ledger.rows import INSERT_ANSWER, Texts, answer_row, chunk_of, most_input_tokens
@@ -45,6 +45,8 @@ KNOWN_CALL = (
     "FROM tool_calls t LEFT JOIN runs r ON r.id = t.run WHERE t.key = ?"
 )
 PASSED_ON = frozenset({"succeeded", "capped"})
+ARGUMENTS = "arguments"
+"""The field of a call's data that says what it was called with, beside those of its end."""
 
 
 class _Kept(NamedTuple):
@@ -185,7 +187,8 @@ class SqliteJournal:
         with self._writing() as (db, run):
             known = None if fresh else self._known_call(db, run, agent, number, key)
             if known is None:
-                row = (key.key, run, agent, number, key.tool, "begun", key.pure, time.time(), None)
+                data = line_of({ARGUMENTS: key.arguments})
+                row = (key.key, run, agent, number, key.tool, "begun", key.pure, time.time(), data)
                 db.execute("INSERT OR REPLACE INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             elif isinstance(known, CallEnded):
                 db.execute(
@@ -201,15 +204,16 @@ class SqliteJournal:
             if state == "begun":
                 if owner is not None and Owner.parse(owner).is_alive():  # another run is making it
                     return Busy(owner)
-                return None if key.repeats or key.pure else Doubt(began_at)
+                return None if key.repeats or key.pure else Doubt(began_at, _arguments(data))
             if state == "done":
                 end = from_json(CallEnded, {**data_of(data), "agent": agent, "number": number})
                 return end._replace(source="ledger") if end.status == "succeeded" or not key.pure else None
         return None
 
-    def is_done(self, key: CallKey) -> bool:
-        """Tell whether a call of a function has a result that will be used."""
-        return bool(self._ledger.file.read("SELECT 1 FROM tool_calls WHERE key = ? AND state = 'done'", key.key))
+    def done_call(self, key: CallKey) -> Done | None:
+        """Return what is known of a call whose result will be used; see `Journal.done_call`."""
+        rows = self._ledger.file.read("SELECT data FROM tool_calls WHERE key = ? AND state = 'done'", key.key)
+        return Done(_arguments(rows[0][0])) if rows else None
 
     def _beat(self) -> None:
         """Renew the leases and checkpoint the log, on a thread. If the run could not store its end, try again."""
@@ -397,7 +401,9 @@ class SqliteJournal:
             elif isinstance(event, AttemptEnded):
                 self._store_end(db, run, event, rows)
             elif isinstance(event, CallEnded) and event.status != "cancelled":  # that may have finished: a doubt
-                done = (line_of(to_json(event)), run, event.agent, event.number)
+                arguments = self._record.results[event.agent].call(event.number).arguments
+                data = line_of({**to_json(event), ARGUMENTS: arguments})
+                done = (data, run, event.agent, event.number)
                 sql = "UPDATE tool_calls SET state = 'done', data = ? WHERE run = ? AND agent = ? AND number = ?"
                 db.execute(sql, done)
             elif isinstance(event, AgentEnded) and event.status in PASSED_ON and self._calls_of(event.agent):
@@ -458,6 +464,11 @@ class SqliteJournal:
         if agent in self._keys:
             sql = "DELETE FROM leases WHERE key = ? AND ordinal = ? AND run = ?"
             db.execute(sql, (*self._keys[agent], run))
+
+
+def _arguments(data: str | None) -> str | None:
+    """Return what a call was called with; `None` where its row does not say."""
+    return None if data is None else data_of(data).get(ARGUMENTS)
 
 
 def _store_answer(db: sqlite3.Connection, one: _Kept) -> int:

@@ -1,0 +1,98 @@
+"""What a task takes, as fingerprints: they tell whether it would do the same as it did in another run.
+
+A variable is known by its value, what another step gave by what is kept of it. What has no form that can be kept, and
+what is too large to be read each time, has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.record.packing import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.record.results import AgentResult, RunRecord
+
+MOST_ITEMS = 100_000
+"""The cells or items of a variable up to which it is read: packing so many takes about 20 ms."""
+UNKNOWN = ""
+
+
+class Taken:
+    """Returns what the tasks of a run take.
+
+    Args:
+        record: The run. What a task takes has ended there.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._variables: dict[str, str] = {}
+
+    def of(self, step: int) -> dict[str, str]:
+        """Return the fingerprint of each thing that a task takes, by the names of its parameters.
+
+        Args:
+            step: The task's number.
+        """
+        return {name: self._one(step, name) for name in self._record.plan.takes(step)}
+
+    def _one(self, step: int, name: str) -> str:
+        plan = self._record.plan
+        given = plan.source_of(step, name)
+        if isinstance(given, str):
+            return _of_result(self._record[given])
+        if given is not None:
+            every = [_of_result(self._record[one]) for one in given]
+            return UNKNOWN if UNKNOWN in every else _digest("".join(every))
+        part = plan.agents[step].part
+        if part is not None and name in part.values:
+            return _of_value(part.values[name])
+        if name not in self._variables:
+            self._variables[name] = _of_value(plan.values[name])
+        return self._variables[name]
+
+
+def written(found: Mapping[str, str]) -> str:
+    """Return fingerprints as JSON, as `CallEnded` keeps them; empty where there is none."""
+    return json.dumps(dict(found), ensure_ascii=True) if found else ""
+
+
+def read(text: str) -> dict[str, str]:
+    """Read what `written` wrote. A text that says something else, such as one that was left out, says nothing."""
+    try:
+        data: Any = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    known = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    return {name: value for name, value in known.items() if isinstance(value, str)}
+
+
+def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names under which another thing is taken now. Those that are unknown do not tell."""
+    return [name for name, one in now.items() if recorded.get(name) and one and recorded[name] != one]
+
+
+def _of_result(result: AgentResult) -> str:
+    """Return the fingerprint of what a step gives to others."""
+    if not result.is_task:
+        return _digest(result.text)
+    packed = result.calls[-1].ended.value if result.calls and result.calls[-1].ended else None
+    return UNKNOWN if packed is None else _digest(packed)
+
+
+def _of_value(value: object) -> str:
+    size = getattr(value, "size", None)  # of arrays and frames: their cells
+    if not isinstance(size, int):
+        size = len(value) if isinstance(value, Sized) else 1
+    packed = pack(value) if size <= MOST_ITEMS else None
+    return UNKNOWN if packed is None else _digest(packed)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,245 @@
+"""Tasks in runs: what of their failures is kept, when one that is done is run again, and which recording fits."""
+
+# Tests define functions again, and take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agent_magic as am
+from agent_magic.api import Agent, Ledger, Plan, Run
+from agent_magic.declare.task import Task
+from agent_magic.errors import ReplayMiss
+from tests.live.virtual import Reply, Scripted
+
+SECRET = "hunter2hunter2"
+KEY = "sk-ant-" + "abc123DEF456" * 2
+
+
+def client() -> Scripted:
+    """Answer at once."""
+    return Scripted(lambda prompt, _: Reply(0.0, source="live", text=f"said {prompt}"))
+
+
+def run(*steps: Any, values: dict[str, Any] | None = None, **more: Any) -> Run:
+    """Run steps."""
+    return asyncio.run(Plan(list(steps), values=values or {}).run(client=client(), **more))
+
+
+class Steps:
+    """Tasks that count their calls.
+
+    Attributes:
+        called: Their names, in order.
+        broken: Those that fail.
+    """
+
+    def __init__(self, *broken: str) -> None:
+        self.called: list[str] = []
+        self.broken = set(broken)
+
+    def do(self, name: str) -> None:
+        """Count a call, or fail."""
+        self.called.append(name)
+        if name in self.broken:
+            raise ValueError(name)
+
+    def all(self) -> list[Any]:
+        """A chain of three, and an agent behind it."""
+
+        def load(rows: list[int]) -> list[int]:
+            self.do("load")
+            return [2 * one for one in rows]
+
+        def model(load: list[int]) -> Any:
+            self.do("model")
+            lock = threading.Lock()  # has no form that is kept
+            return load, lock
+
+        def score(model: Any) -> int:
+            self.do("score")
+            return sum(model[0])
+
+        return [Task("load", load), Task("model", model), Task("score", score), Agent("a", "{{ score }}")]
+
+
+# what a failure says
+
+
+def fails() -> None:
+    """Fail with what nobody should read."""
+    key = KEY
+    raise ConnectionError(f"no user {SECRET} with {key}")
+
+
+def test_no_secret_of_a_task_s_error_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither message nor traceback: not in the record, the ledger's file, a cassette, a frame."""
+    monkeypatch.setenv("DB_PASSWORD", SECRET)
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    done = run(Task("load", fails), ledger=ledger)
+    done.save(tmp_path / "run.cassette.jsonl")
+    ledger.close()
+    call = done["load"].calls[0]
+    assert "ConnectionError: no user [the value of $DB_PASSWORD] with [an Anthropic key]" == call.error
+    assert "in fails" in call.ended.trace
+    kept = b"".join(one.read_bytes() for one in tmp_path.iterdir()).decode("utf-8", "replace")
+    shown = [kept, str(call.ended), str(done["load"].error), done.agents.to_string(), done.tool_calls.to_string()]
+    for text in shown:
+        assert SECRET not in text
+        assert KEY not in text
+
+
+def test_no_secret_of_a_value_that_does_not_fit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message quotes what was given."""
+    monkeypatch.setenv("DB_PASSWORD", SECRET)
+
+    def takes(word: int) -> int:
+        return word
+
+    done = run(Task("load", takes), values={"word": SECRET})
+    assert SECRET not in str(done["load"].calls[0].ended)
+    assert "$DB_PASSWORD" in str(done["load"].error)
+
+
+# going on with a run
+
+
+def test_a_task_that_is_done_is_not_done_again() -> None:
+    """A run that goes on keeps what succeeded; a value that has no form on disk is the same object."""
+    steps = Steps("score")
+    first = run(*steps.all(), values={"rows": [1, 2]})
+    assert ["succeeded", "succeeded", "failed", "skipped"] == list(first.agents["status"])
+    steps.broken.clear()
+    second = run(*steps.all(), values={"rows": [1, 2]}, resume=first)
+    assert ["load", "model", "score", "score"] == steps.called
+    assert second.ok
+    assert ["ledger", "ledger", "live"] == [second[name].calls[0].source for name in ("load", "model", "score")]
+    assert first["model"].value is second["model"].value
+    third = run(*steps.all(), values={"rows": [1, 2]}, resume=second)
+    assert (4, 6) == (len(steps.called), third["score"].value)
+
+
+def test_a_changed_variable_runs_the_task_again() -> None:
+    """Also one that was changed in place: its fingerprint is of then. What comes after goes by what it takes."""
+    steps, rows = Steps(), [1, 2]
+    first = run(*steps.all(), values={"rows": rows})
+    rows.append(3)
+    second = run(*steps.all(), values={"rows": rows}, resume=first)
+    assert ["load", "model", "score"] * 2 == steps.called
+    assert 12 == second["score"].value
+
+
+def test_a_changed_function_runs_again() -> None:
+    """And what takes its value only if that is another one."""
+    called: list[str] = []
+
+    def load(rows: list[int]) -> int:
+        called.append("load")
+        return len(rows)
+
+    def score(load: int) -> int:
+        called.append("score")
+        return load
+
+    first = run(Task("load", load), Task("score", score), values={"rows": [1]})
+
+    def other(rows: list[int]) -> int:
+        called.append("other")
+        return len(rows)
+
+    second = run(Task("load", other), Task("score", score), values={"rows": [1]}, resume=first)
+    assert ["load", "score", "other"] == called
+    assert second.ok
+
+
+def test_a_task_that_is_named_runs_again() -> None:
+    """By name anything runs again; what is not around it keeps its value."""
+    steps = Steps()
+    first = run(*steps.all(), values={"rows": [1]})
+    second = run(*steps.all(), values={"rows": [1]}, resume=first, again=["score"])
+    assert ["load", "model", "score", "score"] == steps.called
+    assert second.ok
+
+
+def test_a_run_of_another_kernel_goes_on_with_what_was_kept(tmp_path: Path) -> None:
+    """Opened from the ledger, plain values are there; one that has no form is made again, and nothing before it."""
+    steps = Steps("score")
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    run(*steps.all(), values={"rows": [1, 2]}, ledger=ledger)
+    ledger.close()
+    steps.broken.clear()
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    second = run(*steps.all(), values={"rows": [1, 2]}, resume=ledger.open(), ledger=ledger)
+    assert ["load", "model", "score", "model", "score"] == steps.called
+    assert second.ok
+    ledger.close()
+
+
+def test_a_tool_agent_that_is_done_is_not_asked_again() -> None:
+    """Also one whose last turn was to ask for no more tools."""
+    calls: list[int] = []
+
+    def look() -> str:
+        """Look."""
+        calls.append(1)
+        return "seen"
+
+    def replies(prompt: str, number: int) -> Reply:
+        return Reply(0.0, source="live", text="done")
+
+    asked = Scripted(replies)
+    plan = Plan([Agent("a", "Go", tools=[look], max_turns=1)])
+    first = asyncio.run(plan.run(client=asked))
+    second = asyncio.run(plan.run(am.Policy(max_turns=5), client=asked, resume=first))
+    assert (1, True) == (len(asked.asked), second.ok)
+
+
+# which recording fits
+
+
+@pytest.fixture
+def taped(tmp_path: Path) -> Callable[..., Path]:
+    """Record steps and return the file."""
+
+    def record(*steps: Any, values: dict[str, Any], **more: Any) -> Path:
+        run(*steps, values=values).save(tmp_path / "run.cassette.jsonl", **more)
+        return tmp_path / "run.cassette.jsonl"
+
+    return record
+
+
+def test_a_recording_of_other_code_or_of_other_values_does_not_fit(taped: Any) -> None:
+    """The error names the task and what differs; nothing is called."""
+    steps = Steps()
+    path = taped(*steps.all(), values={"rows": [1, 2]})
+    plan = Plan(steps.all(), values={"rows": [1, 2]})
+    assert 6 == plan.replay(path)["score"].value
+    with pytest.raises(ReplayMiss, match="Task 'load' is not the one that was recorded: what it takes as 'rows' diff"):
+        Plan(steps.all(), values={"rows": [1, 3]}).replay(path)
+
+    def load(rows: list[int]) -> list[int]:
+        return rows
+
+    with pytest.raises(ReplayMiss, match="Task 'load' is not the one that was recorded: its code differs") as caught:
+        Plan([Task("load", load), *steps.all()[1:]], values={"rows": [1, 2]}).replay(path)
+    assert (True, 3) == (caught.value.is_task, caught.value.others)
+    assert ["load", "model", "score"] == steps.called
+
+
+def test_a_recording_without_its_texts_fits_by_name(taped: Any) -> None:
+    """What a task took is left out too, as a fingerprint tells a short text to whoever guesses it."""
+    steps = Steps()
+    path = taped(*steps.all(), values={"rows": [1, 2]}, redact=lambda _: "-")
+    lines = [json.loads(one) for one in path.read_text().splitlines()]
+    takes = [event["takes"] for line in lines for event in line.get("events", ()) if "takes" in event]
+    assert {"-"} == {*takes}
+    again = Plan(steps.all(), values={"rows": [1, 2]}).replay(path)
+    assert (True, True, "-") == (again.record.redacted, again.ok, again["score"].text)
