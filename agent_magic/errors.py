@@ -518,8 +518,14 @@ class ReplayMiss(AgentMagicError):
 
     def beside(self, others: int) -> ReplayMiss:
         """Return the same error with this number of `others`."""
-        found = {"nearest": self.nearest, "differences": self.differences, "damaged": self.damaged}
-        return ReplayMiss(self.agent, **found, others=others, is_task=self.is_task)
+        return ReplayMiss(
+            self.agent,
+            nearest=self.nearest,
+            differences=self.differences,
+            damaged=self.damaged,
+            others=others,
+            is_task=self.is_task,
+        )
 
 
 def _difference(name: str, recorded: object, asked: object) -> str:

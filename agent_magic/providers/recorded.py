@@ -245,7 +245,7 @@ class Match:
         """Say what tells a task from the recorded one of its name: its code, and what it takes."""
         task, events = self.plan.agents[agent], found.events or ()
         code = next((one.code for one in events if isinstance(one, CallStarted)), "")
-        takes = next((read(one.takes) for one in reversed(events) if isinstance(one, CallEnded)), {})
+        takes = read(next((one.takes for one in reversed(events) if isinstance(one, CallEnded)), ""))
         differences: dict[str, tuple[object, object]] = {}
         if isinstance(task, Task) and code and task.source_sha and code != task.source_sha:
             differences["its code"] = code, task.source_sha

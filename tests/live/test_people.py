@@ -130,7 +130,7 @@ class Plug:
 def test_a_call_that_was_changed_and_done_before_a_kill_shows_what_was_done(server: Simulator) -> None:
     """The next run asks nobody, calls nothing, and shows the changed arguments and not the model's."""
     mail, changed, ledger = Mail(), '{"to": "b@x.org", "text": "Hi"}', am.Ledger(reuse_simulated=True)
-    plug = Plug(server)
+    plug: Any = Plug(server)
     first = asyncio.run(agent(mail).run(client=plug, ledger=ledger, ask=Person(am.Verdict(True, changed)).ask))
     assert ("failed", changed) == (first["a"].status, first["a"].calls[0].arguments)
     plug.pulled, nobody = False, Person(NO)
