@@ -27,11 +27,14 @@ class Cell:
         id: Its id, where the front end gives one: JupyterLab does, nbclient does not.
         execution: The message that runs it: one cell run twice has two.
         deleted: The ids of cells that were deleted since the last run, as JupyterLab reports them.
+        by_console: Whether a program in Python runs it, such as the Jupyter console: it shows text, has no buttons,
+            and sends nothing else while a cell runs. `jupyter_client` numbers its messages; a page does not.
     """
 
     id: str | None = None
     execution: str | None = None
     deleted: frozenset[str] = frozenset()
+    by_console: bool = False
 
 
 def cell_of(shell: Any) -> Cell:
@@ -43,8 +46,12 @@ def cell_of(shell: Any) -> Cell:
     header: dict[str, Any] = message.get("header") or {}
     cell_id = metadata.get("cellId")
     deleted = metadata.get("deletedCells") or ()
+    execution, sent_by = header.get("msg_id"), header.get("session")
     return Cell(
-        cell_id if isinstance(cell_id, str) else None, header.get("msg_id"), frozenset(str(one) for one in deleted)
+        cell_id if isinstance(cell_id, str) else None,
+        execution,
+        frozenset(str(one) for one in deleted),
+        by_console=bool(sent_by) and str(execution).startswith(f"{sent_by}_"),
     )
 
 
@@ -68,6 +75,11 @@ def can_ask(shell: Any) -> bool:
     if not is_kernel(shell):
         return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
+
+
+def can_decide(shell: Any) -> bool:
+    """Return whether somebody can answer while a cell runs: on a terminal, or with the buttons of a page."""
+    return can_ask(shell) and not cell_of(shell).by_console
 
 
 def agrees(question: str) -> bool:

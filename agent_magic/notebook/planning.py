@@ -13,7 +13,7 @@ from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
-from agent_magic.notebook.front_end import agrees, can_ask, display_bundle, is_kernel, note, say, show_page
+from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import execute
 from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
@@ -106,7 +106,7 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
     await show_price(few, session, policy)
     await confirm(ctx, given, few, None)
     session.pilot = await execute(
-        session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell), asks=can_ask(ctx.shell)
+        session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell), asks=can_decide(ctx.shell)
     )
     return session.pilot
 

@@ -407,6 +407,16 @@ def test_the_cell_that_runs(parent, cell):
 def test_a_terminal_has_no_cells():
     """No `get_parent`, no kernel."""
     assert Cell() == cell_of(SimpleNamespace())
+
+
+def test_the_jupyter_console_is_no_page():
+    """Its library numbers the messages of a session; those of a page have ids of their own."""
+
+    def by(message):
+        return cell_of(SimpleNamespace(get_parent=lambda: {"header": {"session": "s", "msg_id": message}})).by_console
+
+    assert (True, False) == (by("s_17_3"), by("0d5e"))
+    assert not cell_of(SimpleNamespace(get_parent=lambda: {"header": {"msg_id": "_1"}})).by_console
     assert not is_kernel(SimpleNamespace())
     assert not is_kernel(SimpleNamespace(kernel=None))
     assert is_kernel(SimpleNamespace(kernel=object()))

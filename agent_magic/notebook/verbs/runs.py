@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
-from agent_magic.notebook.front_end import can_ask, is_kernel, is_unwatched, note, say, show_page
+from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
@@ -53,7 +53,7 @@ async def run_and_tell(
 ) -> Run:
     """Run a plan in a cell as its options say, and print what the picture does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
-    front: Any = {"graphic": graphic, "asks": can_ask(ctx.shell)}
+    front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell)}
     if resume is None and not given.fresh and session.asks_mock_again(plan):
         note(MOCK_AGAIN)
     run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, **front)

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
-from agent_magic.notebook.front_end import can_ask, is_kernel, say
+from agent_magic.notebook.front_end import can_decide, is_kernel, say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
@@ -53,7 +53,7 @@ async def _baseline(ctx: CommandContext, given: Namespace) -> Run:
     await show_price(alone, session, ctx.policy(given))
     before = session.last
     run = await execute(
-        session, alone, ctx.policy(given), fresh=True, graphic=is_kernel(ctx.shell), asks=can_ask(ctx.shell)
+        session, alone, ctx.policy(given), fresh=True, graphic=is_kernel(ctx.shell), asks=can_decide(ctx.shell)
     )
     session.just_shown = run
     if before is not None and asks_the_same(before.plan, plan):
@@ -84,7 +84,9 @@ async def _sweep(ctx: CommandContext, given: Namespace) -> Sweep[Run] | None:
         return None
 
     async def run(one: Policy) -> Run:
-        return await execute(ctx.session, plan, one, fresh=True, graphic=is_kernel(ctx.shell), asks=can_ask(ctx.shell))
+        return await execute(
+            ctx.session, plan, one, fresh=True, graphic=is_kernel(ctx.shell), asks=can_decide(ctx.shell)
+        )
 
     return await make_sweep(run, slots, policy)
 
