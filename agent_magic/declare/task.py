@@ -177,6 +177,11 @@ class Task:
         """Whether it is an `async def`, which runs on the loop."""
         return is_async(self.function)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it was read from a record, which has no functions."""
+        return self.function is _gone
+
     def with_defaults(self, **defaults: object) -> Task:
         """Return the task itself: the defaults of a session are about requests.
 

@@ -82,25 +82,30 @@ class Earlier:
             takes: The fingerprints of what it takes there.
         """
         task, then = record.plan.agents[step], self._record
-        if task.name in self.again or task.name not in then.plan.index:
+        if not isinstance(task, Task) or task.name in self.again or task.name not in then.plan.index:
             return None
         number = then.plan.index[task.name]
         result = then.results[number]
         if result.status != "succeeded" or not result.has_value or not _is_same_code(task, then.plan.agents[number]):
             return None
         end = result.calls[-1].ended
-        if end is None or {*takes} != {*then.plan.takes(number)}:
-            return None
-        before = read(end.takes)
-        unknown = [name for name in takes if not (takes[name] and before.get(name))]
-        pairs = [(_given(record, name, step), _given(then, name, number)) for name in unknown]
-        if differing(before, takes) or not all(_are_same(*pair) for pair in pairs):
+        if end is None or not (task.is_recorded or self._takes_the_same(record, step, takes, read(end.takes))):
             return None
         return Result("succeeded", end.result, source="ledger", value=result.value, packed=end.value, prints=end.prints)
 
+    def _takes_the_same(
+        self, record: RunRecord, step: int, takes: Mapping[str, str], before: Mapping[str, str]
+    ) -> bool:
+        then = self._record
+        number = then.plan.index[record.plan.agents[step].name]
+        if {*takes} != {*then.plan.takes(number)} or differing(before, takes):
+            return False
+        unknown = [name for name in takes if not (takes[name] and before.get(name))]
+        return all(_are_same(_given(record, name, step), _given(then, name, number)) for name in unknown)
 
-def _is_same_code(task: Step, before: Step) -> bool:
-    if not (isinstance(task, Task) and isinstance(before, Task)) or task.source_sha != before.source_sha:
+
+def _is_same_code(task: Task, before: Step) -> bool:
+    if not isinstance(before, Task) or task.source_sha != before.source_sha:
         return False
     return bool(task.source_sha) or task.function is before.function
 

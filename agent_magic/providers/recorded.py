@@ -242,12 +242,17 @@ class Match:
         return found
 
     def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
-        """Say what tells a task from the recorded one of its name: its code, and what it takes."""
+        """Say what tells a task from the recorded one of its name: its code, and what it takes.
+
+        A plan that was read from a record has neither functions nor variables that could differ.
+        """
         task, events = self.plan.agents[agent], found.events or ()
+        if not isinstance(task, Task) or task.is_recorded:
+            return None
         code = next((one.code for one in events if isinstance(one, CallStarted)), "")
         takes = read(next((one.takes for one in reversed(events) if isinstance(one, CallEnded)), ""))
         differences: dict[str, tuple[object, object]] = {}
-        if isinstance(task, Task) and code and task.source_sha and code != task.source_sha:
+        if code and task.source_sha and code != task.source_sha:
             differences["its code"] = code, task.source_sha
         now = self._taken.of(agent)
         differences |= {f"what it takes as {name!r}": (takes[name], now[name]) for name in differing(takes, now)}

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import agent_magic as am
 from agent_magic.api import Agent, Ledger, Plan, Run
 from agent_magic.declare.task import Task
-from agent_magic.errors import ReplayMiss
+from agent_magic.errors import Rejected, ReplayMiss
 from tests.live.virtual import Reply, Scripted
 
 SECRET = "hunter2hunter2"
@@ -180,6 +181,22 @@ def test_a_run_of_another_kernel_goes_on_with_what_was_kept(tmp_path: Path) -> N
     second = run(*steps.all(), values={"rows": [1, 2]}, resume=ledger.open(), ledger=ledger)
     assert ["load", "model", "score", "model", "score"] == steps.called
     assert second.ok
+    ledger.close()
+
+
+def test_a_plan_that_came_with_the_run_goes_on(tmp_path: Path) -> None:
+    """In a kernel where nothing is declared there are no functions: what is done needs none."""
+
+    def load(frame: pd.DataFrame) -> int:
+        return len(frame)
+
+    ledger = Ledger(tmp_path / "l.sqlite3")
+    plan = Plan([Task("load", load), Agent("a", "{{ load }}")], values={"frame": pd.DataFrame({"x": [1, 2]})})
+    broken = Scripted(lambda *_: Reply(0.0, error=Rejected("no", status=400)))
+    assert ["succeeded", "failed"] == list(asyncio.run(plan.run(client=broken, ledger=ledger)).agents["status"])
+    past = ledger.open()
+    second = asyncio.run(past.plan.run(client=client(), resume=past))
+    assert ("said 2", 2) == (second["a"].text, second["load"].value)
     ledger.close()
 
 
