@@ -194,7 +194,7 @@ def test_a_plan_that_came_with_the_run_goes_on(tmp_path: Path) -> None:
     plan = Plan([Task("load", load), Agent("a", "{{ load }}")], values={"frame": pd.DataFrame({"x": [1, 2]})})
     broken = Scripted(lambda *_: Reply(0.0, error=Rejected("no", status=400)))
     assert ["succeeded", "failed"] == list(asyncio.run(plan.run(client=broken, ledger=ledger)).agents["status"])
-    past = ledger.open()
+    past: Any = ledger.open()
     second = asyncio.run(past.plan.run(client=client(), resume=past))
     assert ("said 2", 2) == (second["a"].text, second["load"].value)
     ledger.close()

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,7 +183,8 @@ def test_without_texts_nothing_of_a_tool_run_is_left(tmp_path: Path) -> None:
     plan, run = private_work()
     assert {"succeeded", "failed"} == set(run.tool_calls["status"])
     assert PRIVATE in run["a"].calls[0].arguments + run["a"].calls[0].result
-    for number, more in enumerate([{"texts": False}, {"redact": lambda text: text.replace(PRIVATE, "-")}]):
+    ways: list[dict[str, Any]] = [{"texts": False}, {"redact": lambda text: str(text).replace(PRIVATE, "-")}]
+    for number, more in enumerate(ways):
         path = tmp_path / f"{number}.cassette.jsonl"
         run.save(path, **more)
         assert PRIVATE not in path.read_text()
@@ -239,7 +241,7 @@ print(run["label"].value.mood, run["totals"].value.shape, run["analyst"].calls[2
 def test_it_replays_where_nothing_of_it_is(run: am.Run, path: Path, tmp_path: Path) -> None:
     """Another process, folder and plan read from a file: no function, class, variable, database, server or key."""
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(run.plan.to_dict()))
+    plan.write_text(json.dumps(Work().plan().to_dict()))
     kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "TMPDIR"}}
     away = {**kept, "PYTHONPATH": str(HERE.parents[1]), "AGENT_MAGIC_LEDGER": ":memory:"}
     words = [sys.executable, "-c", EMPTY, str(plan), str(path)]
