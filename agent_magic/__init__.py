@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Question
     from agent_magic.measure.compare import compare
+    from agent_magic.measure.judge import judge
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
@@ -66,6 +67,7 @@ __all__ = [
     "capacity",
     "compare",
     "image",
+    "judge",
     "load_ipython_extension",
     "monthly",
     "pdf",
@@ -107,6 +109,7 @@ _HOMES = {
     "capacity": "agent_magic.forecast.capacity",
     "compare": "agent_magic.measure.compare",
     "image": "agent_magic.declare.pictures",
+    "judge": "agent_magic.measure.judge",
     "pdf": "agent_magic.declare.pictures",
     "text_file": "agent_magic.declare.pictures",
     "tradeoff": "agent_magic.show.charts.tradeoff",

@@ -165,7 +165,9 @@ class Plan(DeclaredPlan):
             return _driver(self, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
 
         playing = lay(deck, self, policy, buy)
-        return Run(playing) if isinstance(playing, RunRecord) else await _driven(playing, shared, alone=alone)
+        if isinstance(playing, RunRecord):
+            return Run(playing, session=session)
+        return await _driven(playing, shared, alone=alone)
 
     def baseline(self, *, model: str | None = None, max_tokens: int | None = None) -> Plan:
         """Return the same job as one agent; see `agent_magic.declare.baseline`.
@@ -392,7 +394,8 @@ async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> 
     for note in (*notes, *ledger_notes(session.ledger), *session.client.take_notes()):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
-    return Run(driver.record, driver, history=None if alone else session.history, prices=driver.prices)
+    history = None if alone else session.history
+    return Run(driver.record, driver, history=history, prices=driver.prices, session=session)
 
 
 def start(  # noqa: PLR0913 - the options of `Plan.run`

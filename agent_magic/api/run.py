@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.health import record_health
-from agent_magic.errors import RunFailed
+from agent_magic.errors import DeclarationError, PlanError, RunFailed
 from agent_magic.forecast.advice.advice import Advice, advise
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
@@ -24,8 +24,19 @@ from agent_magic.measure.frames import (
     texts_series,
     tool_calls_frame,
 )
+from agent_magic.measure.judge import Judge, compared, compared_rows, judged, to_compare, to_judge
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
+from agent_magic.measure.scores import (
+    GradeBook,
+    answers_of,
+    grade_by,
+    grade_truth,
+    score_frame,
+    score_rows,
+    scores_frame,
+    truth_rows,
+)
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
@@ -40,10 +51,12 @@ from agent_magic.show.text import forecast_words, one_line
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
+    from agent_magic.api.plan import Plan
+    from agent_magic.api.session import Session
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
@@ -51,6 +64,7 @@ if TYPE_CHECKING:
     from agent_magic.live.playing import Player
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
+    from agent_magic.measure.scores import Answered, Grade, Grader
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord
@@ -65,6 +79,8 @@ class Run:
         record: The events, and what they say of each agent.
         history: Earlier answers, which forecasts stand on; `None` where there are none.
         prices: What tokens cost in forecasts; `None` is the list.
+        session: Who answers what is asked about it later, such as a judge; `None` where it was read from a file.
+        grades: What its answers were found to be worth.
     """
 
     def __init__(
@@ -74,13 +90,15 @@ class Run:
         *,
         history: History | None = None,
         prices: Any = None,
+        session: Session | None = None,
     ) -> None:
         self.record, self._driver, self.history, self.prices = record, driver, history, prices
+        self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the driver, so that a run can be copied and pickled."""
-        return {**vars(self), "_driver": None}
+        """Return the state without the driver and the session, so that a run can be copied and pickled."""
+        return {**vars(self), "_driver": None, "session": None}
 
     def __getitem__(self, name: str) -> AgentResult:
         """Return the result of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
@@ -147,6 +165,117 @@ class Run:
             *names: Agents declared with `--each` over the same items; several stand side by side.
         """
         return each_frame(self.record, *names)
+
+    def score(self, target: str, *, truth: Any = None, grader: Grader | None = None) -> pd.DataFrame:
+        """Grade answers: against a known truth, or by a function. One row per metric; see `measure.scores`.
+
+        `run.score("label.sentiment", truth="true_sentiment")` has the accuracy, and precision and recall per class; of
+        numbers the mean absolute error; of texts how many match, exactly and normalised. `low` and `high` are a 95 %
+        interval. Each grade is a row of `run.scores`. A model as judge is asked by `await run.judge(...)`.
+
+        Args:
+            target: An agent or a group, and the field of a typed answer: `report`, `label.sentiment`.
+            truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
+            grader: A function that takes `(answer, row)` and returns a number or a bool, or one of them and why. What
+                it raises, and `NaN`, is that answer's error.
+
+        Raises:
+            DeclarationError: There is no such field or column, or not exactly one of `truth` and `grader`.
+            UnknownAgent: There is no such agent.
+        """
+        if isinstance(grader, Judge):
+            hint = f"It is a model, asked in a run of its own: await run.judge({target!r}, ...)."
+            raise DeclarationError("run.score takes no judge.", hint=hint)
+        if (truth is None) == (grader is None):
+            raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")
+        answers = answers_of(self.record, target)
+        if grader is not None:
+            grades = grade_by(answers, target, grader)
+            return self._graded(answers, grades, list(score_rows(grades)))
+        found = grade_truth(answers, target, truth)
+        return self._graded(answers, found.grades, list(truth_rows(found)))
+
+    def _graded(self, answers: Sequence[Answered], grades: Sequence[Grade], rows: Sequence[Any]) -> pd.DataFrame:
+        for one, grade in zip(answers, grades, strict=True):
+            self.grades.add(self.record, one, grade)
+        return score_frame(self.record, rows)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """One row per answer and grader, whatever run it was graded in: score, why, error; see `measure.scores`."""
+        return scores_frame(self.record, self.grades)
+
+    def judge_plan(self, target: str, judge: Judge, *, against: Run | None = None) -> Plan:
+        """Return the plan of `judge(...)`, to see what it costs: `run.judge_plan(...).estimate()`.
+
+        Args:
+            target: What is judged, as in `judge`.
+            judge: The judge.
+            against: The run that is compared with, as in `judge`.
+
+        Raises:
+            PlanError: There is no answer to judge.
+        """
+        from agent_magic.api.plan import Plan  # noqa: PLC0415  # lazy: plans make runs
+
+        answers = answers_of(self.record, target)
+        if not isinstance(judge, Judge):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DeclarationError("judge must be am.judge('...').", hint="A function goes to run.score(grader=...).")
+        others = None if against is None else answers_of(record_of(against, "judge"), target)
+        values = to_judge(answers) if others is None else to_compare(answers, others)
+        if not any(values.values()):
+            raise PlanError(f"{target!r} has no answer to judge. Look at run.agents for what became of it.")
+        return Plan([judge.agent(pairs=others is not None)], values, name=f"{self.plan.name}: {judge.name}")
+
+    async def judge(
+        self,
+        target: str,
+        judge: Judge,
+        *,
+        against: Run | None = None,
+        policy: Policy | None = None,
+        session: Session | None = None,
+    ) -> pd.DataFrame:
+        """Have a model grade answers. One row per metric, as `score` has them; each verdict is a row of `run.scores`.
+
+        The judge is an agent like any other: one request for each answer, in the ledger, and on the policy's budget.
+        With `against` it compares two runs: each pair of answers in both orders, and what does not hold when the order
+        is swapped is a tie.
+
+        Args:
+            target: An agent or a group, and the field of a typed answer: `report`, `label.sentiment`.
+            judge: `am.judge("Is every claim supported?")`.
+            against: Another run of the same agents: the score is how often the answers of this run are better.
+            policy: How the judge runs; its budget.
+            session: Who answers; by default who answered this run.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+            PlanError: There is no answer to judge, or nobody to ask; nothing was sent.
+        """
+        plan = self.judge_plan(target, judge, against=against)
+        done = await plan.run(policy, session=self.asking(session))
+        answers, parts = answers_of(self.record, target), [agent.part for agent in done.plan.agents]
+        said = {part.key: one for part, one in zip(parts, done.record.results, strict=True) if part is not None}
+        pairs = against is not None
+        grades = (compared if pairs else judged)(judge, target, answers, said)
+        frame = self._graded(answers, grades, list((compared_rows if pairs else score_rows)(grades)))
+        frame.attrs["cost_usd"] = done.totals.cost_usd
+        return frame
+
+    def asking(self, session: Session | None = None) -> Session:
+        """Return who answers questions about this run.
+
+        Args:
+            session: Who shall; by default who answered it.
+
+        Raises:
+            PlanError: Nobody: it was read from a file.
+        """
+        found = session or self.session
+        if found is None:
+            raise PlanError("Nobody is there to ask: this run was read from a file. Give session=am.Session().")
+        return found
 
     @property
     def totals(self) -> Summary:
@@ -295,7 +424,7 @@ class Run:
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl, **misspelt,
         }  # fmt: skip
         record = forecast_one(self.forecaster(), policy, given).record
-        return Run(record or self.record, history=self.history, prices=self.prices)
+        return Run(record or self.record, history=self.history, prices=self.prices, session=self.session)
 
     @property
     def health(self) -> Health:

@@ -15,6 +15,7 @@ from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
+from agent_magic.measure.scores import GradeBook
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History
 from agent_magic.record.prices import Prices
@@ -59,6 +60,7 @@ class Session:
         prices: Your own prices by model.
         pacer: Keeps the rate limits, for all runs together.
         pool: The slots that all runs share.
+        grades: What answers were found to be worth, whatever the run.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -78,6 +80,7 @@ class Session:
         self.client, self._ledger = as_provider(client), ledger
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
+        self.grades = GradeBook()
         self._tell, self._open = tell, AsyncExitStack()
         self._account: str | None = None
 

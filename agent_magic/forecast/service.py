@@ -437,7 +437,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     entries = groups or [None] * len(works)
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
     classes = [facts_of(terms, one.model).limit_class for one in requests]
-    counted = price if policy.budget_usd or policy.budget_tokens or policy.max_usd_per_min else None
+    counted = price if any((policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min)) else None
     asked = ModelledRequests(works, requests, classes, prefixes, counted, held, RecordedChoices.of(record.plan, left))
     engine = Engine(
         record,
@@ -451,8 +451,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
         work_s=terms.work_s,
     )
     provider = Provider(terms.after, warm, lives, refusal_s=refusal_s)
-    service = ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts)
-    driver = VirtualDriver(engine, service)
+    driver = VirtualDriver(engine, ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts))
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()

@@ -51,15 +51,15 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 DTYPES: Mapping[str, str] = _columns(
     words="agent plan model status source held_by stop_reason request_id price error event what verdict limited_by "
     "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b kind "
-    "tool arguments",
+    "tool arguments grader metric reads",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
     "slot_utilization requests_per_min mean_s wanted measured seconds_a seconds_b diff_s cost_usd_a cost_usd_b "
-    "diff_usd duration_s",
+    "diff_usd duration_s score low high",
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
-    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks",
+    "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors",
     flags="on_critical_path usage_estimated simulated cached",
     maybe="met prompt_changed text_changed",
     times="began_at",

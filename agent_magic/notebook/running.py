@@ -138,7 +138,7 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
 
 async def _run(session: Session, driver: Driver, *, graphic: bool, asker: Front | None, shown: Shown) -> Run:
     """Drive a run, shown, and settle it however it ends."""
-    run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices)
+    run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices, session=session.shared)
     run.forecasts = session.forecasts
     session.running.append(driver)
     desks = [asker] if isinstance(asker, Desk) else []
@@ -154,7 +154,7 @@ async def _run(session: Session, driver: Driver, *, graphic: bool, asker: Front 
 
 def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
     """Show a recorded run."""
-    run = Run(record, history=session.shared.history)
+    run = Run(record, history=session.shared.history, session=session.shared)
     run.forecasts = session.forecasts
     session.settle(run)
     if graphic:

@@ -374,7 +374,8 @@ class Session:
             plan, results = driver.plan, driver.record.results
             known = name in plan.index or name in plan.groups
             if known and any(results[number].attempts for number in plan.numbers([name])):
-                return Run(driver.record, driver, history=self.shared.history, prices=driver.prices)
+                history, prices = self.shared.history, driver.prices
+                return Run(driver.record, driver, history=history, prices=prices, session=self.shared)
         return self.last_run()
 
     def settle(self, run: Run) -> None:

@@ -18,11 +18,12 @@ from agent_magic.notebook.verbs import (
     runs,
     steering,
     trials,
+    worth,
 )
 
 __all__ = ["VERBS"]
 
-GROUPS = (declared, runs, ledger, results, trials, cassettes, steering, people, provider, mcp, doctor)
+GROUPS = (declared, runs, ledger, results, worth, trials, cassettes, steering, people, provider, mcp, doctor)
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
 """Every command by its name."""
 

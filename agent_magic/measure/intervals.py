@@ -1,0 +1,180 @@
+"""Intervals for shares, means and running comparisons. Pure numbers in, pure numbers out.
+
+Three kinds of interval, each where it holds:
+
+* A share (answers that are right) has Wilson's interval, which keeps its coverage near 0 and 1 and at small n.
+* A mean (of scores, errors, dollars) has Student's t.
+* What is looked at after every batch has a confidence sequence: a band that holds at all times at once, so whoever
+  stops when it is decided errs no more often than was agreed. Looking again and again at a t interval does not: with
+  twenty looks it errs several times as often as it says. The band needs scores between two known bounds, and nothing
+  else of them: no normal distribution, no least number.
+
+Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927. Waudby-Smith and
+Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024, section 4.4 (hedged capital).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from statistics import NormalDist, fmean, variance
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+LEVEL = 0.95
+GRID = 400
+"""A confidence sequence is looked for among so many steps between its bounds; its ends are rounded outwards."""
+MOST_BET = 0.5
+"""The largest share of its money that the sequence bets on one score; the source's `c`."""
+EXACT_DF = 200
+"""With more degrees of freedom Student's t is taken from the normal distribution, right to six digits."""
+
+
+class Interval(NamedTuple):
+    """A number and where it may lie. `NaN` where nothing is known.
+
+    Attributes:
+        value: The number.
+        low: The lower end.
+        high: The upper end.
+        n: How many values it is from.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
+    """Return a share with Wilson's interval.
+
+    A tie may count as half a hit: a mean of values from 0 to 1 varies no more than a share, so the interval is wide
+    enough.
+
+    Args:
+        hits: How many are.
+        n: Of how many; of 0 all is `NaN`.
+        level: How often it holds.
+    """
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    p, scale = hits / n, 1 + z * z / n
+    middle = (p + z * z / (2 * n)) / scale
+    half = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low, high = (0.0 if hits == 0 else middle - half), (1.0 if hits == n else middle + half)
+    return Interval(p, low, high, n)
+
+
+def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """Return a mean with Student's interval; of fewer than two values it has no ends.
+
+    Args:
+        values: The values.
+        level: How often it holds.
+    """
+    n = len(values)
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    mean = fmean(values)
+    if n == 1:
+        return Interval(mean, math.nan, math.nan, 1)
+    half = student_quantile(n - 1, (1 + level) / 2) * math.sqrt(variance(values) / n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+@functools.cache
+def student_quantile(df: int, p: float) -> float:
+    """Return the quantile of Student's t distribution, for `p` of at least a half.
+
+    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4; 26.7.5 for large `df`.
+    """
+    if df > EXACT_DF:
+        z = NormalDist().inv_cdf(p)
+        return z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df * df)
+    low, high = 0.0, math.pi / 2
+    for _ in range(80):
+        angle = (low + high) / 2
+        low, high = (angle, high) if _student_two_sided(angle, df) < 2 * p - 1 else (low, angle)
+    return math.tan((low + high) / 2) * math.sqrt(df)
+
+
+def _student_two_sided(angle: float, df: int) -> float:
+    """Return the probability that |t| is at most `tan(angle) * sqrt(df)`."""
+    square, term, total = math.cos(angle) ** 2, 1.0 if df % 2 == 0 else math.cos(angle), 0.0
+    for step in range(1 if df % 2 == 0 else 2, df, 2):
+        total += term
+        term *= square * step / (step + 1)
+    return math.sin(angle) * total if df % 2 == 0 else 2 / math.pi * (angle + math.sin(angle) * total)
+
+
+def running_interval(values: Sequence[float], least: float, most: float, error_rate: float) -> Interval:
+    """Return the mean of values so far, with a band that holds whenever one looks.
+
+    A gambler bets on each next value against each possible mean. Against the true mean nobody gets rich: the chance
+    that the money ever grows to `1 / error_rate` is at most `error_rate` (Ville's inequality). So means against which
+    the money has grown to that are out, for good.
+
+    Args:
+        values: The values in the order in which they came, a random one of the rows.
+        least: No value is smaller.
+        most: No value is larger.
+        error_rate: How often the band may ever miss the mean.
+    """
+    import numpy as np
+
+    n = len(values)
+    if n == 0:
+        return Interval(math.nan, least, most, 0)
+    x = (np.asarray(values, dtype=float) - least) / (most - least)
+    count = np.arange(1, n + 1)
+    mean = (0.5 + np.cumsum(x)) / (count + 1)
+    spread = (0.25 + np.cumsum((x - mean) ** 2)) / (count + 1)
+    before = np.concatenate(([0.25], spread[:-1]))  # a bet may know only what came before
+    bet = np.sqrt(2 * math.log(2 / error_rate) / (before * count * np.log(count + 1)))[:, None]
+    grid = np.arange(GRID + 1) / GRID
+    with np.errstate(divide="ignore"):
+        up, down = np.minimum(bet, MOST_BET / grid), np.minimum(bet, MOST_BET / (1 - grid))
+    gains = x[:, None] - grid
+    money = np.maximum(np.log1p(up * gains).cumsum(0), np.log1p(-down * gains).cumsum(0)) - math.log(2)
+    left = np.flatnonzero(money.max(0) < -math.log(error_rate))
+    ends = (max(0.0, (left[0] - 1) / GRID), min(1.0, (left[-1] + 1) / GRID)) if len(left) else (mean[-1], mean[-1])
+    low, high = (least + float(end) * (most - least) for end in ends)
+    return Interval(fmean(values), low, high, n)
+
+
+def more_needed(found: Interval, margin: float) -> int:
+    """Return about how many more values would decide a difference, its band shrinking like one over the root of n.
+
+    It is decided when the band leaves 0 out, or lies within the margin around it.
+
+    Args:
+        found: The difference.
+        margin: What counts as no difference.
+    """
+    half, gap = (found.high - found.low) / 2, max(abs(found.value), margin - abs(found.value))
+    return max(1, math.ceil(found.n * ((half / gap) ** 2 - 1))) if found.n and gap > 0 else 0
+
+
+def stratified(strata: Sequence[Hashable], n: int, seed: int) -> list[int]:
+    """Choose `n` places at random so that each stratum has its share of them, by largest remainders.
+
+    Args:
+        strata: The stratum of each place.
+        n: How many; all where there are not so many.
+        seed: The same seed chooses the same.
+    """
+    rng, places = random.Random(seed), dict[object, list[int]]()
+    for place, stratum in enumerate(strata):
+        places.setdefault(stratum, []).append(place)
+    n = min(n, len(strata))
+    shares = {one: n * len(those) / len(strata) for one, those in places.items()}
+    counts = {one: int(share) for one, share in shares.items()}
+    by_rest = sorted(shares, key=lambda one: counts[one] - shares[one])
+    for one in by_rest[: n - sum(counts.values())]:
+        counts[one] += 1
+    return sorted(place for one, those in places.items() for place in rng.sample(those, counts[one]))

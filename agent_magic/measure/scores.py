@@ -1,0 +1,436 @@
+"""What answers are worth: each held against a known truth, or graded by a function or a judge.
+
+A grade belongs to the answer that was graded: it is kept by the fingerprint of the request and the text of the answer,
+so a run that was served the same answer has the same grade. No forecast has grades, since nobody has seen its answers.
+
+Nothing is lost: an answer that could not be graded is a row whose `error` says why, and is counted in `errors`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from agent_magic.declare.each import Row
+from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, lacking, schema_of, unwrapped
+from agent_magic.declare.user_code import reason_of, run_user_code
+from agent_magic.declare.validation import is_number
+from agent_magic.declare.values import Fields, plain, read
+from agent_magic.errors import AgentMagicError, DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
+from agent_magic.measure.frames import frame_of, table
+from agent_magic.measure.intervals import Interval, mean_interval, share_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from agent_magic.declare.schema import Schema
+    from agent_magic.record.results import AgentResult, RunRecord
+
+Grader: TypeAlias = Callable[[Any, Any], Any]
+"""Takes an answer and its row; returns a number, a bool, or one of them and why."""
+Measure = Literal["share", "mean", "error"]
+"""What the scores of a target are: 0 or 1; numbers; numbers of which less is better."""
+Kind = Literal["choice", "number", "text"]
+SCORE = table("target grader metric n score low high errors reads")
+"""`run.score(...)`. `low` and `high` hold in 95 of 100 cases; `errors` have no grade; `reads` says it in words."""
+SCORES = {"agent": "string", "key": "object", **table("target grader score why n error")}
+"""`run.scores`. `n` is how often the grader was asked; `key` is the row that the answer is for."""
+FEW: Final = 30
+"""Below so many answers the interval is what is said first: the number alone means little."""
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Grade(NamedTuple):
+    """What one grader says of one answer.
+
+    Attributes:
+        target: What was graded, such as `label.sentiment`.
+        grader: Who graded.
+        measure: What `score` is.
+        score: `None` where it could not be graded.
+        why: The reason, where the grader gives one.
+        n: How often the grader was asked.
+        error: Why there is no score.
+    """
+
+    target: str
+    grader: str
+    measure: Measure
+    score: float | None = None
+    why: str = ""
+    n: int = 1
+    error: str | None = None
+
+
+class Answered(NamedTuple):
+    """An answer that can be graded.
+
+    Attributes:
+        result: Whose it is.
+        key: The key of its row; `None` for an agent of its own.
+        row: Its row, or the values of the plan.
+        path: The fields that lead to what is graded.
+    """
+
+    result: AgentResult
+    key: Any
+    row: Any
+    path: tuple[str, ...]
+
+    @property
+    def value(self) -> Any:
+        """What is graded, as plain data. Raises `NoValue` or `InvalidAnswer` where there is none."""
+        result = self.result
+        if result.status != "succeeded":
+            raise NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
+        if result.returns is None:
+            return result.value
+        return plain(_at(read(result.returns.schema, result.text), self.path))
+
+    @property
+    def given(self) -> Any:
+        """What a function is given: the value as the class of the user's makes it."""
+        return _at(self.result.value, self.path)
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = cast("Any", value)[name] if isinstance(value, Mapping | Fields) else getattr(value, name)
+    return value
+
+
+class GradeBook:
+    """The grades of answers, in memory. Runs of one session share one."""
+
+    def __init__(self) -> None:
+        self._grades: dict[str, dict[tuple[str, str], Grade]] = {}
+
+    def add(self, record: RunRecord, answered: Answered, grade: Grade) -> None:
+        """Keep a grade, in place of what this grader said of this answer before."""
+        self._grades.setdefault(answer_key(record, answered.result), {})[grade.target, grade.grader] = grade
+
+    def of(self, record: RunRecord, result: AgentResult) -> tuple[Grade, ...]:
+        """Return the grades of an answer, in the order they were given. Those of a forecast are none."""
+        if record.forecast is not None:
+            return ()
+        return tuple(self._grades.get(answer_key(record, result), {}).values())
+
+
+def answer_key(record: RunRecord, result: AgentResult) -> str:
+    """Return the fingerprint of an answer: of what was asked of whom, and what came. Without one, of its run."""
+    if result.status != "succeeded" or not result.attempts:
+        return f"{record.uid} {result.name}"
+    asked = result.attempts[0].request.key(record.origin)
+    return hashlib.sha256(f"{asked}\n{result.text}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def answers_of(record: RunRecord, target: str) -> list[Answered]:
+    """Return the answers that a target names: an agent or a group, and behind dots the fields of a typed answer.
+
+    Args:
+        record: The run.
+        target: Such as `report` or `label.sentiment`.
+
+    Raises:
+        UnknownAgent: The run has no such agent or group.
+        DeclarationError: It is a task, or its answers have no such field.
+        AgentMagicError: It is a forecast.
+    """
+    if not isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DeclarationError(f"target must be an agent, or agent.field, got {shown_value(target)}.")
+    if record.forecast is not None:
+        raise AgentMagicError("A forecast has no answers to grade. Run it: await run.trial(...) asks a sample.")
+    name, *path = target.split(".")
+    numbers = record.plan.numbers([name])
+    results = [record.results[number] for number in numbers]
+    if results[0].is_task:
+        raise DeclarationError(f"{name!r} is a task: no model answered.", hint="Grade an agent.")
+    returns = results[0].returns
+    no_fields: list[str] = []
+    if returns is not None:
+        lacks = lacking(schema_of(returns.schema), path)
+    else:
+        lacks = ("", path[0], no_fields) if path else None
+    if lacks is not None:
+        fields = f"It has {', '.join(lacks[2])}." if lacks[2] else "It is text."
+        raise DeclarationError(
+            f"{name}{lacks[0]} has no field {lacks[1]!r}.", hint=fields + did_you_mean(lacks[1], lacks[2])
+        )
+    parts = [record.plan.agents[number].part for number in numbers]
+    return [
+        Answered(result, None if part is None else part.key, Row(record.plan.values) if part is None else part.item,
+                 tuple(path))
+        for result, part in zip(results, parts, strict=True)
+    ]  # fmt: skip
+
+
+def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str = "") -> list[Grade]:
+    """Grade answers by a function.
+
+    Args:
+        answers: The answers.
+        target: What they are.
+        grader: The function.
+        name: What it is called; by default its own name.
+
+    Raises:
+        DeclarationError: It is no function.
+    """
+    if not callable(grader):
+        hint = "Give grader=function, which takes (answer, row), or truth='column'."
+        raise DeclarationError(f"grader must be a function, got {shown_value(grader)}.", hint=hint)
+    name = name or str(getattr(grader, "__name__", type(grader).__name__))
+    found = [_graded(one, target, grader, name) for one in answers]
+    mixed = any(one.measure == "mean" for one in found if one.error is None)
+    return [one._replace(measure="mean") for one in found] if mixed else found
+
+
+def _graded(one: Answered, target: str, grader: Grader, name: str) -> Grade:
+    try:
+        value = one.given
+        said = run_user_code(lambda: grader(value, one.row), lambda error: AgentMagicError(reason_of(error)))
+    except AgentMagicError as error:
+        return Grade(target, name, "share", error=str(error))
+    pair = cast("tuple[Any, ...]", said) if isinstance(said, tuple) else (said,)
+    score, why = pair if len(pair) == 2 else (cast("Any", said), "")
+    return grade_of(target, name, score, str(why))
+
+
+def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> Grade:
+    """Return the grade that a grader's word means: a bool is a share, a number a mean, anything else an error.
+
+    Args:
+        target: What was graded.
+        name: Who graded.
+        score: What was said.
+        why: The reason.
+        n: How often the grader was asked.
+    """
+    score = score.item() if type(score).__module__ == "numpy" else score
+    if isinstance(score, bool):
+        return Grade(target, name, "share", float(score), why, n)
+    if is_number(score) and math.isfinite(score):
+        return Grade(target, name, "mean", float(score), why, n)
+    return Grade(
+        target, name, "share", None, why, n, f"the grader returned {shown_value(score)}, no number and no bool"
+    )
+
+
+class Truths(NamedTuple):
+    """Answers beside their truths.
+
+    Attributes:
+        grades: One per answer.
+        kind: What is compared.
+        pairs: Of each answer that has a grade, the truth and the answer.
+        classes: The classes of a choice: those declared, then those that only the truth has.
+    """
+
+    grades: list[Grade]
+    kind: Kind
+    pairs: list[tuple[Any, Any]]
+    classes: list[Any]
+
+
+def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
+    """Hold answers against known truths.
+
+    A choice or a yes and no is right or wrong; of a number the score is how far it is off; a text is right if it is
+    the same after normalisation. Source of that: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
+
+    Args:
+        answers: The answers.
+        target: What they are.
+        truth: A column of the rows they are for, by name; values by the rows' keys; or the value for one agent.
+
+    Raises:
+        DeclarationError: There is no such column, or what is graded is no single value.
+    """
+    kind, classes = _kind_of(answers, target)
+    find, name = _truth_finder(answers, truth)
+    grades: list[Grade] = []
+    pairs: list[tuple[Any, Any]] = []
+    measure: Measure = "error" if kind == "number" else "share"
+    for one in answers:
+        try:
+            wanted, value = find(one), one.value
+        except (NoValue, InvalidAnswer) as error:
+            grades.append(Grade(target, name, measure, error=str(error)))
+            continue
+        wanted = wanted.item() if type(wanted).__module__ == "numpy" else wanted
+        if wanted is None or wanted != wanted or type(wanted).__name__ in {"NAType", "NaTType"}:  # noqa: PLR0124 - NaN
+            grades.append(Grade(target, name, measure, error="its truth is unknown"))
+            continue
+        grade = _compared(target, name, kind, value, getattr(wanted, "value", wanted))
+        grades.append(grade)
+        if grade.error is None:
+            pairs.append((getattr(wanted, "value", wanted), value))
+    more = (
+        [one for one in dict.fromkeys(wanted for wanted, _ in pairs) if one not in classes] if kind == "choice" else []
+    )
+    return Truths(grades, kind, pairs, [*classes, *sorted(more, key=str)])
+
+
+def _compared(target: str, name: str, kind: Kind, value: Any, wanted: Any) -> Grade:
+    if value is None:
+        return Grade(target, name, "error" if kind == "number" else "share", error="it has no value")
+    if kind == "number":
+        if not is_number(wanted):
+            return Grade(target, name, "error", error=f"its truth {shown_value(wanted)} is no number")
+        return Grade(target, name, "error", abs(float(value) - float(wanted)), f"{value:g}, truth {wanted:g}")
+    same = value == wanted if kind == "choice" else normalised(value) == normalised(wanted)
+    return Grade(target, name, "share", float(same), "" if same else f"{value}, truth {wanted}")
+
+
+def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]:
+    returns = answers[0].result.returns
+    if returns is None:
+        return "text", []
+    schema = unwrapped(schema_of(returns.schema))
+    for name in answers[0].path:
+        schema = next(fields_of(each)[name] for each in alternatives_of(schema) if name in fields_of(each))
+    kinds: list[Schema] = [one for one in alternatives_of(schema) if one.get("type") != "null"]
+    kind = kinds[0] if len(kinds) == 1 else {}
+    if (choices := choices_of(kind)) is not None:
+        return "choice", [one for one in choices if one is not None]
+    found = {"boolean": "choice", "integer": "number", "number": "number", "string": "text"}.get(str(kind.get("type")))
+    if found is None:
+        fields = ", ".join(f"{target}.{name}" for name in fields_of(kind))
+        hint = f"Name a field: {fields}." if fields else "Give a function: grader=lambda answer, row: ..."
+        raise DeclarationError(f"{target} is no single value that a truth could be compared with.", hint=hint)
+    return cast("Kind", found), [True, False] if kind.get("type") == "boolean" else []
+
+
+def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:
+    """Return what finds the truth of an answer, and the name of the truth."""
+    if answers[0].key is None and answers[0].result is answers[-1].result:
+        return lambda _: truth, "truth"
+    if isinstance(truth, str):
+        row: Any = answers[0].row
+        columns: list[str] = list(row) if hasattr(row, "keys") else []
+        if truth not in columns:
+            hint = (
+                f"They have {', '.join(columns)}.{did_you_mean(truth, columns)}" if columns else "They have no columns."
+            )
+            raise DeclarationError(f"The rows have no column {truth!r}.", hint=hint)
+        return lambda one: one.row[truth], truth
+    if isinstance(truth, Mapping) or hasattr(truth, "to_dict"):
+        return _by_key(truth)
+    listed = cast("Sequence[Any]", truth) if isinstance(truth, Sequence) else ()
+    if len(listed) == len(answers):
+        by_agent = dict(zip([one.result.name for one in answers], listed, strict=True))
+        return lambda one: by_agent[one.result.name], "truth"
+    hint = "Give the name of a column, or values by the keys of the rows."
+    raise DeclarationError(
+        f"truth={shown_value(cast('object', truth))} does not fit {len(answers)} answers.", hint=hint
+    )
+
+
+def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
+    known: dict[Any, Any] = truth.to_dict() if hasattr(truth, "to_dict") else dict(truth)
+    return lambda one: known.get(one.key), str(getattr(truth, "name", None) or "truth")
+
+
+def normalised(value: object) -> str:
+    """Return a text in small letters, without punctuation, articles and spare blanks."""
+    return " ".join(_ARTICLES.sub(" ", str(value).casefold().translate(_NO_PUNCTUATION)).split())
+
+
+def summary_of(grades: Sequence[Grade], level: float = 0.95) -> Interval:
+    """Return the mean of grades with the interval that fits what they are.
+
+    Args:
+        grades: The grades of one grader; those with an error do not count.
+        level: How often the interval holds.
+    """
+    scores = [one.score for one in grades if one.score is not None]
+    is_share = bool(grades) and all(one.measure == "share" for one in grades)
+    if is_share or (len(set(scores)) == 1 and 0 <= scores[0] <= 1 and grades[0].measure == "mean"):
+        return share_interval(math.fsum(scores), len(scores), level)  # equal scores have no spread to measure
+    return mean_interval(scores, level)
+
+
+METRICS: Final[Mapping[Measure, str]] = {"share": "share", "mean": "mean", "error": "mean absolute error"}
+
+
+def score_rows(grades: Sequence[Grade], metric: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the row of one grader.
+
+    Args:
+        grades: Its grades.
+        metric: What is counted; by default what the grades are.
+    """
+    errors = sum(one.error is not None for one in grades)
+    first = grades[0]
+    yield _row(first, metric or METRICS[first.measure], summary_of(grades), errors)
+
+
+def truth_rows(found: Truths) -> Iterator[dict[str, Any]]:
+    """Yield the rows of answers beside their truths: the whole, then per class, or as it stands and normalised."""
+    first = found.grades[0]
+    names = {"choice": "accuracy", "number": METRICS["error"], "text": "normalised match"}
+    if found.kind == "text":
+        exact = sum(str(value) == str(wanted) for wanted, value in found.pairs)
+        errors = len(found.grades) - len(found.pairs)
+        yield _row(first, "exact match", share_interval(exact, len(found.pairs)), errors)
+    yield from score_rows(found.grades, names[found.kind])
+    for one in found.classes:
+        said = [wanted == one for wanted, value in found.pairs if value == one]
+        true = [value == one for wanted, value in found.pairs if wanted == one]
+        yield _row(first, f"precision {one}", share_interval(sum(said), len(said)))
+        yield _row(first, f"recall {one}", share_interval(sum(true), len(true)))
+
+
+def _row(grade: Grade, metric: str, found: Interval, errors: int | None = None) -> dict[str, Any]:
+    numbers = {"score": found.value, "low": found.low, "high": found.high}
+    known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+    return {
+        "target": grade.target, "grader": grade.grader, "metric": metric, "n": found.n, **known, "errors": errors,
+        "reads": reading(found),
+    }  # fmt: skip
+
+
+def reading(found: Interval) -> str:
+    """Say a score in words: from few answers the interval first, since the number alone means little.
+
+    Args:
+        found: The score.
+    """
+    if found.n == 0:
+        return "no answer graded"
+    if math.isnan(found.low):
+        return f"{found.value:.2f}, from one answer"
+    if found.n < FEW:
+        return f"{found.low:.2f} to {found.high:.2f}, from only {found.n}"
+    return f"{found.value:.2f}, {found.low:.2f} to {found.high:.2f}"
+
+
+def score_frame(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return one row per metric; columns are `SCORE`. Where nothing was graded a score is `NA`.
+
+    Args:
+        record: The run.
+        rows: The rows.
+    """
+    return frame_of(rows, SCORE, record)
+
+
+def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:
+    """Return one row per answer and grader, in plan order; columns are `SCORES`.
+
+    Args:
+        record: The run.
+        book: What was graded.
+    """
+    parts = [agent.part for agent in record.plan.agents]
+    rows = [
+        {"agent": result.name, "key": None if part is None else part.key, **grade._asdict()}
+        for result, part in zip(record.results, parts, strict=True)
+        for grade in book.of(record, result)
+    ]
+    return frame_of(rows, SCORES, record)

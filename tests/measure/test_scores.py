@@ -1,0 +1,204 @@
+"""Answers held against truths and graders: metrics by hand, nothing lost, a grade belongs to the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import BaseModel
+
+import agent_magic as am
+from agent_magic.api import Agent, Plan, Run
+from agent_magic.errors import AgentMagicError, DeclarationError, UnknownAgent
+from agent_magic.measure.scores import SCORE, SCORES, normalised
+from tests.measure.test_each import known, runs
+
+
+class Label(BaseModel):
+    mood: Literal["good", "bad", "mixed"]
+    stars: int = 3
+    note: str = ""
+
+
+LABEL = Agent("label", "{{ item.text }}", each="rows", returns=Label)
+ROWS = pd.DataFrame(
+    {
+        "text": ["a", "b", "c", "d", "e"],
+        "mood": ["good", "good", "bad", "bad", "good"],
+        "stars": [5, 4, 1, 2, 3],
+        "note": ["The end!", "x", "y", "z", "w"],
+    },
+    index=pd.Index(list("vwxyz"), name="id"),
+)
+ANSWERS = {
+    "a": {"mood": "good", "stars": 5, "note": "the  end"},
+    "b": {"mood": "bad", "stars": 5, "note": "x"},
+    "c": {"mood": "bad", "stars": 3, "note": "no"},
+    "d": {"mood": "bad", "stars": 2, "note": "no"},
+}
+
+
+@pytest.fixture(scope="module")
+def done() -> Run:
+    """Four answers and one that never came."""
+    return runs([LABEL], ANSWERS, ROWS)
+
+
+def rows_of(frame: pd.DataFrame) -> dict[str, tuple[int, float]]:
+    """Each metric with n and score."""
+    scores = frame["score"].astype("float64")
+    return {name: (int(n), round(score, 4)) for name, n, score in zip(frame["metric"], frame["n"], scores, strict=True)}
+
+
+def test_a_choice_has_accuracy_and_precision_and_recall_per_class(done):
+    """Counted by hand: three of four right; bad was said three times, twice rightly."""
+    frame = done.score("label.mood", truth="mood")
+    found = rows_of(frame)
+    assert (4, 0.75) == found["accuracy"]
+    assert ((1, 1.0), (2, 0.5)) == (found["precision good"], found["recall good"])
+    assert ((3, 0.6667), (2, 1.0)) == (found["precision bad"], found["recall bad"])
+    assert SCORE == {name: str(kind) for name, kind in frame.dtypes.items()}
+    assert (1, "mood", "label.mood") == tuple(frame.loc[0, ["errors", "grader", "target"]])
+
+
+def test_a_class_that_is_missing_has_no_score(done):
+    """Nobody said mixed and no row is: unknown, not 0."""
+    frame = done.score("label.mood", truth="mood").set_index("metric")
+    assert frame.loc[["precision mixed", "recall mixed"], ["score", "low", "high"]].isna().all(axis=None)
+    assert [0, 0] == list(frame.loc[["precision mixed", "recall mixed"], "n"])
+    assert "no answer graded" == frame.loc["recall mixed", "reads"]
+
+
+def test_a_class_that_only_the_truth_has_is_seen(done):
+    """A recall of 0, and a precision that nobody knows."""
+    truth = pd.Series(["good", "bad", "weird", "bad", "good"], index=ROWS.index, name="by hand")
+    found = rows_of(done.score("label.mood", truth=truth))
+    assert (1, 0.0) == found["recall weird"]
+    assert "by hand" == done.scores.iloc[-1]["grader"]
+
+
+def test_numbers_have_a_mean_absolute_error(done):
+    """0, 1, 2 and 0 off."""
+    frame = done.score("label.stars", truth="stars")
+    assert {"mean absolute error": (4, 0.75)} == rows_of(frame)
+
+
+def test_texts_match_exactly_or_normalised(done):
+    """Small letters, no punctuation, no articles, no spare blanks."""
+    found = rows_of(done.score("label.note", truth="note"))
+    assert {"exact match": (4, 0.25), "normalised match": (4, 0.5)} == found
+    assert "end of day" == normalised(" The end,  of a Day.")
+
+
+def test_few_answers_say_their_interval_first(done):
+    """Under thirty the number alone means little."""
+    assert "0.30 to 0.95, from only 4" == done.score("label.mood", truth="mood").loc[0, "reads"]
+
+
+def test_a_function_grades_by_answer_and_row(done):
+    """It gets the value of the class and the row; a bool is a share, a number a mean; why is kept."""
+    share = done.score("label", grader=lambda answer, row: (answer.mood == row["mood"], f"is {answer.mood}"))
+    assert {"share": (4, 0.75)} == rows_of(share)
+    assert ["is good", "is bad", "is bad", "is bad"] == [
+        one for one in done.scores.query("target == 'label'")["why"] if one
+    ]
+
+    def close(answer, row):
+        return np.float64(1 - abs(answer - row["stars"]) / 4)
+
+    assert {"mean": (4, 0.8125)} == rows_of(done.score("label.stars", grader=close))
+    assert (1, "close") == tuple(done.score("label.stars", grader=close).loc[0, ["errors", "grader"]])
+
+
+def test_a_grader_that_raises_or_returns_nan_loses_no_row(done):
+    """Each such answer is a row with its error, and counts in none of the numbers."""
+
+    def odd(answer, row):
+        return {"a": lambda: 1 / 0, "b": lambda: float("nan"), "c": lambda: "yes"}.get(row["text"], lambda: True)()
+
+    frame = done.score("label", grader=odd)
+    assert (1, 4) == tuple(frame.loc[0, ["n", "errors"]])
+    errors = list(done.scores.query("grader == 'odd'")["error"])
+    assert "ZeroDivisionError: division by zero" == errors[0]
+    assert "the grader returned nan, no number and no bool" == errors[1]
+    assert "the grader returned 'yes', no number and no bool" == errors[2]
+    assert pd.isna(errors[3])
+    assert "label_4" in errors[4]
+
+
+def test_where_every_grade_fails_there_is_no_score(done):
+    """Unknown, not 0."""
+    frame = done.score("label", grader=lambda answer, row: None)
+    assert frame[["score", "low", "high"]].isna().all(axis=None)
+    assert (0, 5) == tuple(frame.loc[0, ["n", "errors"]])
+
+
+def test_a_truth_that_is_unknown_is_an_error_of_its_row():
+    """Rows nobody labelled do not count as wrong."""
+    rows = ROWS.assign(mood=pd.Series(["good", None, float("nan"), "bad", "good"], index=ROWS.index))
+    frame = runs([LABEL], ANSWERS, rows).score("label.mood", truth="mood")
+    assert (2, 3) == tuple(frame.loc[0, ["n", "errors"]])
+
+
+def test_a_grade_belongs_to_the_answer_whatever_the_run():
+    """A run that is served the same answers has the grades; other answers, and forecasts, have none."""
+
+    async def scene():
+        ledger = am.Ledger(":memory:")
+        async with am.Session(client=known({"a": '{"mood": "good"}'}), ledger=ledger) as session:
+            plan = Plan([LABEL], {"rows": ROWS[:1]})
+            first = await plan.run(session=session)
+            first.score("label.mood", truth="mood")
+            again = await plan.run(session=session)
+            session.client = known({"a": '{"mood": "bad"}'})
+            other = await plan.run(session=session, fresh=True)
+            return first, again, other
+
+    first, again, other = asyncio.run(scene())
+    assert [1.0] == list(first.scores["score"]) == list(again.scores["score"])
+    assert SCORES == {name: str(kind) for name, kind in again.scores.dtypes.items()}
+    assert 0 == len(other.scores)
+    forecast = first.forecast(concurrency=1)
+    assert 0 == len(forecast.scores)
+    with pytest.raises(AgentMagicError, match="forecast has no answers"):
+        forecast.score("label.mood", truth="mood")
+
+
+def test_a_grader_is_asked_anew_in_place_of_what_it_said(done):
+    """One row per answer and grader."""
+    done.score("label.mood", truth="mood")
+    before = len(done.scores)
+    done.score("label.mood", truth="mood")
+    assert before == len(done.scores)
+
+
+@pytest.mark.parametrize(
+    ("target", "how", "message"),
+    [
+        ("label.moood", {"truth": "mood"}, "no field 'moood'.*mood"),
+        ("label.mood", {"truth": "moood"}, "no column 'moood'.*Did you mean 'mood'"),
+        ("label", {"truth": "mood"}, "no single value.*label.mood"),
+        ("label.mood", {}, "one of truth= and grader="),
+        ("label.mood", {"truth": "mood", "grader": len}, "one of truth= and grader="),
+        ("label.mood", {"grader": 3}, "grader must be a function, got 3"),
+        ("label.mood", {"grader": am.judge("Right?")}, "await run.judge"),
+        ("label.mood", {"truth": [1, 2]}, "does not fit 5 answers"),
+        (3, {"truth": "mood"}, "target must be an agent"),
+    ],
+)
+def test_what_cannot_be_graded_is_said(done, target, how, message):
+    """With the names there are, and the next step."""
+    with pytest.raises(DeclarationError, match=message) as caught:
+        done.score(target, **how)
+    assert len(str(caught.value).splitlines()) <= 15
+    with pytest.raises(UnknownAgent):
+        done.score("nobody", truth="mood")
+
+
+def test_one_agent_has_one_truth():
+    """Without rows the truth is the value itself."""
+    done = runs([Agent("capital", "Of France?")], {"Of France?": "paris."}, [])
+    assert (1, 1.0) == rows_of(done.score("capital", truth="Paris"))["normalised match"]
