@@ -39,6 +39,7 @@ from agent_magic.measure.scores import (
 )
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
+from agent_magic.measure.trial import settings_of
 from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.charts.limits import run_limits
 from agent_magic.show.charts.timeline import run_timeline
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from agent_magic.api.plan import Plan
     from agent_magic.api.session import Session
+    from agent_magic.api.trial import Until
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.measure.scores import Answered, Grade, Grader
+    from agent_magic.measure.trial import Trial
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord
@@ -81,6 +84,7 @@ class Run:
         prices: What tokens cost in forecasts; `None` is the list.
         session: Who answers what is asked about it later, such as a judge; `None` where it was read from a file.
         grades: What its answers were found to be worth.
+        trials: What trials with its rows found, the last one last.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Run:
         self.record, self._driver, self.history, self.prices = record, driver, history, prices
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
+        self.trials: list[Trial] = []
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without the driver and the session, so that a run can be copied and pickled."""
@@ -260,8 +265,54 @@ class Run:
         pairs = against is not None
         grades = (compared if pairs else judged)(judge, target, answers, said)
         frame = self._graded(answers, grades, list((compared_rows if pairs else score_rows)(grades)))
-        frame.attrs["cost_usd"] = done.totals.cost_usd
+        frame.attrs["cost_usd"] = done.totals.cost_usd if done.record.attempts else 0.0
         return frame
+
+    async def trial(  # noqa: PLR0913 - each by its name
+        self,
+        target: str,
+        *,
+        model: Any = None,
+        effort: Any = None,
+        n: int = 20,
+        truth: Any = None,
+        grader: Grader | Judge | None = None,
+        until: Until | None = None,
+        margin: float = 0.05,
+        error_rate: float = 0.05,
+        seed: int = 0,
+        policy: Policy | None = None,
+        session: Session | None = None,
+    ) -> Trial:
+        """Really answer a sample of rows under several settings, and grade the answers; see `measure.trial`.
+
+        What the run or the ledger has is not bought again. `until="decided"` goes on, `n` rows at a time, until every
+        setting is the best, as good as it, or worse; what is worse is not asked any more.
+
+        Args:
+            target: A group of agents, and the field of a typed answer: `label.sentiment`.
+            model: Models to try, a list; those that are left out are as recorded.
+            effort: Efforts to try, a list.
+            n: How many rows; with `until`, how many at a time.
+            truth: What answers are held against, as in `score`.
+            grader: A function or a judge.
+            until: `decided` stops no sooner and no later than that; `None` after `n` rows.
+            margin: A difference of scores that is none to you.
+            error_rate: How often such a trial may call settings different, or as good, that are not.
+            seed: Chooses the rows.
+            policy: How to run; its budget is that of the whole trial.
+            session: Who answers; by default who answered this run.
+
+        Raises:
+            DeclarationError: An option is wrong, or there is nothing to compare.
+            PlanError: The target has no rows, or nobody is there to ask; nothing was sent.
+        """
+        from agent_magic.api.trial import TrialOptions, run_trial  # noqa: PLC0415  # lazy: plans make runs
+
+        asked = (target, settings_of(model, effort), n, truth, grader, until, margin, error_rate, seed)
+        found = await run_trial(self, TrialOptions(*asked), policy, self.asking(session))
+        self.trials = [*self.trials, found]
+        return found
 
     def asking(self, session: Session | None = None) -> Session:
         """Return who answers questions about this run.

@@ -156,7 +156,8 @@ def more_needed(found: Interval, margin: float) -> int:
         found: The difference.
         margin: What counts as no difference.
     """
-    half, gap = (found.high - found.low) / 2, max(abs(found.value), margin - abs(found.value))
+    half = max(found.high - found.value, found.value - found.low)
+    gap = max(abs(found.value), margin - abs(found.value))
     return max(1, math.ceil(found.n * ((half / gap) ** 2 - 1))) if found.n and gap > 0 else 0
 
 

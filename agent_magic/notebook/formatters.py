@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.api import Plan, Run
 from agent_magic.forecast.advice.advice import Advice
 from agent_magic.forecast.estimate.value import Estimate
+from agent_magic.measure.trial import Trial
 from agent_magic.record.results import AgentResult
 from agent_magic.show.advice import advice_page
 from agent_magic.show.estimates import estimate_page
 from agent_magic.show.frames import frame_bundle
+from agent_magic.show.trials import trial_page
 from agent_magic.show.values import result_bundle, texts_html
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Formatters:
         self._bundles.for_type(AgentResult, self._result)
         self._bundles.for_type(Advice, self._advice)
         self._bundles.for_type(Estimate, self._estimate)
+        self._bundles.for_type(Trial, self._trial)
         self._bundles.for_type_by_name(*FRAME, self._frame)
         self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
         for name, other in self._before.items():
@@ -58,7 +61,7 @@ class Formatters:
         """Remove our formatters."""
         for kind in (Plan, Estimate):
             self._itself.pop(kind, None)
-        for kind in (Run, AgentResult, Advice, Estimate):
+        for kind in (Run, AgentResult, Advice, Estimate, Trial):
             self._bundles.pop(kind, None)
         _restore(self._bundles, FRAME, None)
         for name, other in self._before.items():
@@ -81,6 +84,10 @@ class Formatters:
     @staticmethod
     def _estimate(estimate: Estimate, **_: object) -> dict[str, str]:
         return estimate_page(estimate).bundle()
+
+    @staticmethod
+    def _trial(trial: Trial, **_: object) -> dict[str, str]:
+        return trial_page(trial).bundle()
 
     @staticmethod
     def _frame(frame: pd.DataFrame, **_: object) -> dict[str, str]:

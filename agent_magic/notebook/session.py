@@ -296,7 +296,8 @@ class Session:
         self._simulator = simulator
         atexit.register(self._simulator.stop)
         # The same under each address it may have, but for its own script.
-        name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}"
+        slips = f", slips {options['slips']}" if options.get("slips") else ""
+        name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}{slips}"
         self.shared.connect(Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name))
         return self._simulator.url
 

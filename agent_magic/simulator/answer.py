@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -15,12 +15,13 @@ from agent_magic.simulator.errors import invalid
 from agent_magic.simulator.json_types import Json
 from agent_magic.simulator.request import UNBOUND, Request, canonical
 from agent_magic.simulator.server_tools import CODE_NAMES, citations_of, name_in_response, result_of, too_often
-from agent_magic.simulator.structured import fill, schema_of
+from agent_magic.simulator.structured import SLIPS, fill, schema_of
 from agent_magic.simulator.thinking import Chain
 from agent_magic.simulator.tools import is_of_server
 from agent_magic.simulator.topic import LOOK_AT, Subject, subject_of
 from agent_magic.simulator.writer import Pen, more, write
 
+NO_SLIPS: Mapping[str, float] = {}
 EMPTY_TOKENS = 2
 """The length of an answer that says nothing."""
 QUOTED = 120
@@ -54,7 +55,9 @@ class Answer:
         return "".join(block.text for block in self.blocks if block.kind == "text")
 
 
-def compose(request: Request, overrides: Overrides, rng: Random, serial: str) -> Answer:
+def compose(
+    request: Request, overrides: Overrides, rng: Random, serial: str, slips: Mapping[str, float] = NO_SLIPS
+) -> Answer:
     """Answer a request.
 
     Args:
@@ -62,15 +65,17 @@ def compose(request: Request, overrides: Overrides, rng: Random, serial: str) ->
         overrides: Deviations from the usual answer.
         rng: Seeded with the content of the request, so that equal requests get equal answers.
         serial: What the ids of its calls are made from.
+        slips: By family of models, how often a choice is another one than the prompt suggests, if not `SLIPS`.
     """
-    return _Composer(request, overrides, rng, serial).answer()
+    return _Composer(request, overrides, rng, serial, slips.get(request.model.family, SLIPS)).answer()
 
 
 class _Composer:
     """Composes one answer."""
 
-    def __init__(self, request: Request, overrides: Overrides, rng: Random, serial: str) -> None:
+    def __init__(self, request: Request, overrides: Overrides, rng: Random, serial: str, slips: float) -> None:
         self._request, self._overrides, self._rng, self._serial = request, overrides, rng, serial
+        self._slips = slips
         self._numbers = 0
         said = request.prompt
         if request.schema:  # A choice follows the words of all that was said, and of what the tools brought.
@@ -124,7 +129,7 @@ class _Composer:
         if overrides.echo:
             text = request.prompt
         elif schema is not None:
-            text = fill(schema, subject, rng)
+            text = fill(schema, subject, rng, self._slips)
         else:
             text = write(subject, request.system, rng)
             if request.results and " " in text:

@@ -72,6 +72,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     burst_s: float | None = None,
     unlimited: bool = False,
     script: str | os.PathLike[str] | None = None,
+    slips: str | None = None,
     port: int = 0,
     timeout_s: float = 20.0,
 ) -> Simulator:
@@ -89,6 +90,8 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         burst_s: Seconds' worth of a given limit that may pass at once; `None` is 1 s.
         unlimited: No limits, no limit headers.
         script: A file of scripted responses.
+        slips: How often a choice is another one than the prompt suggests, by family of models, such as
+            `haiku=0.2,opus=0.02`; 0.08 where nothing is said. So a trial has something to find: it is made up.
         port: The port; 0 takes any free one.
         timeout_s: Seconds to wait for it to listen.
 
@@ -104,6 +107,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         "--otpm": otpm,
         "--burst": burst_s,
         "--script": None if script is None else os.fspath(script),
+        "--slips": slips,
     }
     options = [f"{name}={value}" for name, value in values.items() if value is not None]
     return _start([*options, "--unlimited"] if unlimited else options, timeout_s)

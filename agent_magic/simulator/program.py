@@ -19,6 +19,7 @@ from aiohttp import web
 
 from agent_magic.simulator import latency
 from agent_magic.simulator.directives import FAULTS, read_script
+from agent_magic.simulator.models import MODELS
 from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.server import application
 from agent_magic.simulator.service import Service, Settings
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--burst", type=_positive, default=1.0, help="seconds' worth of a given limit that may pass at once (1)")
     add("--unlimited", action="store_true", help="no limits and no limit headers")
     add("--script", type=_option(read_script), default=(), help="file of scripted responses, one JSON object per line")
+    add("--slips", type=_option(_slips), default={}, help="how often a choice is wrong, by family: haiku=0.2,opus=0.02")
     add("--token", type=_token, help="path prefix that requests must have; 'auto' draws a random one")
     add("--parent-pid", type=int, help="end when this process is gone")
     add("--until-stdin-closes", action="store_true", help="end when standard input ends")
@@ -94,6 +96,21 @@ def _positive(text: str) -> float:
     if not 0 < number < 1e12:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
     return number
+
+
+def _slips(text: str) -> dict[str, float]:
+    """Read `haiku=0.2,opus=0.02`: how often a choice is another one than the prompt suggests."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        family, _, share = part.partition("=")
+        try:
+            found[family.strip()] = float(share)
+        except ValueError:
+            raise ValueError(f"slips are FAMILY=SHARE with commas, such as haiku=0.2,opus=0.02, got {text!r}") from None
+    families = {model.family for model in MODELS.values()}
+    if not (found.keys() <= families and all(0 <= one <= 1 for one in found.values())):
+        raise ValueError(f"slips are shares from 0 to 1 of {', '.join(sorted(families))}, got {text!r}")
+    return found
 
 
 def _option(read: Callable[[str], object]) -> Callable[[str], object]:
@@ -117,7 +134,7 @@ def _token(text: str) -> str:
 async def _serve(options: argparse.Namespace) -> None:
     """Listen, print the address, and serve until the end."""
     allowance = Allowance(options.rpm, options.itpm, options.otpm, options.burst, options.unlimited)
-    settings = Settings(options.seed, options.latency, allowance, options.script)
+    settings = Settings(options.seed, options.latency, allowance, options.script, options.slips)
     service = Service(settings, time.monotonic())
     # A lost connection cancels its handler, so an abandoned stream is noticed immediately, not at the next write.
     runner = web.AppRunner(

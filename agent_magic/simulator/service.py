@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from random import Random
@@ -35,12 +36,14 @@ class Settings:
         latency: How long responses take.
         allowance: The rate limits.
         script: Scripted responses; the first rule that matches wins.
+        slips: By family of models, how often a choice is another one than the prompt suggests.
     """
 
     seed: int = 0
     latency: Latency = REAL
     allowance: Allowance = START_TIER_ALLOWANCE
     script: tuple[Rule, ...] = ()
+    slips: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class Service:
         timing = draw(request.model.family, pace, ttft_s=overrides.ttft_s, pace=overrides.pace)
         number = f"{next(self._numbers):010d}"
         # A conversation may go on with another server of the same numbers, so the ids of calls have the digest too.
-        answer = compose(request, overrides, text, f"sim_{digest[:8]}{number}")
+        answer = compose(request, overrides, text, f"sim_{digest[:8]}{number}", self.settings.slips)
         return Result(f"msg_sim_{number}", request, answer, lookup.usage, timing)
 
 

@@ -87,7 +87,7 @@ _DISLIKED = (
 _TONES = {"liked": r"^(?:positive|good|happy|satisfied)$", "disliked": r"^(?:negative|bad|unhappy|angry|dissatisfied)$"}
 _BETWEEN = r"^(?:mixed|neutral|ok|average|other|unclear)$"
 SLIPS = 0.08
-"""How often a choice that the prompt suggests is another one, as a model's is."""
+"""How often a choice that the prompt suggests is another one, as a model's is; `--slips` says it by model."""
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
@@ -120,16 +120,23 @@ def _value_schema(key: str, hint: str) -> Json:
     return next((schema for words, schema in _KINDS.items() if re.search(words, key.lower())), {"type": "string"})
 
 
-def fill(schema: Json, subject: Subject, rng: Random) -> str:
-    """Return a JSON document that follows a schema; its texts are phrases of the prompt."""
-    return json.dumps(_Filler(schema, subject, rng).value(schema, 0), ensure_ascii=False)
+def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS) -> str:
+    """Return a JSON document that follows a schema; its texts are phrases of the prompt.
+
+    Args:
+        schema: The schema.
+        subject: What the prompt says.
+        rng: Seeded with the content of the request.
+        slips: How often a choice is another one than the prompt suggests.
+    """
+    return json.dumps(_Filler(schema, subject, rng, slips).value(schema, 0), ensure_ascii=False)
 
 
 class _Filler:
     """Fills one schema."""
 
-    def __init__(self, schema: Json, subject: Subject, rng: Random) -> None:
-        self._root = schema
+    def __init__(self, schema: Json, subject: Subject, rng: Random, slips: float) -> None:
+        self._root, self._slips = schema, slips
         self._rng = rng
         self._subject, self._pen = subject, Pen(subject, rng)
         self._phrases = cycle(rng.sample(phrases := (*subject.terms[:8], subject.topic), len(phrases)))
@@ -170,7 +177,7 @@ class _Filler:
             between = [at for at, one in enumerate(words) if re.match(_BETWEEN, one)]
             tone = tones["liked" if liked > disliked else "disliked"]
             found = between if (liked > 0) == (disliked > 0) and between else [tone or 0]
-        if len(found) < len(choices) and self._rng.random() < SLIPS:
+        if len(found) < len(choices) and self._rng.random() < self._slips:
             found = [place for place in range(len(choices)) if place not in found]
         return choices[self._rng.choice(found)]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent_magic.simulator.child import SimulatorError, start
 from agent_magic.simulator.structured import fill
 from agent_magic.simulator.topic import subject_of
 
@@ -125,3 +126,29 @@ def test_values_vary_and_fit_their_fields() -> None:
     assert len({one["author"] for one in found}) > 2
     assert len({one["day"] for one in found}) > 10
     assert 0 < sum(one["maybe"] is None for one in found) < len(found) / 2
+
+
+def test_how_often_a_choice_slips_is_said_by_family(started) -> None:
+    """The same question with the same seed: one family is always wrong, the other never."""
+    talk = started(latency="none", unlimited=True, slips="haiku=1,opus=0")
+    schema = of({"type": "string", "enum": ["positive", "negative", "mixed"]})
+    said = {
+        model: [
+            json.loads(
+                talk.post(asking(schema, model=model, messages=[{"role": "user", "content": text}])).body["content"][0][
+                    "text"
+                ]
+            )["a"]
+            for text in (f"Label this review: great, I love it {number}" for number in range(5))
+        ]
+        for model in ("claude-haiku-5-5", "claude-opus-5-5")
+    }
+    assert "positive" not in said["claude-haiku-5-5"]
+    assert ["positive"] * 5 == said["claude-opus-5-5"]
+
+
+@pytest.mark.parametrize("slips", ["haiku", "haiku=x", "haiku=2", "gpt=0.1"])
+def test_slips_that_are_none_are_said(slips) -> None:
+    """When the server starts, with what they may be."""
+    with pytest.raises(SimulatorError, match=r"slips are .*got"):
+        start(latency="none", slips=slips)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.pacer import Pacer
 
-SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script")
+SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips")
 LIMIT_COLUMNS = (
     Column("model"),
     Column("limit"),
@@ -41,6 +41,9 @@ def _connect_options(parser: Parser) -> None:
     parser.add_argument("--itpm", type=float, help="Simulated limit of input tokens per minute.")
     parser.add_argument("--otpm", type=float, help="Simulated limit of output tokens per minute.")
     parser.add_argument("--script", metavar="FILE", help="Scripted answers, one JSON object a line.")
+    parser.add_argument(
+        "--slips", metavar="M=SHARE", help="How often a simulated choice is wrong: haiku=0.2,opus=0.02."
+    )
 
 
 def _connect(ctx: CommandContext, given: Namespace) -> None:

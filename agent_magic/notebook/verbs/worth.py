@@ -1,4 +1,4 @@
-"""What answers are worth: grade them."""
+"""What answers are worth: grade them, and try which setting is good enough."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from agent_magic.api import Plan
+from agent_magic.declare.changes import with_options
 from agent_magic.errors import did_you_mean
 from agent_magic.measure.judge import Judge, judge
+from agent_magic.measure.scores import answers_of
+from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb
+from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.settings import add_policy
 
@@ -16,6 +21,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     import pandas as pd
+
+    from agent_magic.measure.trial import Trial
 
 
 def _score_options(parser: Parser) -> None:
@@ -43,6 +50,37 @@ async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame:
     asked = asked if isinstance(asked, Judge) else judge(given.judge)
     await show_price(run.judge_plan(given.target, asked), ctx.session, ctx.policy(given))
     return await run.judge(given.target, asked, policy=ctx.policy(given))
+
+
+def _trial_options(parser: Parser) -> None:
+    parser.add_argument("target", metavar="AGENT.FIELD", help="A group of agents, and the field of a typed answer.")
+    parser.add_argument("--model", metavar="A,B", help="Models to try.")
+    parser.add_argument("--effort", metavar="A,B", help="Efforts to try.")
+    _add_graders(parser)
+    parser.add_argument(
+        "--rows", type=int, default=20, metavar="N", help="How many rows (20); so many at a time until."
+    )
+    parser.add_argument("--until", choices=["decided"], help="Go on until every setting is better, as good, or worse.")
+    parser.add_argument("--margin", type=float, default=0.05, metavar="D", help="A difference that is none (0.05).")
+    add_policy(parser)
+    parser.add_argument("--yes", action="store_true", help="Run it. Without it only the price is shown.")
+
+
+async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
+    run, policy = ctx.session.last_run(), ctx.policy(given)
+    model, effort = (value and value.split(",") for value in (given.model, given.effort))
+    names = [one.result.name for one in answers_of(run.record, given.target)]
+    few = run.plan.select(names if given.until else names[: given.rows])
+    for setting in settings_of(model, effort):
+        options = {name: value for name, value in setting._asdict().items() if value is not None}
+        numbers = [few.number(name) for name in names if name in few.index]
+        say(f"{setting.label}, {'at most ' if given.until else ''}{len(numbers):,} rows:")
+        await show_price(with_options(Plan, few, dict.fromkeys(numbers, options)), ctx.session, policy)
+    if not given.yes:
+        say("Nothing was sent. Add --yes to run it; --budget USD sets a cap.")
+        return None
+    how: Any = {"n": given.rows, "until": given.until, "margin": given.margin, "policy": policy}
+    return await run.trial(given.target, model=model, effort=effort, **how, **graders_of(ctx, given))
 
 
 def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
@@ -74,6 +112,16 @@ VERBS = {
             "%agents score label.sentiment --truth true_sentiment",
             "%agents score report --grader has_three_sources    # def has_three_sources(answer, row): ...",
             '%agents score report --judge "Is every claim supported?" --budget 0.50',
+        ),
+    ),
+    "trial": Verb(
+        "Really answer a sample of rows under several settings, graded. Prints the price; --yes runs it.",
+        _trial_options,
+        _trial,
+        waits=True,
+        examples=(
+            "%agents trial label.sentiment --model claude-haiku-5-5,claude-sonnet-5-5 --truth true_sentiment",
+            "trial = %agents trial label.sentiment --effort low,high --truth true_sentiment --until decided --yes",
         ),
     ),
 }

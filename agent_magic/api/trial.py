@@ -1,0 +1,226 @@
+"""`await run.trial(...)`: runs a sample of rows under several settings and grades the answers, batch by batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from agent_magic.api.plan import Plan
+from agent_magic.declare.changes import with_options
+from agent_magic.declare.validation import check_integer, check_positive, is_word, must_be
+from agent_magic.engine.policy import Policy, as_policy
+from agent_magic.errors import DeclarationError, PlanError
+from agent_magic.measure.intervals import stratified
+from agent_magic.measure.judge import Judge, judged
+from agent_magic.measure.scores import answer_key, answers_of
+from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
+from agent_magic.show.progress import Progress
+
+if TYPE_CHECKING:
+    from agent_magic.api.run import Run
+    from agent_magic.api.session import Session
+    from agent_magic.measure.scores import Answered, Grade, Grader
+    from agent_magic.record.results import AgentResult
+
+Until = Literal["decided"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOptions:
+    """What a trial is asked for; see `Run.trial`."""
+
+    target: str
+    settings: tuple[Setting, ...]
+    n: int
+    truth: Any
+    grader: Grader | Judge | None
+    until: Until | None
+    margin: float
+    error_rate: float
+    seed: int
+
+    def check(self) -> None:
+        """Raise `DeclarationError` for the first that is not what it must be."""
+        check_integer("n", self.n)
+        check_positive("margin", self.margin, 1.0)
+        check_positive("error_rate", self.error_rate, 0.5)
+        if (self.truth is None) == (self.grader is None):
+            raise DeclarationError("A trial takes one of truth= and grader=.", hint="Such as truth='column'.")
+        if self.until is not None and not is_word(self.until, ("decided",)):
+            raise must_be("until", "'decided' or None", self.until)
+
+
+async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, session: Session) -> Trial:
+    """Run a trial. The rows that the run has answered under a setting are not asked again.
+
+    Args:
+        run: The run whose rows are tried.
+        options: What is asked for.
+        policy: How to run; its budget is that of the whole trial.
+        session: Who answers.
+
+    Raises:
+        PlanError: The target has no rows; nothing was sent.
+        DeclarationError: An option is wrong, or scores are not between 0 and 1 and it should stop when decided.
+    """
+    options.check()
+    answers = answers_of(run.record, options.target)
+    if answers[0].key is None and len(answers) == 1:
+        raise PlanError(f"A trial needs rows: {options.target!r} is one agent. Declare it with --each.")
+    return await _Trial(run, options, as_policy(policy), session, answers).run()
+
+
+class _Trial:
+    """A trial under way.
+
+    Args:
+        run: The run whose rows are tried.
+        options: What is asked for.
+        policy: How to run.
+        session: Who answers.
+        answers: The run's own answers, one per row.
+    """
+
+    def __init__(
+        self, run: Run, options: TrialOptions, policy: Policy, session: Session, answers: Sequence[Answered]
+    ) -> None:
+        self._run, self._options, self._policy, self._session = run, options, policy, session
+        self._answers, self._truth = answers, _by_key(answers, options.truth)
+        self._tried: list[list[Tried]] = [[] for _ in options.settings]
+        self._spent: float | None = 0.0
+        self._simulated = self._is_capped = False
+
+    async def run(self) -> Trial:
+        """Ask batch by batch, until it is decided or nothing is left to ask."""
+        options, racing = self._options, list(range(len(self._options.settings)))
+        batches = self._batches()
+        total = sum(map(len, batches)) * len(racing)
+        stopped: Stopped = "sample" if options.until is None else "rows"
+        with Progress("answers") as progress:
+            for batch in batches:
+                for place in racing:
+                    await self._ask(place, batch)
+                    progress.tell(sum(map(len, self._tried)), total)
+                found = self._found(stopped)
+                if options.until is not None:
+                    if not found.bounded:
+                        hint = "Give a grader that returns a bool, or a number from 0 to 1; or leave until out."
+                        raise DeclarationError("until='decided' needs scores between 0 and 1.", hint=hint)
+                    racing = found.racing()
+                    if found.decided:
+                        stopped = "decided"
+                        break
+                if self._is_capped or self._left() == 0:
+                    stopped = "budget"
+                    break
+        return self._found(stopped)
+
+    def _found(self, stopped: Stopped) -> Trial:
+        options, target = self._options, {one.result.name for one in self._answers}
+        others = [one.cost_usd for one in self._run.record.results if one.name not in target and one.attempts]
+        known = [cost for cost in others if cost is not None]
+        return Trial(
+            options.target,
+            options.settings,
+            tuple(map(tuple, self._tried)),
+            rows=len(self._answers),
+            others_usd=sum(known) if len(known) == len(others) else None,
+            margin=options.margin,
+            error_rate=options.error_rate,
+            sequential=options.until is not None,
+            stopped=stopped,
+            spent_usd=self._spent,
+            simulated=self._simulated,
+        )
+
+    def _batches(self) -> list[list[Answered]]:
+        """Choose rows: all in a random order where it stops when decided, else a sample with the shares of the whole.
+
+        A confidence sequence needs each next row to be a random one, so there the order is not balanced.
+        """
+        options, answers = self._options, self._answers
+        if options.until is None:
+            return [[answers[place] for place in stratified(self._strata(), options.n, options.seed)]]
+        order = random.Random(options.seed).sample(answers, len(answers))
+        return [order[at : at + options.n] for at in range(0, len(order), options.n)]
+
+    def _strata(self) -> list[str]:
+        """Return the stratum of each row: its truth, or else what the run answered, where these are few words."""
+        truths = self._truth
+        if isinstance(truths, str):
+            found = [str(one.row.get(truths)) for one in self._answers]
+        elif truths is not None:
+            found = [str(truths.get(one.key)) for one in self._answers]
+        else:
+            found = [one.result.text for one in self._answers]
+        return found if len(set(found)) <= max(2, self._options.n // 2) else [""] * len(found)
+
+    async def _ask(self, place: int, batch: Sequence[Answered]) -> None:
+        """Answer a batch of rows under a setting, and grade the answers."""
+        options, base = self._options, self._run
+        setting = {name: value for name, value in options.settings[place]._asdict().items() if value is not None}
+        names = [one.result.name for one in batch]
+        few = base.plan.select(names)
+        plan = with_options(Plan, few, {few.number(name): setting for name in names})
+        done = await plan.run(self._capped(), session=self._session, resume=base)
+        self._pay(done.totals.cost_usd if done.record.attempts else 0.0)
+        self._is_capped = self._is_capped or any(one.kind == "BudgetExceeded" for one in done.record.results)
+        self._simulated = self._simulated or done.record.simulated
+        done.grades = base.grades
+        grades = await self._grades(done)
+        self._tried[place] += [self._tried_one(done, *one) for one in grades]
+
+    async def _grades(self, done: Run) -> list[tuple[AgentResult, Grade]]:
+        options, answers = self._options, answers_of(done.record, self._options.target)
+        if isinstance(options.grader, Judge):
+            if all(one.result.status != "succeeded" for one in answers):  # nobody answered: there is nothing to judge
+                none = judged(options.grader, options.target, answers, {})
+                return [(one.result, grade) for one, grade in zip(answers, none, strict=True)]
+            frame = await done.judge(options.target, options.grader, policy=self._capped(), session=self._session)
+            self._pay(frame.attrs["cost_usd"])
+            name = options.grader.name
+        else:
+            name = str(done.score(options.target, truth=self._truth, grader=options.grader).loc[0, "grader"])
+        answered = [one.result for one in answers]
+        grades = [
+            next(
+                one for one in done.grades.of(done.record, result) if (one.target, one.grader) == (options.target, name)
+            )
+            for result in answered
+        ]
+        return list(zip(answered, grades, strict=True))
+
+    def _tried_one(self, done: Run, result: AgentResult, grade: Grade) -> Tried:
+        """Return an answer with what it cost when it was bought; unknown where that was in another session."""
+        base, bought = self._run.record, result
+        if result.is_served:
+            earlier = base.results[base.plan.number(result.name)]
+            same = not earlier.is_served and answer_key(base, earlier) == answer_key(done.record, result)
+            bought = earlier if same else None
+        if bought is None or result.status != "succeeded":
+            return Tried(result.name, grade, None, None)
+        return Tried(result.name, grade, bought.cost_usd, bought.work_s)
+
+    def _pay(self, cost_usd: float | None) -> None:
+        self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
+
+    def _left(self) -> float | None:
+        """Return the dollars that are left; 0 also where nobody knows what was spent. `None` is without a budget."""
+        budget = self._policy.budget_usd
+        return None if budget is None else 0.0 if self._spent is None else max(0.0, budget - self._spent)
+
+    def _capped(self) -> Policy:
+        left = self._left()
+        return self._policy if left is None else replace(self._policy, budget_usd=max(left, 1e-9))
+
+
+def _by_key(answers: Sequence[Answered], truth: Any) -> Any:
+    """Return truths that a part of the rows can be held against: a list is by the rows' keys."""
+    if not isinstance(truth, list | tuple):
+        return truth.to_dict() if hasattr(truth, "to_dict") else truth
+    values: list[Any] = [*cast("Sequence[Any]", truth)]
+    if len(values) != len(answers):
+        raise DeclarationError(f"truth has {len(values)} values for {len(answers)} rows.", hint="Give one for each.")
+    return dict(zip([one.key for one in answers], values, strict=True))

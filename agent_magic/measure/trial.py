@@ -1,0 +1,343 @@
+"""A trial: a sample of rows, really answered under several settings and graded; what differs, and what is noise.
+
+All settings answer the same rows, so what is compared is the difference of two scores of one row: a hard row is hard
+for both. The best setting is that with the highest score. Another one is
+
+* `worse`, if its difference from any setting is certain to be below 0;
+* `as good`, if its difference from the best is certain to lie within the margin;
+* `undecided` otherwise, which is what people call noise.
+
+Certain means: in all comparisons together at most `error_rate` of such trials err, by a confidence sequence at
+`error_rate / comparisons` each (Bonferroni), whenever one looks. So a trial may stop as soon as it is decided, and a
+setting that is worse need not be asked any more. Source: `agent_magic.measure.intervals`; dropping what is worse is
+successive elimination, Even-Dar et al., "Action Elimination and Stopping Conditions", JMLR 7, 2006.
+
+Scores that are not between 0 and 1 have no such sequence: they are compared by Student's t at the end, once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from agent_magic.errors import DeclarationError
+from agent_magic.measure.frames import DTYPES, make_frame
+from agent_magic.measure.intervals import Interval, mean_interval, more_needed, running_interval
+from agent_magic.measure.scores import summary_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from agent_magic.measure.scores import Grade
+
+Verdict = Literal["best", "as good", "worse", "undecided", "unknown"]
+Stopped = Literal["decided", "sample", "rows", "budget"]
+"""Why a trial ended: it was decided, the sample or the rows were used up, or the budget was."""
+TRIAL: Final[Mapping[str, str]] = {
+    "model": "string",
+    "effort": "string",
+    "n": "Int64",
+    "score": "Float64",
+    "low": "Float64",
+    "high": "Float64",
+    "verdict": "string",
+    "cost_usd": "Float64",
+    "total_s": "Float64",
+    "run_usd": "Float64",
+    "run_low_usd": "Float64",
+    "run_high_usd": "Float64",
+    "more": "Int64",
+    "errors": "Int64",
+}
+"""`trial.frame`. `cost_usd` and `total_s` are means of one answer, `run_usd` the whole run at that rate."""
+PAIRS: Final[Mapping[str, str]] = {
+    "setting": "string",
+    "other": "string",
+    **{name: DTYPES[name] for name in ("n",)},
+    "difference": "Float64",
+    "low": "Float64",
+    "high": "Float64",
+    "more": "Int64",
+}
+
+
+class Setting(NamedTuple):
+    """What is tried.
+
+    Attributes:
+        model: The model; `None` is as recorded.
+        effort: The effort; `None` is as recorded.
+    """
+
+    model: str | None
+    effort: str | None
+
+    @property
+    def label(self) -> str:
+        """The setting in a few words."""
+        return " · ".join(filter(None, [(self.model or "").replace("claude-", ""), self.effort])) or "as it was"
+
+
+class Tried(NamedTuple):
+    """One answer of a trial.
+
+    Attributes:
+        agent: Whose it is.
+        grade: What it is worth.
+        cost_usd: Dollars, when it was bought; `None` is unknown.
+        work_s: Seconds of its work, waiting left out; `None` is unknown.
+    """
+
+    agent: str
+    grade: Grade
+    cost_usd: float | None
+    work_s: float | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trial:
+    """What a trial found. `trial.frame` has a row per setting, `trial.pairs` one per two of them.
+
+    Attributes:
+        target: What was graded.
+        settings: What was tried.
+        tried: The answers of each setting, in the order in which they came.
+        rows: How many rows the run has.
+        others_usd: What the other agents of the run cost; `None` is unknown.
+        margin: What counts as no difference.
+        error_rate: How often such a trial may err.
+        sequential: Whether it was to stop when decided.
+        stopped: Why it ended.
+        spent_usd: What it cost, answers that were there before left out, graders too; `None` is unknown.
+        simulated: Whether its answers are simulated.
+    """
+
+    target: str
+    settings: tuple[Setting, ...]
+    tried: tuple[tuple[Tried, ...], ...]
+    rows: int = field(kw_only=True)
+    others_usd: float | None = field(default=0.0, kw_only=True)
+    margin: float = field(kw_only=True)
+    error_rate: float = field(kw_only=True)
+    sequential: bool = field(default=False, kw_only=True)
+    stopped: Stopped = field(default="sample", kw_only=True)
+    spent_usd: float | None = field(default=None, kw_only=True)
+    simulated: bool = field(default=False, kw_only=True)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per setting, the dearest last; columns are `TRIAL`. What was not graded is `NA`."""
+        verdicts, pairs = self.verdicts(), self._pairs()
+        best = self._best()
+        rows: list[dict[str, Any]] = []
+        for place, (setting, tried) in enumerate(zip(self.settings, self.tried, strict=True)):
+            found, cost = self._score(tried), mean_interval(_known(tried, "cost_usd"))
+            to_best = pairs.get((min(place, best), max(place, best))) if best is not None else None
+            undecided = verdicts[place] == "undecided" and to_best is not None
+            rows.append(
+                {
+                    **setting._asdict(),
+                    "n": found.n,
+                    "errors": len(tried) - found.n,
+                    **_numbers(found),
+                    "verdict": verdicts[place],
+                    "cost_usd": _or_none(cost.value),
+                    "total_s": _or_none(mean_interval(_known(tried, "work_s")).value),
+                    **dict(zip(("run_usd", "run_low_usd", "run_high_usd"), map(self._of_run, cost[:3]), strict=True)),
+                    "more": more_needed(to_best, self.margin) if undecided and to_best is not None else None,
+                }
+            )
+        rows.sort(key=lambda row: math.inf if row["cost_usd"] is None else row["cost_usd"])
+        return make_frame(rows, TRIAL, target=self.target, simulated=self.simulated, stopped=self.stopped)
+
+    @property
+    def pairs(self) -> pd.DataFrame:
+        """One row per two settings: the mean difference of their scores on the same rows, and where it may lie."""
+        rows = [
+            {
+                "setting": self.settings[one].label,
+                "other": self.settings[other].label,
+                "n": found.n,
+                "difference": _or_none(found.value),
+                "low": _or_none(found.low),
+                "high": _or_none(found.high),
+                "more": None if self._is_decided(found) else more_needed(found, self.margin) or None,
+            }
+            for (one, other), found in self._pairs().items()
+        ]
+        return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
+
+    def _score(self, tried: Sequence[Tried]) -> Interval:
+        """Return the score of a setting; where one stopped because of what one saw, with a band that holds then too."""
+        if self.sequential:
+            return running_interval(list(_scores(tried).values()), 0, 1, self.error_rate)
+        return summary_of([one.grade for one in tried])
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all scores are between 0 and 1, so that it may stop when it is decided."""
+        return all(0 <= score <= 1 for tried in self.tried for score in _scores(tried).values())
+
+    def verdicts(self) -> list[Verdict]:
+        """Return the verdict on each setting."""
+        pairs, best = self._pairs(), self._best()
+        found: list[Verdict] = []
+        for place in range(len(self.settings)):
+            if not _scores(self.tried[place]):
+                found.append("unknown")
+            elif place == best:
+                found.append("best")
+            elif any(apart.high < 0 for apart in self._from(place, pairs)):
+                found.append("worse")
+            else:
+                apart = next(self._from(place, {key: one for key, one in pairs.items() if best in key}))
+                as_good = -self.margin <= apart.low and apart.high <= self.margin
+                found.append("as good" if as_good else "undecided")
+        return found
+
+    def racing(self) -> list[int]:
+        """Return the settings that still have to be asked: those that are not worse than another one."""
+        return [place for place, one in enumerate(self.verdicts()) if one != "worse"]
+
+    @property
+    def decided(self) -> bool:
+        """Whether every setting is the best, as good as it, or worse."""
+        return not {"undecided", "unknown"} & {*self.verdicts()}
+
+    @property
+    def chosen(self) -> Setting | None:
+        """The cheapest of the best setting and those as good; `None` where nothing was graded."""
+        good = [place for place, one in enumerate(self.verdicts()) if one in ("best", "as good")]
+        cost = {place: mean_interval(_known(self.tried[place], "cost_usd")).value for place in good}
+        ranked = sorted(good, key=lambda place: (math.isnan(cost[place]), cost[place]))
+        return self.settings[ranked[0]] if ranked else None
+
+    def best(self, under_usd: float) -> Setting | None:
+        """Return the setting with the best score whose whole run costs no more; `None` where none does.
+
+        Args:
+            under_usd: Dollars of the whole run.
+        """
+        known = self.frame.dropna(subset=["score", "run_usd"])
+        fitting = known[known["run_usd"] <= under_usd]
+        return _first(fitting.sort_values(["score", "run_usd"], ascending=[False, True]))
+
+    def cheapest(self, score: float) -> Setting | None:
+        """Return the cheapest setting with at least this score; `None` where none has it.
+
+        Args:
+            score: The least score, as measured.
+        """
+        known = self.frame.dropna(subset=["score", "cost_usd"])
+        fitting = known[known["score"] >= score]
+        return _first(fitting.sort_values("cost_usd"))
+
+    def _best(self) -> int | None:
+        means = {place: mean_interval(list(_scores(one).values())).value for place, one in enumerate(self.tried)}
+        graded = [place for place, mean in means.items() if not math.isnan(mean)]
+        most = max((len(_scores(self.tried[place])) for place in graded), default=0)
+        full = [place for place in graded if len(_scores(self.tried[place])) == most]  # others are out of the race
+        return max(full, key=lambda place: means[place]) if full else None
+
+    def _pairs(self) -> dict[tuple[int, int], Interval]:
+        count = len(self.settings)
+        rate = self.error_rate / max(1, count * (count - 1) // 2)
+        scores = [_scores(one) for one in self.tried]
+        found: dict[tuple[int, int], Interval] = {}
+        for one, other in combinations(range(count), 2):
+            apart = [score - scores[other][name] for name, score in scores[one].items() if name in scores[other]]
+            running = self.bounded
+            found[one, other] = running_interval(apart, -1, 1, rate) if running else mean_interval(apart, 1 - rate)
+        return found
+
+    @staticmethod
+    def _from(place: int, pairs: Mapping[tuple[int, int], Interval]) -> Iterator[Interval]:
+        """Yield the differences of a setting from the others."""
+        for (one, other), found in pairs.items():
+            if place == one:
+                yield found
+            elif place == other:
+                yield Interval(-found.value, -found.high, -found.low, found.n)
+
+    def _is_decided(self, found: Interval) -> bool:
+        return found.low > 0 or found.high < 0 or (-self.margin <= found.low and found.high <= self.margin)
+
+    def _of_run(self, cost: float) -> float | None:
+        return None if math.isnan(cost) or self.others_usd is None else max(0.0, cost) * self.rows + self.others_usd
+
+    def __repr__(self) -> str:
+        return f"Trial({self.target!r}: {self.headline()})\n{self.frame.to_string(index=False)}"
+
+    def headline(self) -> str:
+        """Say in one sentence what came out."""
+        verdicts, chosen = self.verdicts(), self.chosen
+        if chosen is None:
+            return "no answer was graded"
+        names = {
+            kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
+        }
+        parts = [f"{names['best'][0]} is best"]
+        parts += [f"{', '.join(names[kind])} {words}" for kind, words in SAID.items() if kind in names]
+        ended = {"decided": "decided", "budget": "the budget is used up", "rows": "no rows are left"}.get(self.stopped)
+        answers = sum(map(len, self.tried))
+        return f"{'; '.join(parts)} ({f'{ended}, ' if ended else ''}{answers:,} answers). Apply: {chosen.label}"
+
+
+SAID: Final[Mapping[Verdict, str]] = {
+    "as good": "as good",
+    "worse": "worse",
+    "undecided": "within noise",
+    "unknown": "not graded",
+}
+
+
+def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
+    """Multiply models and efforts out.
+
+    Args:
+        model: A model, or a list; `None` is as recorded.
+        effort: An effort, or a list; `None` is as recorded.
+
+    Raises:
+        DeclarationError: There are fewer than two settings.
+    """
+    found = tuple(dict.fromkeys(Setting(one, other) for one in _listed(model) for other in _listed(effort)))
+    if len(found) < 2:
+        raise DeclarationError("A trial compares settings.", hint="Give two models or efforts at least: model=[...].")
+    return found
+
+
+def _listed(given: Any) -> list[Any]:
+    return [*cast("Sequence[Any]", given)] if isinstance(given, list | tuple) else [given]
+
+
+def _scores(tried: Sequence[Tried]) -> dict[str, float]:
+    """Return the scores by agent, more is better."""
+    known = [(one.agent, one.grade) for one in tried if one.grade.score is not None]
+    return {
+        name: -grade.score if grade.measure == "error" else grade.score
+        for name, grade in known
+        if grade.score is not None
+    }
+
+
+def _known(tried: Sequence[Tried], name: str) -> list[float]:
+    return [value for one in tried if (value := getattr(one, name)) is not None]
+
+
+def _numbers(found: Interval) -> dict[str, float | None]:
+    return {"score": _or_none(found.value), "low": _or_none(found.low), "high": _or_none(found.high)}
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _first(frame: pd.DataFrame) -> Setting | None:
+    if not len(frame):
+        return None
+    model, effort = (None if frame[name].isna().iloc[0] else str(frame[name].iloc[0]) for name in ("model", "effort"))
+    return Setting(model, effort)

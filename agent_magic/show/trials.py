@@ -1,0 +1,74 @@
+"""A trial as a page: what came out in a sentence, a row per setting, the differences folded."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.show.page import Column, Fold, Line, Page, Table
+from agent_magic.show.units import UNKNOWN, dollars, seconds
+
+if TYPE_CHECKING:
+    from agent_magic.measure.trial import Trial
+
+SETTINGS: Final = (
+    Column("setting"),
+    Column("score", "number"),
+    Column("95 % interval"),
+    Column("answers", "number"),
+    Column("one answer", "number"),
+    Column("work", "number"),
+    Column("whole run", "number"),
+    Column("verdict", "prose"),
+)
+PAIRS: Final = (Column("setting"), Column("other"), Column("difference", "number"), Column("between"))
+
+
+def trial_page(trial: Trial) -> Page:
+    """Compose a trial."""
+    rows = [_setting_row(row) for row in trial.frame.to_dict("records")]
+    pairs = [
+        (
+            row["setting"],
+            row["other"],
+            f"{_number(row['difference'])}",
+            f"{_number(row['low'])} to {_number(row['high'])}",
+        )
+        for row in trial.pairs.to_dict("records")
+    ]
+    spent = f"It cost {dollars(trial.spent_usd)}{' (simulated)' if trial.simulated else ''}."
+    return Page(
+        [
+            Line(f"{trial.headline()}.", head=f"Trial of {trial.target}:"),
+            Table(SETTINGS, rows, strong=True),
+            Line(f"{spent} run.apply(trial.chosen) or %agents apply takes it.", "soft"),
+            Fold("differences, row by row", [Table(PAIRS, pairs)], instead="trial.pairs has the differences"),
+        ]
+    )
+
+
+def _setting_row(row: dict[Any, Any]) -> tuple[str, ...]:
+    known = {name: value for name, value in row.items() if _is_known(value)}
+    words = [str(known[name]).replace("claude-", "") for name in ("model", "effort") if known.get(name)]
+    more, errors = known.get("more"), known.get("errors")
+    verdict = str(known["verdict"]).replace("undecided", "within noise")
+    verdict += f": about {more:,} more answers" if more else ""
+    verdict += f" ({errors} not graded)" if errors else ""
+    return (
+        " · ".join(words) or "as it was",
+        _number(known.get("score")),
+        f"{_number(known.get('low'))} to {_number(known.get('high'))}",
+        f"{known.get('n') or 0:,}",
+        dollars(known.get("cost_usd")),
+        seconds(known.get("total_s")),
+        dollars(known.get("run_usd")),
+        verdict,
+    )
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, float) and not math.isnan(value))
+
+
+def _number(value: Any) -> str:
+    return f"{value:.2f}".replace("-", "−") if _is_known(value) else UNKNOWN

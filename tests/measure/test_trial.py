@@ -1,0 +1,241 @@
+"""Trials of settings: verdicts from paired differences, an error rate that is kept, and real runs of samples."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+import agent_magic as am
+from agent_magic.api import Agent, Plan
+from agent_magic.errors import DeclarationError, PlanError
+from agent_magic.measure.scores import Grade
+from agent_magic.measure.trial import PAIRS, TRIAL, Setting, Trial, Tried, settings_of
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.prices import TokenPrice
+from agent_magic.record.request import Request
+
+GOOD, CHEAP, OTHER = (Setting(name, None) for name in ("good", "cheap", "other"))
+COST = {"good": 0.10, "cheap": 0.01, "other": 0.05}
+
+
+def trial(*scores: Sequence[float | None], settings: tuple[Setting, ...] = (GOOD, CHEAP, OTHER), **more: Any) -> Trial:
+    """A trial with these scores by setting, row by row."""
+    tried = tuple(
+        tuple(
+            Tried(
+                f"r{row}",
+                Grade("t", "g", "share", one, error=None if one is not None else "?"),
+                COST[s.model or ""],
+                2.0,
+            )
+            for row, one in enumerate(each)
+        )
+        for s, each in zip(settings, scores, strict=False)
+    )
+    given = {"rows": 1000, "margin": 0.1, "error_rate": 0.05, "sequential": True, **more}
+    return Trial("t", settings[: len(scores)], tried, **given)
+
+
+def test_worse_as_good_and_noise():
+    """Certainly below another, certainly within the margin of the best, or neither."""
+    right, wrong = [1.0] * 200, [1.0, 0.0] * 100
+    assert ["best", "worse", "as good"] == trial(right, wrong, right).verdicts()
+    assert ["best", "undecided", "undecided"] == trial(right[:9], wrong[:9], right[:9]).verdicts()
+    assert trial(right, wrong, right).decided
+    assert [0, 2] == trial(right, wrong, right).racing()
+
+
+def test_the_chosen_one_is_the_cheapest_that_is_good_enough():
+    """Of the best and those as good; what is within noise is not chosen."""
+    right = [1.0] * 200
+    assert CHEAP == trial(right, right).chosen
+    assert GOOD == trial(right, [1.0, 0.0] * 100).chosen
+    assert GOOD == trial(right[:9], [1.0] * 8 + [0.0]).chosen
+    assert trial([None] * 5, [None] * 5).chosen is None
+
+
+def test_the_frame_says_dollars_score_and_how_many_more():
+    """The whole run is the rows at the mean of an answer, beside what the other agents cost."""
+    found = trial([1.0] * 20, [1.0] * 18 + [0.0] * 2, others_usd=3.0)
+    frame = found.frame.set_index("model")
+    assert {name: kind for name, kind in TRIAL.items() if name != "model"} == {
+        n: str(k) for n, k in frame.dtypes.items()
+    }
+    assert ["cheap", "good"] == list(frame.index)
+    assert [13.0, 103.0] == [round(one, 6) for one in frame["run_usd"]]
+    assert ("undecided", True) == (frame.loc["cheap", "verdict"], frame["more"].max() > 20)
+    assert PAIRS == {name: str(kind) for name, kind in found.pairs.dtypes.items()}
+    assert 0.1 == round(found.pairs["difference"].max(), 6)
+    assert "within noise" in repr(found)
+
+
+def test_best_under_a_budget_and_cheapest_at_a_score():
+    """As measured; none where none is."""
+    found = trial([1.0] * 20, [0.0] * 20)
+    assert (CHEAP, GOOD, None) == (found.best(20), found.best(200), found.best(1))
+    assert (GOOD, CHEAP, None) == (found.cheapest(0.9), found.cheapest(0), found.cheapest(1.1))
+
+
+def test_an_unknown_price_is_not_zero():
+    """Neither of the answer nor of the run."""
+    tried = Tried("r0", Grade("t", "g", "share", 1.0), None, None)
+    found = Trial("t", (GOOD, CHEAP), ((tried,), (tried,)), rows=5, margin=0.1, error_rate=0.05)
+    assert found.frame[["cost_usd", "run_usd", "total_s"]].isna().all(axis=None)
+    assert found.best(100) is None
+
+
+def errs(seed: int) -> bool:
+    """Tell whether a trial of three equal settings, stopped when it likes, calls one of them worse."""
+    rng = random.Random(seed)
+    scores = [[float(rng.random() < 0.7) for _ in range(60)] for _ in range(3)]
+    return "worse" in trial(*scores).verdicts()
+
+
+def test_the_rule_keeps_its_error_rate():
+    """Of 2,000 simulated trials without a difference at most 5 % find one; bands only narrow, so the end tells all."""
+    assert sum(map(errs, range(2000))) / 2000 <= 0.05
+
+
+def test_numbers_without_bounds_are_compared_once_at_the_end():
+    """Less error is better; there is no sequence for them."""
+
+    def errors(values: list[float]) -> tuple[Tried, ...]:
+        return tuple(Tried(f"r{row}", Grade("t", "g", "error", one), 1.0, 1.0) for row, one in enumerate(values))
+
+    found = Trial(
+        "t", (GOOD, CHEAP), (errors([1, 2, 1, 2] * 5), errors([7, 9, 8, 7] * 5)), rows=9, margin=0.1, error_rate=0.05
+    )
+    assert not found.bounded
+    assert ["best", "worse"] == found.verdicts()
+
+
+class Label(BaseModel):
+    mood: Literal["good", "bad"]
+
+
+ROWS = [{"text": f"row {number}", "mood": "good" if number % 3 else "bad"} for number in range(90)]
+LABEL = Agent("label", "{{ item.text }}", each="rows", returns=Label, model="cheap")
+PRICES = {name: TokenPrice(usd * 1e4, 0) for name, usd in COST.items()}
+
+
+def moods(model: str, prompt: str) -> str:
+    """The good model is always right, the cheap one says good to all."""
+    right = "good" if int(prompt.rsplit(maxsplit=1)[-1]) % 3 else "bad"
+    return f'{{"mood": "{"good" if model == "cheap" else right}"}}'
+
+
+def client() -> Any:
+    """A provider whose answers depend on the model."""
+    from agent_magic.providers.base import Provider
+
+    class Known(Provider):
+        endpoint = "known"
+        is_limited = False
+
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        async def send(self, request: Request, stream: Any) -> Answer:
+            stream.replied(200)
+            self.asked.append(request.model)
+            return Answer(
+                moods(request.model, request.prompt), "end_turn", usage=Usage(100, output_tokens=0), model=request.model
+            )
+
+    return Known()
+
+
+async def tried(target: str = "label.mood", **given: Any) -> tuple[Any, Trial]:
+    """Run all rows with the cheap model, then try."""
+    known = client()
+    given = {"truth": "mood", "model": ["cheap", "good"], **given}
+    async with am.Session(client=known, prices=PRICES) as session:
+        run = await Plan([LABEL, Agent("one", "Row 1")], {"rows": ROWS}).run(session=session)
+        known.asked.clear()
+        found = await run.trial(target, **given)
+        assert [found] == run.trials
+        return known, found
+
+
+def test_a_sample_is_really_run_under_each_setting():
+    """Stratified by the truth; what the run has is not bought again, and its dollars are those it cost then."""
+    known, found = asyncio.run(tried(n=12))
+    assert {"good": 12} == {name: known.asked.count(name) for name in set(known.asked)}
+    frame = found.frame.set_index("model")
+    assert [8 / 12, 1.0] == list(frame.loc[["cheap", "good"], "score"])
+    assert [0.01, 0.10] == [round(one, 9) for one in frame.loc[["cheap", "good"], "cost_usd"]]
+    assert 1.2 == pytest.approx(found.spent_usd)
+    assert "sample" == found.stopped
+
+
+def test_it_stops_when_it_is_decided():
+    """The cheap model is worse after a part of the rows: the rest is not asked."""
+    known, found = asyncio.run(tried(until="decided", n=10))
+    assert ["worse", "best"] == found.verdicts()
+    assert "decided" == found.stopped
+    assert len(known.asked) < 90
+    assert Setting("good", None) == found.chosen
+
+
+def test_a_budget_ends_it():
+    """What was spent stays under it, and rows that were not answered are errors, not zeros."""
+    _, found = asyncio.run(tried(until="decided", n=5, policy=am.Policy(budget_usd=0.3)))
+    assert "budget" == found.stopped
+    assert found.spent_usd is not None
+    assert found.spent_usd <= 0.3
+
+
+def test_a_judge_can_grade_a_trial():
+    """It is paid by the same budget."""
+    judge = am.judge("Right?", model="other")
+
+    async def scene() -> Trial:
+        known = client()
+        plain = known.send
+
+        async def send(request: Request, stream: Any) -> Answer:
+            if not request.prompt.startswith("Right?"):
+                return await plain(request, stream)
+            stream.replied(200)
+            return Answer(
+                '{"why": "w", "ok": true}', "end_turn", usage=Usage(100, output_tokens=0), model=request.model
+            )
+
+        known.send = send
+        async with am.Session(client=known, prices=PRICES) as session:
+            run = await Plan([LABEL], {"rows": ROWS}).run(session=session)
+            return await run.trial("label", model=["cheap", "good"], grader=judge, n=4)
+
+    found = asyncio.run(scene())
+    assert [1.0, 1.0] == list(found.frame["score"])
+    assert 4 * 0.10 + 8 * 0.05 == pytest.approx(found.spent_usd)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"model": ["good"]}, DeclarationError, "compares settings"),
+        ({"truth": None}, DeclarationError, "one of truth= and grader="),
+        ({"n": 0}, DeclarationError, "n must be an integer >= 1, got 0"),
+        ({"until": "later"}, DeclarationError, "until must be 'decided' or None"),
+        ({"margin": 2}, DeclarationError, "margin must be"),
+        ({"target": "one"}, PlanError, "needs rows: 'one'"),
+        ({"truth": ["good"]}, DeclarationError, "1 values for 90 rows"),
+        ({"truth": None, "grader": lambda answer, row: 7.5, "until": "decided"}, DeclarationError, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_tried_is_said(given, error, message):
+    """Before anything is sent, but for scores that only the grader knows."""
+    with pytest.raises(error, match=message):
+        asyncio.run(tried(**given))
+
+
+def test_settings_are_multiplied_out():
+    """Models by efforts, each once; left out is as recorded."""
+    assert (Setting("a", "low"), Setting("a", "high")) == settings_of("a", ["low", "high", "low"])
+    assert ("haiku-5-5 · low", "as it was") == (Setting("claude-haiku-5-5", "low").label, Setting(None, None).label)
