@@ -159,6 +159,27 @@ class Flow:
                 return Left("unused", said, UNUSED)
         return None
 
+    def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return the loops whose last round ran without its condition being met: the step that begins each, and that.
+
+        Args:
+            answers: What the steps returned, by their names.
+        """
+        plan, found = self._plan, list[tuple[str, str]]()
+        for step, one in enumerate(plan.agents):
+            if one.part is None or not one.part.is_head or one.part.number < one.part.rounds or one.name not in answers:
+                continue
+            known: dict[str, Any] = {}
+            for name in _until(plan, step).names:
+                last = plan.groups.get(name, {}).get(one.part.rounds)
+                known[name] = plan.meaning(step, name, answers) if last is None else answers.get(plan.agents[last].name)
+            try:
+                met = holds(_until(plan, step), known)
+            except AgentMagicError:  # an answer that it is about is missing
+                met = False
+            found += [] if met else [(one.part.group, one.until or "")]
+        return found
+
     def _without_group(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Skip what takes a group, all of which was left out because of a condition."""
         plan = self._plan
@@ -182,7 +203,8 @@ class Flow:
         if len(found) > part.most:
             why = f"{part.over} has {len(found)} items, and most={part.most}: none of them was run. Raise --most."
             return Left("failed", why, "TooManyItems") if part.place == 0 else Left("unused", why, UNUSED)
-        return None if part.place < len(found) else Left("unused", f"{part.over} has {len(found)} items", UNUSED)
+        many = "1 item" if len(found) == 1 else f"{len(found)} items"
+        return None if part.place < len(found) else Left("unused", f"{part.over} has {many}", UNUSED)
 
     def _without_condition(self, step: int, answers: Mapping[str, Any]) -> Left | None:
         agent = self._plan.agents[step]

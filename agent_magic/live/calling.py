@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -22,11 +21,12 @@ from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.record.ledger.base import Busy, CallKey, Doubt
 from agent_magic.record.packing import pack
+from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
 from agent_magic.record.taken import Taken, written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.tool import Tool
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.base import Journal
     from agent_magic.record.results import RunRecord
 
-RETURNED = frozenset({"succeeded", "capped"})
 LOOK_S = 0.1
 """How often to look whether another process has unlocked the ledger."""
 MOST_TEXT = 100_000
@@ -221,28 +220,6 @@ class Caller:
         ways = "Policy(on_doubt='again') calls it once more, on_doubt='error' tells the model that it failed."
         why = f"CallInDoubt: {said}. It was not repeated. {ways}"
         return Result("failed", why, why, "CallInDoubt", ends=True)
-
-
-class Returned(Mapping[str, Any]):
-    """What agents and tasks returned, by their names; without those that did not.
-
-    Args:
-        record: The run.
-    """
-
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._record.plan.index or self._record[name].status not in RETURNED:
-            raise KeyError(name)
-        return self._record[name].value
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._record.plan.names if name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:

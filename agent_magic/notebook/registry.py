@@ -178,11 +178,13 @@ class Registry:
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._agents)]))
 
     def parents(self, agent: Step) -> tuple[tuple[str, str], ...]:
-        """Return the agent's parents so far, each with where the edge came from: `prompt`, `after` or `when`."""
+        """Return the agent's parents so far, each with where the edge came from: its prompt or an option."""
         used = [(name, "prompt") for name in agent.uses if name in self._agents and name != agent.name]
         order = [(name, "after") for name in agent.after if name in self._agents and name not in agent.uses]
         known = {name for name, _ in (*used, *order)}
-        decides = [(name, "when") for name in deciding_names(agent) if name in self._agents and name not in known]
+        each = (agent.each or "").partition(".")[0]
+        names = [name for name in deciding_names(agent) if name in self._agents and name not in known]
+        decides = [(name, "each" if name == each else "when" if agent.until is None else "until") for name in names]
         return (*used, *order, *decides)
 
     def descendants(self, name: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.record.call import APPROVAL
+from agent_magic.record.returned import Returned
 from agent_magic.show.text import listed
 from agent_magic.show.units import dollars
 
@@ -41,6 +42,16 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
     empty = () if record.redacted else record.empty
     notes.append((empty, "Empty answer: {}. Passed on as it is; reword the prompt, or ask again with --fresh."))
     return " ".join(text.format(listed(names, 5)) for names, text in notes if names)
+
+
+def rounds_note(record: RunRecord) -> str:
+    """Name the loops that ended because they had no more rounds; empty where there are none."""
+    flow = record.plan.flow
+    unmet = [] if flow is None or record.redacted else flow.unmet(Returned(record))
+    return " ".join(
+        f"{name} ran all its rounds and {until} does not hold: the last one was passed on; --rounds allows more."
+        for name, until in unmet
+    )
 
 
 def _ended_plainly(result: AgentResult) -> bool:

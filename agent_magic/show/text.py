@@ -10,7 +10,7 @@ from agent_magic.show.states import DONE, STATES, source_word, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, seconds, times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.metrics import Summary
@@ -122,7 +122,8 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
     plan = record.plan
     head = one_line(summarize(record)) if timings else _stable_head(record)
     width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
-    return _by_layer(head, plan, lambda agent: _agent_line(record.results[agent], width, timings=timings))
+    used = {number for number, one in enumerate(record.results) if one.status != "unused"}
+    return _by_layer(head, plan, lambda agent: _agent_line(record.results[agent], width, timings=timings), used)
 
 
 def why_not(result: AgentResult) -> str:
@@ -200,11 +201,12 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(map(single_line, names[:most])) + more
 
 
-def _by_layer(head: str, plan: Plan, line: Callable[[int], str]) -> str:
-    """Write a line per agent under its layer. The middle of a long list is left out."""
+def _by_layer(head: str, plan: Plan, line: Callable[[int], str], used: Container[int] | None = None) -> str:
+    """Write a line per agent under its layer, only those that were used. The middle of a long list is left out."""
     rows: list[str | int] = [head]
     for depth, layer in enumerate(plan.dag.layers()):
-        rows += [f"  layer {depth}", *layer]
+        shown = [one for one in layer if used is None or one in used]
+        rows += [f"  layer {depth}", *shown] if shown else []
     if len(rows) > _MOST_LINES:
         keep = _MOST_LINES // 2
         rows[keep:-keep] = [f"    {UNKNOWN} {len(rows) - 2 * keep:,} more lines {UNKNOWN}"]

@@ -207,31 +207,37 @@ class Conductor:
             if not missing[child] and self._state[child] == PENDING:
                 self._make_ready(child, now)
 
-    def _is_left_out(self, agent: int, now: float) -> bool:
-        """Ask whether a step is left out, and then end it, and what cannot do without it."""
-        left = None if self._flow is None else self._flow.choose(agent, self._left)
-        if left is None:
-            return False
-        if left.status == "failed":
-            self._give_up(agent, left.kind, left.why, now)
-        else:
-            self._leave_out(agent, left, now)
-        return True
+    def _why_left_out(self, agent: int) -> Left | None:
+        """Return why a step whose parents have all ended does not run; `None` where it does."""
+        flow = self._flow
+        if flow is None:
+            return None
+        if self._left:
+            optional = flow.optional.get(agent, ())
+            needed = (one for one in self._dag.parents[agent] if one in self._left and one not in optional)
+            why = next((flow.follows(agent, self._left[one]) for one in needed), None)
+            if why is not None:
+                return why
+        return flow.choose(agent, self._left) if agent in flow.decides else None
 
     def _leave_out(self, agent: int, left: Left, now: float) -> None:
-        """End a step that is not needed, or has no use without another one."""
-        flow, todo = self._flow, [(agent, left)]
-        while todo and flow is not None:
+        """End a step that is not needed, and those that are not needed without it."""
+        todo = [(agent, left)]
+        while todo:
             one, why = todo.pop()
+            if why.status == "failed":
+                self._give_up(one, why.kind, why.why, now)
+                continue
             self._left[one] = why
             self._end(one, why.status, why.why, now, why.kind)
             for child in self._dag.children[one]:
-                if one in flow.optional.get(child, ()):
-                    self._missing[child] -= 1
-                    if not self._missing[child] and self._state[child] == PENDING:
-                        self._make_ready(child, now)
-                elif self._state[child] != ENDED:
-                    todo.append((child, flow.follows(child, why)))
+                self._missing[child] -= 1
+                if self._missing[child] or self._state[child] != PENDING:
+                    continue
+                if (also := self._why_left_out(child)) is not None:
+                    todo.append((child, also))
+                else:
+                    self._let_wait(child, now)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
         """Record that a running agent's attempt failed: try again later, or give up."""
@@ -337,9 +343,7 @@ class Conductor:
             if self._barrier is not None:
                 self._lines.ended(agent, now)
             for child in self._dag.children[agent]:
-                can_miss = self._flow is not None and agent in self._flow.optional.get(child, ())
-                if status in PASSED_ON or (agent in self._left and can_miss):
-                    self._missing[child] -= 1
+                self._missing[child] -= status in PASSED_ON or agent in self._left
         for agent, status in self._done.items():
             if status not in PASSED_ON and agent not in self._left:
                 self._lost[agent] = agent
@@ -347,8 +351,13 @@ class Conductor:
         self._done = {}
 
     def _make_ready(self, agent: int, now: float) -> None:
-        if self._flow is not None and agent in self._flow.decides and self._is_left_out(agent, now):
-            return
+        if self._flow is not None and (why := self._why_left_out(agent)) is not None:
+            self._leave_out(agent, why, now)
+        else:
+            self._let_wait(agent, now)
+
+    def _let_wait(self, agent: int, now: float) -> None:
+        """Let a step wait for its turn."""
         self._state[agent] = READY
         self._ready_s[agent] = now
         if self._counts_all:
@@ -529,23 +538,11 @@ class Conductor:
             self._open += 1
             self._lines.reopened(agent)
             self._out.append(Reopened(agent))
-            why = self._cannot_do_without(agent)
-            if why is not None:
-                self._leave_out(agent, why, now)
-            elif not self._missing[agent]:
+            if not self._missing[agent]:
                 self._make_ready(agent, now)
         for agent, cause in skipped.items():
             self._lost[agent] = cause
             self._out += [Reopened(agent), Skipped(agent, cause)]
-
-    def _cannot_do_without(self, agent: int) -> Left | None:
-        """Return why a step is left out that runs again: another one was meanwhile that it needs."""
-        flow = self._flow
-        if flow is None or not self._left:
-            return None
-        optional = flow.optional.get(agent, ())
-        needed = (one for one in self._dag.parents[agent] if one in self._left and one not in optional)
-        return next((flow.follows(agent, self._left[one]) for one in needed), None)
 
 
 def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:

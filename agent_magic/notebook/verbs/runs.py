@@ -14,7 +14,7 @@ from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
 from agent_magic.show.closing import closing
-from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, unasked_note
+from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, rounds_note, unasked_note
 from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ async def run_and_tell(
     notes = [
         run.totals.why if graphic and not unwatched else "",  # the line has it already
         capped_note(run.record, policy),
+        rounds_note(run.record),
         budget_note(run.record, policy),
         unasked_note(run.record),
         filled_note(run.record),
