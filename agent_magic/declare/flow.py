@@ -63,6 +63,7 @@ class Flow:
     Attributes:
         decides: The steps that are asked about when their parents are done.
         optional: Per step, the parents it can do without.
+        may_end: The steps that may be left out, in the order of the graph.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -80,6 +81,7 @@ class Flow:
             if unsure - can:
                 may.add(step)
         self.decides, self.optional = frozenset(decides), optional
+        self.may_end = tuple(step for step in plan.dag.order if step in may or step in decides)
 
     def _can_miss(self, step: int, unsure: set[int]) -> set[int]:
         """Return which of these parents a step can do without."""

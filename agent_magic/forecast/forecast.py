@@ -234,7 +234,7 @@ class Forecaster:
             pacer=pacer,
             key=key,
             refusal_s=self.evidence.refusal_s,
-            left={step: why for step, why in self.record.left_out.items() if step not in scenario.dropped},
+            left={step: why for step, why in self.record.decisions.items() if step not in scenario.dropped},
         )
         return peak, record
 

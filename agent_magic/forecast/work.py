@@ -223,7 +223,7 @@ class _Modelling:
     ) -> None:
         self.evidence, self.seen = evidence, evidence.seen
         self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
-        self.left = evidence.record.left_out
+        self.left = evidence.record.decisions
         self.text_scale: dict[int, float] = {}
         self.basis: Basis = "measured"
         self.words: dict[str, None] = {}

@@ -49,7 +49,6 @@ GOES_ON = frozenset({PAUSED, TOOL_USE})
 """The stop reasons of a response after which the conversation goes on."""
 _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
 
-
 NO_CALLS: Final[Sequence[ToolCall]] = ()
 
 
@@ -415,10 +414,20 @@ class RunRecord:
     @property
     def left_out(self) -> dict[int, Left]:
         """The steps that were not needed, by number, and why."""
+        return {number: left for number, left in self.decisions.items() if left.status != "failed"}
+
+    @property
+    def decisions(self) -> dict[int, Left]:
+        """The steps that a decision ended, by number, and why; `failed` where nothing could be decided."""
         if self.plan.flow is None:
             return {}
-        found = ((number, one) for number, one in enumerate(self.results) if one.is_left_out)
-        return {number: Left(one.status, one.error or "", one.kind or "") for number, one in found}  # pyright: ignore[reportArgumentType] - one of two
+        found: dict[int, Left] = {}
+        for number in self.plan.flow.may_end:
+            one = self.results[number]
+            unsure = one.status == "failed" and not one.attempts and not one.calls and one.kind != "Late"
+            if one.is_left_out or unsure:
+                found[number] = Left(one.status, one.error or "", one.kind or "")  # pyright: ignore[reportArgumentType] - one of three
+        return found
 
     @property
     def rows(self) -> list[AgentResult]:
