@@ -9,7 +9,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.context import Context
 from agent_magic.declare.returns import look_up
 from agent_magic.declare.tool import Tools, tools_of
-from agent_magic.notebook.command import Parser
+from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
 
     %%agent letter --ask                              # you agree to its answer before others use it, in the picture or
     Write to {{ customer }}.                          # by %agents approve; @am.tool(ask=True) asks before each call
+
+    %%agent quick --run                               # asked at once; the answer comes below the cell
+    What does {{ error }} mean?
 
 Run with `run = %agents run`. Declare a name again to replace it; `%agents drop NAME` removes it.
 """
@@ -105,6 +108,7 @@ def _agent_parser() -> Parser:
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
     add("--effort", metavar="E", help="low, medium, high, xhigh or max.")
+    add("--run", action="store_true", help="Ask it at once, with what it needs, and show the answer below the cell.")
     return parser
 
 
@@ -175,6 +179,11 @@ def read_agent(
         **typed,
     )
     return agent, given.plan
+
+
+def asks_at_once(_magic: str, line: str | None) -> bool:
+    """Tell whether a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
+    return line is None or "--run" in without_comment(line).split()
 
 
 def read_context(line: str, cell: str) -> tuple[Context, str]:

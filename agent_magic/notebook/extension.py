@@ -9,6 +9,7 @@ from agent_magic.declare.task import LISTENERS
 from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter
 from agent_magic.notebook.cell_hooks import CellHook, Dedent, FirstLine
 from agent_magic.notebook.completion import attach
+from agent_magic.notebook.declaring import asks_at_once
 from agent_magic.notebook.formatters import Formatters
 from agent_magic.notebook.front_end import say
 from agent_magic.notebook.magics import AgentMagics
@@ -30,12 +31,14 @@ def load(shell: InteractiveShell) -> None:
     cell = _free_name(ip, "cell", CELL, OTHER_CELL)
     line = _free_name(ip, "line", LINE, OTHER_LINE)
     ip.register_magic_function(magics.agent, "cell", cell)
+    ip.register_magic_function(magics.agent_async, "cell", cell + ASYNC_SUFFIX)
     context = _free_name(ip, "cell", CONTEXT, OTHER_CONTEXT)
     ip.register_magic_function(magics.context, "cell", context)
     ip.register_magic_function(magics.agents, "line", line)
     ip.register_magic_function(magics.agents_async, "line", line + ASYNC_SUFFIX)
     hooks: list[CellHook] = [
         AwaitRewriter(ip, frozenset({line}), VERBS.waits),
+        AwaitRewriter(ip, frozenset({cell}), asks_at_once),
         FirstLine(ip, frozenset({cell, context})),
         Dedent(ip),
     ]

@@ -17,17 +17,18 @@ from agent_magic.declare.serialization import python_notes
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
-from agent_magic.notebook.declaring import help_of, lines_that_declare, read_agent, read_context
+from agent_magic.notebook.declaring import PARSERS, help_of, lines_that_declare, read_agent, read_context
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.notebook.verbs.runs import ask_at_once
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.show.cards import context_card, declaration_card
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
 
     from agent_magic.api import Plan
     from agent_magic.declare.context import Context
@@ -61,10 +62,15 @@ class AgentMagics(Magics, Settings):
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
         with user_errors():
-            look_up = partial(self.session.look_up, self.shell.user_ns)
-            find_tools = partial(self.session.find_tools, self.shell.user_ns)
-            declared, plan = read_agent(line, cell, look_up, find_tools)
-            self._declare(declared, plan, cell_of(self.shell))
+            if (asked := self._declare_agent(line, cell)) is not None:
+                run_sync(asked, message=self._stopped)
+
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    async def agent_async(self, line: str, cell: str = "") -> None:
+        """Declare an agent and ask it, awaited on the notebook's loop."""
+        with user_errors():
+            if (asked := self._declare_agent(line, cell)) is not None:
+                await awaited(asked, message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("context")  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -126,6 +132,14 @@ class AgentMagics(Magics, Settings):
         """Run the command of a line. Returns a coroutine if it has to be awaited."""
         command, rest = VERBS.split(line)
         return VERBS[command].do(self, VERBS.parser(command).read(rest))
+
+    def _declare_agent(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
+        """Declare the agent of a cell. With `--run`, returns the coroutine that asks it."""
+        look_up = partial(self.session.look_up, self.shell.user_ns)
+        find_tools = partial(self.session.find_tools, self.shell.user_ns)
+        declared, plan = read_agent(line, cell, look_up, find_tools)
+        self._declare(declared, plan, cell_of(self.shell))
+        return ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 
     def _declare_context(self, context: Context, plan: str, cell: Cell) -> None:
         names = self.shell.user_ns

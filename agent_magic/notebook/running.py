@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from agent_magic.api import Run, start
 from agent_magic.api.asking import TerminalAsker
@@ -15,12 +15,13 @@ from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
-from agent_magic.notebook.front_end import display_bundle, note
+from agent_magic.notebook.front_end import display_bundle, note, show_page
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
+from agent_magic.show.answer import AnswerView, answer_page
 from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
@@ -41,9 +42,26 @@ if TYPE_CHECKING:
 Shown: TypeAlias = Callable[[], object]
 Front: TypeAlias = Desk | TerminalAsker
 """Where questions to a person wait: in a notebook on a desk, which the page and commands look at."""
+View: TypeAlias = LiveView | LineView | TableView | AnswerView
 MOST_FILES = 20
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
+
+
+class Screen(NamedTuple):
+    """Where a run is shown.
+
+    Attributes:
+        graphic: Whether it shows pictures.
+        asker: Where questions to a person wait; `None` where nobody is there.
+        shown: Called when the run is on it.
+        answer: The agent whose answer is shown in place of the picture; `None` shows the picture.
+    """
+
+    graphic: bool
+    asker: Front | None
+    shown: Shown
+    answer: str | None
 
 
 async def execute(  # noqa: PLR0913 - each by its name
@@ -57,6 +75,7 @@ async def execute(  # noqa: PLR0913 - each by its name
     resume: Run | None = None,
     again: Sequence[str] | None = None,
     shown: Shown = bool,
+    answer: str | None = None,
 ) -> Run:
     """Run a plan of the session and show it.
 
@@ -70,6 +89,7 @@ async def execute(  # noqa: PLR0913 - each by its name
         resume: An earlier run whose answers are reused; see `Plan.run`.
         again: The agents of it that run again; `None` is all that did not succeed.
         shown: Called when the run is on the screen.
+        answer: The agent whose answer is shown in place of the picture; `None` shows the picture.
 
     Raises:
         AgentMagicError: Nothing was sent.
@@ -77,6 +97,7 @@ async def execute(  # noqa: PLR0913 - each by its name
     """
     session.warm_up.hurry()
     asker = (Desk(plan) if graphic else TerminalAsker()) if asks else None
+    screen = Screen(graphic, asker, shown, answer)
     ask = None if asker is None else asker.ask
 
     def live(recorded: Match | None = None) -> Driver:
@@ -85,18 +106,19 @@ async def execute(  # noqa: PLR0913 - each by its name
         return start(plan, policy, session=session.shared, fresh=fresh, resume=resume, again=again, ask=ask)
 
     if session.deck is not None:
-        return await _play(session, session.deck, plan, policy, live, graphic=graphic, asker=asker, shown=shown)
+        return await _play(session, session.deck, plan, policy, live, screen)
     driver = live()
     try:
         async with session.shared.client.open():  # without a key this raises before anything is shown
-            return await _run(session, driver, graphic=graphic, asker=asker, shown=shown)
+            return await _run(session, driver, screen)
     except NotConnected:
         found = recording_beside(plan, Path.cwd(), timeout_s=policy.timeout_s)
         if found is None:
             raise
     note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
-    session.insert(Deck(found))
-    return await execute(session, plan, policy, fresh=fresh, graphic=graphic, asks=asks, shown=shown)
+    deck = Deck(found)
+    session.insert(deck)
+    return await _play(session, deck, plan, policy, live, screen)
 
 
 async def _play(
@@ -105,22 +127,19 @@ async def _play(
     plan: Plan,
     policy: Policy,
     live: Callable[[Match], Driver],
-    *,
-    graphic: bool,
-    asker: Front | None,
-    shown: Shown,
+    screen: Screen,
 ) -> Run:
     """Replay what is recorded, at once or in its time, and buy the rest if that is wanted."""
     playing = lay(deck, plan, policy, live)
     if isinstance(playing, RunRecord):
-        return _show(session, playing, graphic=graphic)
+        return _show(session, playing, screen)
     if isinstance(playing, Player):
-        return await _run(session, cast("Driver", playing), graphic=graphic, asker=None, shown=shown)
+        return await _run(session, cast("Driver", playing), screen._replace(asker=None))
     bought = sum(result.finished_s is None for result in playing.record.results)
     told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
     async with session.shared.client.open():
         note(told)
-        return await _run(session, playing, graphic=graphic, asker=asker, shown=shown)
+        return await _run(session, playing, screen)
 
 
 def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
@@ -136,15 +155,15 @@ def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette 
     return None
 
 
-async def _run(session: Session, driver: Driver, *, graphic: bool, asker: Front | None, shown: Shown) -> Run:
+async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     """Drive a run, shown, and settle it however it ends."""
     run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices, session=session.shared)
     run.forecasts = session.forecasts
     session.running.append(driver)
-    desks = [asker] if isinstance(asker, Desk) else []
+    desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
-        async with _shown(session, driver, graphic=graphic, asker=asker, shown=shown):
+        async with _shown(session, driver, screen):
             await driver.drive()
     finally:
         session.desks = [one for one in session.desks if one not in desks]
@@ -152,12 +171,14 @@ async def _run(session: Session, driver: Driver, *, graphic: bool, asker: Front 
     return run
 
 
-def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
+def _show(session: Session, record: RunRecord, screen: Screen) -> Run:
     """Show a recorded run."""
     run = Run(record, history=session.shared.history, session=session.shared)
     run.forecasts = session.forecasts
     session.settle(run)
-    if graphic:
+    if screen.graphic and screen.answer is not None:
+        show_page(answer_page(record, record.plan.index[screen.answer]), graphic=True)
+    elif screen.graphic:
         display_bundle(run.bundle(theme=session.theme))
     else:
         still = terminal_view(run.record)
@@ -167,16 +188,11 @@ def _show(session: Session, record: RunRecord, *, graphic: bool) -> Run:
 
 
 @contextlib.asynccontextmanager
-async def _shown(
-    session: Session, driver: Driver, *, graphic: bool, asker: Front | None, shown: Shown
-) -> AsyncGenerator[None]:
+async def _shown(session: Session, driver: Driver, screen: Screen) -> AsyncGenerator[None]:
     """Show a run beside it: its first requests leave before its picture is drawn."""
-    desk = asker if isinstance(asker, Desk) else Desk(driver.plan)
+    desk = screen.asker if isinstance(screen.asker, Desk) else Desk(driver.plan)
     status = LiveStatus(driver, session.shared.history, desk)
-    terminal = asker if isinstance(asker, TerminalAsker) else None
-    showing = asyncio.create_task(
-        _show_live(driver, status, shown) if graphic else _show_table(driver, terminal, shown)
-    )
+    showing = asyncio.create_task(_show_run(driver, status, screen))
     ticking = asyncio.create_task(_tick(driver, showing, status))
     try:
         yield
@@ -188,24 +204,22 @@ async def _shown(
             session.take_view(view)
 
 
-async def _show_live(driver: Driver, status: LiveStatus, shown: Shown) -> LiveView:
-    await asyncio.to_thread(cards_layout, driver.plan)  # remembered; the first time it loads Graphviz
-    view = status.view()
+async def _show_run(driver: Driver, status: LiveStatus, screen: Screen) -> View:
+    if not screen.graphic:
+        view = terminal_view(driver.record)
+    elif screen.answer is not None:
+        view = AnswerView(driver.record, driver.plan.index[screen.answer], status.arriving)
+    else:
+        await asyncio.to_thread(cards_layout, driver.plan)  # remembered; the first time it loads Graphviz
+        view = status.view()
     view.show()
-    shown()
+    if isinstance(screen.asker, TerminalAsker) and isinstance(view, TableView):
+        screen.asker.cover(view)
+    screen.shown()
     return view
 
 
-async def _show_table(driver: Driver, terminal: TerminalAsker | None, shown: Shown) -> LineView | TableView:
-    view = terminal_view(driver.record)
-    view.show()
-    if terminal is not None and isinstance(view, TableView):
-        terminal.cover(view)
-    shown()
-    return view
-
-
-async def _tick(driver: Driver, showing: asyncio.Task[LiveView | LineView | TableView], status: LiveStatus) -> None:
+async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus) -> None:
     view = await asyncio.shield(showing)
     while True:
         await asyncio.sleep(TICK_S)

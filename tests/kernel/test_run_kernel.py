@@ -169,6 +169,44 @@ def test_stop_while_agents_hang(kernel, server, code):
     assert "True\n" in kernel.do("run = %agents run\nprint(run.ok)").text
 
 
+def test_an_agent_is_asked_at_once(kernel, server):
+    """`%%agent NAME --run` is a run of it and what it needs; its answer is one output, which ends with the numbers."""
+    declare(kernel, one="Hello.", other="Not asked.")
+    finished = server.log()["finished"]
+    reply = kernel.do("%%agent two --run\nMore on {{ one }}")
+    assert "ok" == reply.status
+    assert finished + 2 == server.log()["finished"]
+    shown = [(kind, content) for kind, content in reply.outputs if "display" in kind]
+    kinds = [kind for kind, _ in shown]
+    assert ["display_data", "display_data"] == kinds[:2]  # its card, and its answer
+    assert {"update_display_data"} == {*kinds[2:]}
+    text = kernel.do("run = %agents last\nprint(run['two'].text)").text.strip()
+    last = shown[-1][1]["data"]
+    assert last["text/plain"].startswith(text)
+    assert "simulated" in last["text/plain"].removeprefix(text)
+    assert "2\n" == kernel.do("print(len(run.agents))").text
+
+
+def test_an_agent_is_asked_at_once_inside_a_function(kernel):
+    """Where no `await` is possible the cell magic runs all the same."""
+    code = "def f():\n    get_ipython().run_cell_magic('agent', 'one --run', 'Hello.')\nf()\nprint('after')"
+    reply = kernel.do(code)
+    assert "ok" == reply.status
+    assert "after" in reply.text
+    assert "True\n" in kernel.do("run = %agents last\nprint(run.ok)").text
+
+
+def test_stop_while_an_agent_is_asked_at_once(kernel, server):
+    """Stop ends it as it ends a run, and leaves no task."""
+    aborted = server.log()["aborted"]
+    cell = kernel.start(f"%%agent one --run\nHello. {HANG}")
+    server.until(lambda log: log["in_flight"] == 1)
+    kernel.interrupt(cell)
+    assert "KeyboardInterrupt" == kernel.wait(cell).ename
+    assert aborted + 1 == server.until(lambda log: log["in_flight"] == 0)["aborted"]
+    assert "[]\n" == kernel.do(TASKS).text
+
+
 def test_stop_twice(kernel, server):
     """A second Stop right behind the first changes nothing for the worse: ended, kept, nothing left, kernel alive."""
     declare(kernel, done="Hello.", left=f"{{{{ done }}}} {HANG}", right=f"Also {{{{ done }}}} {HANG}")
@@ -326,7 +364,7 @@ def test_loading_twice_and_unloading(fresh_kernel):
     """Loading twice is loading once; unloading takes magics, hooks and the stand-in API away; it can come back."""
     hooks = "[type(hook).__name__ for hook in get_ipython().input_transformers_post].count('AwaitRewriter')"
     fresh_kernel.do("%load_ext agent_magic\nimport agent_magic\nagent_magic.load_ipython_extension(get_ipython())")
-    assert "1\n" == fresh_kernel.do(hooks).text
+    assert "2\n" == fresh_kernel.do(hooks).text
     fresh_kernel.do("%agents connect simulator --latency none")
     server = Server(fresh_kernel)
     assert 0 == server.log()["in_flight"]

@@ -28,13 +28,17 @@ def _show_options(parser: Parser) -> None:
 
 
 def _show(ctx: CommandContext, given: Namespace) -> None:
-    run = ctx.session.run_of(given.name)
-    if given.name in run.plan.groups:
-        display_value(run.each(given.name))
-    elif given.markdown:
-        display_value(run.markdown(given.name))
+    show_result(ctx.session.run_of(given.name), given.name, markdown=given.markdown)
+
+
+def show_result(run: Run, name: str, *, markdown: bool) -> None:
+    """Show the answer of an agent, as text or as Markdown; of a group its frame."""
+    if name in run.plan.groups:
+        display_value(run.each(name))
+    elif markdown:
+        display_value(run.markdown(name))
     else:
-        say(answer_text(run, given.name))
+        say(answer_text(run, name))
 
 
 def _error(ctx: CommandContext, given: Namespace) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.tool import Tool
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
 from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
+from agent_magic.notebook.verbs.results import show_result
 from agent_magic.show.closing import closing
 from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, rounds_note, unasked_note
 from agent_magic.show.text import one_line
@@ -49,16 +51,22 @@ def _add_estimate_options(parser: Parser) -> None:
 
 
 async def run_and_tell(
-    ctx: CommandContext, given: Namespace, plan: Plan, resume: Run | None, again: Sequence[str] | None = None
+    ctx: CommandContext,
+    given: Namespace,
+    plan: Plan,
+    resume: Run | None,
+    again: Sequence[str] | None = None,
+    *,
+    answer: str | None = None,
 ) -> Run:
-    """Run a plan in a cell as its options say, and print what the picture does not show."""
+    """Run a plan in a cell as its options say, and print what the picture, or the answer, does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
-    front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell)}
-    if resume is None and not given.fresh and session.asks_mock_again(plan):
+    front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
+    if answer is None and resume is None and not given.fresh and session.asks_mock_again(plan):
         note(MOCK_AGAIN)
     run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, **front)
     session.just_shown = run
-    if unwatched := is_unwatched(ctx.shell):
+    if (unwatched := is_unwatched(ctx.shell)) and answer is None:
         say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
     notes = [
         run.totals.why if graphic and not unwatched else "",  # the line has it already
@@ -73,6 +81,8 @@ async def run_and_tell(
     ]
     for text in filter(None, notes):
         note(text)
+    if answer is not None and run.ok:
+        return run
     if graphic or sys.stdout.isatty():  # a log has a line at each end
         show_page(closing(run.record, "" if run.ok else retry_price(session, run, policy)), graphic=graphic)
     return run
@@ -92,6 +102,30 @@ async def _run(ctx: CommandContext, given: Namespace) -> Run:
     resume = None if given.fresh else ctx.session.unfinished(plan)
     await confirm(ctx, given, plan, resume)
     return await run_and_tell(ctx, given, plan, resume)
+
+
+async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
+    """Run an agent that was declared just now, with what it needs, and show its answer: `%%agent NAME --run`.
+
+    An answer stands in place of the picture where one agent is asked and no person has to agree to anything: the
+    buttons are in the picture.
+    """
+    parser = Parser("%%agent --run")
+    add_run_options(parser)
+    given = parser.read(f"{name} --plan {plan_name}")
+    plan = ctx.freeze(given)
+    resume = ctx.session.unfinished(plan)
+    await confirm(ctx, given, plan, resume)
+    alone = name in plan.index and not needs_person(plan)
+    run = await run_and_tell(ctx, given, plan, resume, answer=name if alone and is_kernel(ctx.shell) else None)
+    if not alone or not is_kernel(ctx.shell):
+        show_result(run, name, markdown=is_kernel(ctx.shell))
+
+
+def needs_person(plan: Plan) -> bool:
+    """Tell whether a person has to agree to an answer or a call of this plan."""
+    agents = [one for one in plan.agents if not one.is_task]
+    return any(one.ask or any(isinstance(tool, Tool) and tool.ask for tool in one.tools) for one in agents)
 
 
 async def _start(ctx: CommandContext, given: Namespace) -> None:
