@@ -22,11 +22,14 @@ if TYPE_CHECKING:
         Run,
         Session,
         TokenPrice,
+        decompose,
+        plan_for,
         share,
         start,
     )
     from agent_magic.declare.pictures import image, pdf, text_file
     from agent_magic.declare.resources import resource
+    from agent_magic.declare.roles import ROLES as roles  # noqa: N811 - a table that users fill
     from agent_magic.declare.task import Task, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
     from agent_magic.engine.calls import Verdict
@@ -66,12 +69,15 @@ __all__ = [
     "calibration",
     "capacity",
     "compare",
+    "decompose",
     "image",
     "judge",
     "load_ipython_extension",
     "monthly",
     "pdf",
+    "plan_for",
     "resource",
+    "roles",
     "share",
     "speedup_bounds",
     "start",
@@ -102,7 +108,10 @@ _HOMES = {
     "Tool": "agent_magic.declare.tool",
     "Verdict": "agent_magic.engine.calls",
     "TokenPrice": "agent_magic.api",
+    "decompose": "agent_magic.api",
+    "plan_for": "agent_magic.api",
     "resource": "agent_magic.declare.resources",
+    "roles": "agent_magic.declare.roles:ROLES",
     "task": "agent_magic.declare.task",
     "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",

@@ -1,5 +1,7 @@
 """What a user holds: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Session`, `Run`, `Ledger`, `share`."""
 
+from agent_magic.api import decompose
+from agent_magic.api.goals import plan_for
 from agent_magic.api.ledger import Ledger
 from agent_magic.api.plan import Plan, start
 from agent_magic.api.run import Run
@@ -25,6 +27,8 @@ __all__ = [
     "Run",
     "Session",
     "TokenPrice",
+    "decompose",
+    "plan_for",
     "share",
     "start",
 ]

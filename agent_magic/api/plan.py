@@ -11,6 +11,7 @@ from agent_magic.api.asking import asker_of
 from agent_magic.api.run import Run
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
+from agent_magic.declare.cells import declared, to_cell
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import (
     attachments_of,
@@ -344,6 +345,14 @@ class Plan(DeclaredPlan):
             indent: Spaces for each level; `None` writes one line.
         """
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    def to_cell(self) -> str:
+        """Write the plan as one `%%agents` cell; see `agent_magic.declare.cells`. Its values are not in it.
+
+        Raises:
+            PlanError: A step is a function, or has options that a cell cannot hold.
+        """
+        return to_cell(declared(self), name=self.name, description=self.description)
 
     def _files(self) -> dict[str, Any]:
         """Return the bytes of pictures and documents, each once."""

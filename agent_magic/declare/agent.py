@@ -50,7 +50,7 @@ class Agent:
         model: The id of the model. `None`: the default of the session, or `DEFAULT_MODEL`.
         max_tokens: The most output tokens. `None`: `DEFAULT_MAX_TOKENS`.
         system: The system prompt, sent as it is (not a template).
-        role: The name of a ready system prompt; see `agent_magic.declare.roles`.
+        role: The name of a ready system prompt, or of one of your own; see `agent_magic.declare.roles`.
         context: The name of a context or a value that is sent first, byte for byte the same for every agent that
             shares it, so that the provider can cache it.
         after: Agents that must have succeeded before, whose answers the prompt does not use: a list, or `"a,b"`.
@@ -112,6 +112,7 @@ class Agent:
     attach: Sequence[str] = field(default=(), kw_only=True)
     cite: bool = field(default=False, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
+    role_text: str | None = field(init=False, repr=False)
     template: Template = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +121,9 @@ class Agent:
             hint = "Write it below the %%agent line, or give prompt='...'."
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
         _check_options(self)
+        role, text = (None, None) if self.role is None else ROLES.read(self.role, self.name)
+        object.__setattr__(self, "role", role)
+        object.__setattr__(self, "role_text", text)
         for option in LISTS:
             object.__setattr__(self, option, listed(getattr(self, option)))
         if self.returns is not None:
@@ -166,7 +170,7 @@ class Agent:
     @property
     def system_text(self) -> str | None:
         """The system prompt that is sent: its own, or its role's."""
-        return self.system if self.system is not None else ROLES[self.role] if self.role else None
+        return self.system if self.system is not None else self.role_text
 
     @property
     def schema(self) -> str:
@@ -196,7 +200,6 @@ _CHECKS: Mapping[str, Callable[..., None]] = {
     "timeout_s": check_positive,
     **dict.fromkeys(("model", "system", "context", "each"), check_text),
     "effort": partial(check_word, words=EFFORTS),
-    "role": partial(check_word, words=tuple(ROLES)),
 }
 
 

@@ -44,6 +44,7 @@ from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
 from agent_magic.declare.pictures import holds_content
+from agent_magic.declare.roles import BUILT_IN
 from agent_magic.declare.schema import schema_of
 from agent_magic.declare.serialization import RenderError, as_text
 from agent_magic.declare.task import Task
@@ -148,6 +149,9 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
     if isinstance(agent, Task):
         return {**agent.to_dict(), **_edges_to_dict(plan, agent)}
     options = {key: getattr(agent, key) for key in OPTIONS if getattr(agent, key) is not None}
+    if agent.role and BUILT_IN.get(agent.role) != agent.role_text:  # of the user's: another reader may not have it
+        options["system"] = agent.role_text
+        del options["role"]
     return {
         "name": agent.name,
         "prompt": agent.prompt,
@@ -224,8 +228,6 @@ def _agent_from_dict(
     if not isinstance(prompt, str):
         raise _wrong(f"The prompt of agents[{place}] ({names[place]!r})", "a str", prompt)
     options = {key: row[key] for key in OPTIONS if row.get(key) is not None}
-    if isinstance(options.get("role"), str):
-        options["role"] = options["role"].lower()
     each, returns = row.get("each"), row.get("returns")
     if isinstance(returns, str):  # as text, which keeps the order of fields
         returns = schema_of(returns)

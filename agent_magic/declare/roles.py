@@ -1,14 +1,61 @@
-"""Roles: short system prompts that say from which side an agent looks at its task."""
+"""Roles: short system prompts that say from which side an agent looks at its task.
+
+Your own: `am.roles["lawyer"] = "You are a lawyer. ..."`, then `--role lawyer`. Agents take the text when they are
+declared; plans as JSON and recordings hold the text of a role that is not one of ours.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from agent_magic.declare.validation import check_name, check_text, must_be
+from agent_magic.errors import DeclarationError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROLES: Mapping[str, str] = MappingProxyType(
+
+class Roles(dict[str, str]):
+    """System prompts by role. Names are read in any capitalization."""
+
+    def __setitem__(self, name: str, text: str) -> None:
+        """Add a role, or give one another text.
+
+        Raises:
+            DeclarationError: The name is not one word, or the text is empty.
+        """
+        check_name(name, "a role")
+        check_text(f"role {name!r}", text)
+        if not text.strip():
+            raise must_be(f"role {name!r}", "the text of a system prompt", text)
+        super().__setitem__(name.lower(), text)
+
+    def __getitem__(self, name: str) -> str:
+        """Return the text of a role."""
+        return super().__getitem__(name.lower())
+
+    def update_all(self, roles: Mapping[str, str]) -> None:
+        """Add several; see `__setitem__`."""
+        for name, text in roles.items():
+            self[name] = text
+
+    def read(self, name: object, agent: str) -> tuple[str, str]:
+        """Return a role as it is written here, and its text.
+
+        Raises:
+            DeclarationError: There is no such role.
+        """
+        found = name.lower() if isinstance(name, str) else name
+        if not isinstance(found, str) or found not in self:
+            hint = f"{did_you_mean(found, self)} Your own: am.roles['name'] = 'You are ...'"
+            error = partial(DeclarationError, agent=agent)
+            raise must_be(f"role of agent {agent!r}", f"one of {', '.join(self)}", name, hint, error=error)
+        return found, self[found]
+
+
+BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "researcher": "You are a researcher. Gather what is known about the question, say how sure you are of each "
         "point, and keep facts apart from opinions. Do not recommend anything yet.",
@@ -26,4 +73,6 @@ ROLES: Mapping[str, str] = MappingProxyType(
         "them, and hand over one consistent picture.",
     }
 )
-"""System prompt by role name. Editable where they are used: give `system=` instead."""
+"""The roles that every reader of a plan has."""
+ROLES = Roles(BUILT_IN)
+"""The roles of this process, with the user's own."""

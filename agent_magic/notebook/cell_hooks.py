@@ -63,7 +63,7 @@ class FirstLine(CellHook):
             UsageError: A declaration follows other lines.
         """
         text = "".join(lines)
-        for name in self.magics if "agent" in text or "context" in text else ():
+        for name in self.magics:
             if f"run_line_magic('%{name}'" in text or (_begins_a_line(name, text) and not _is_python(text)):
                 raise UsageError(f"%%{name} must be the first line of its cell: move what is above it to another cell.")
         return lines

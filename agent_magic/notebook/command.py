@@ -39,6 +39,10 @@ class CommandContext(Protocol):
     confirm_agents: Any
     confirm_usd: Any
 
+    def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the options of agents that leave them open."""
+        ...
+
     def freeze(self, given: argparse.Namespace) -> Plan:
         """Return the plan that the options select from the declared agents."""
         ...
@@ -178,9 +182,9 @@ class Commands(dict[str, Verb]):
         self.find(command).options(parser)
         return parser
 
-    def waits(self, _magic: str, argument: str | None) -> bool:
-        """Return whether a call of the magic must be awaited; see `AwaitRewriter.wanted`."""
-        if argument is None:
+    def waits(self, magic: str, argument: str | None) -> bool:
+        """Return whether a call of a magic must be awaited, as all of `%%plan`; see `AwaitRewriter.wanted`."""
+        if argument is None or magic.endswith("plan"):
             return True
         verb = self.get(without_comment(argument).strip().partition(" ")[0].removesuffix(";"))
         return verb is not None and verb.waits

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from IPython.core import completer
 
 from agent_magic.declare.agent import EFFORTS
+from agent_magic.declare.coordinator import STRATEGIES
 from agent_magic.declare.plan import PLAN_WORDS
+from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.notebook.verbs.ledger import ACTIONS
+from agent_magic.notebook.verbs.plans import FORMS
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
@@ -31,17 +34,24 @@ if TYPE_CHECKING:
 
 MOST_FILES = 200
 _LINE = re.compile(r"(?:^|[=;\s])%(?:am_)?agents[ \t]+(?P<rest>.*)$")
-_CELL = re.compile(r"^%%(?:am_)?(?P<magic>agent|context)[ \t]+(?P<rest>.*)$")
+_CELL = re.compile(r"^%%(?:am_)?(?P<magic>agents?|context|plan)[ \t]+(?P<rest>.*)$")
+_HEADING = re.compile(r"^##[ \t]+(?P<rest>.*)$")
+_NAMED = re.compile(r"^##[ \t]+(?P<name>\w+)")
+_ROLE = re.compile(r"^\w+[ \t]+\((?P<word>\w*)$")
+_SECTIONS = re.compile(r"^%%(?:am_)?agents\b")
 _OPEN = re.compile(r"\{\{\s*(?P<word>[A-Za-z_]\w*)?$")
 _ENDS = re.compile(r"[\s,=]")
-_WORDS: Mapping[str, Sequence[str]] = {
+_WORDS: Mapping[str, Iterable[str]] = {
     **POLICY_WORDS,
     **PLAN_WORDS,
     "effort": EFFORTS,
     "latency": ("real", "fast", "none"),
     "where": ("simulator", "api"),
     "what": tuple(ACTIONS),
-    "role": tuple(ROLES),
+    "role": ROLES,
+    "strategy": STRATEGIES,
+    "preset": tuple(PRESETS),
+    "form": FORMS,
 }
 """Per option, the words it takes."""
 
@@ -97,7 +107,11 @@ def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):
         found = _arguments(match["rest"], PARSERS[match["magic"]], known, match["magic"])
-    elif (match := _OPEN.search(line)) and (cell is None or _CELL.match(cell)):
+    elif cell is not None and _SECTIONS.match(cell) and (match := _HEADING.match(line)):
+        role = _ROLE.match(match["rest"])
+        rest = re.sub(r"\([^()]*\)", "", match["rest"])
+        found = (role["word"], ROLES) if role else _arguments(rest, PARSERS["agent"], known, "agent")
+    elif (match := _OPEN.search(line)) and (cell is None or _CELL.match(cell) or _SECTIONS.match(cell)):
         found = match["word"] or "", _in_prompt(cell or "", known)
     elif match := _LINE.search(line):
         found = _command(match["rest"], known)
@@ -153,7 +167,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
         lines = context.full_text.split("\n")
         line = lines[context.cursor_line][: context.cursor_position]
         first = lines[0] if context.cursor_line else None
-        found = _ask(magics, line, first)
+        found = _ask(magics, line, first, lines)
         if found is None:
             return {"completions": []}
         # What is typed stands for nothing: IPython would else offer Python's names, after seconds of looking for them.
@@ -178,10 +192,15 @@ def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]
     return agent_magic_matches
 
 
-def _ask(magics: AgentMagics, line: str, first: str | None) -> Offer | None:
-    if "agent" not in line and "context" not in line and "{{" not in line:
+def _ask(magics: AgentMagics, line: str, first: str | None, lines: Sequence[str] = ()) -> Offer | None:
+    heading = line.startswith("##") and first is not None and _SECTIONS.match(first)
+    if not heading and not any(word in line for word in ("agent", "context", "%%plan", "{{")):
         return None
-    return offer(line, known_to(magics, first or line), cell=first)
+    known = known_to(magics, first or line)
+    if first is not None and _SECTIONS.match(first):  # the names of its own sections, which are not declared yet
+        heads = [match["name"] for one in lines if (match := _NAMED.match(one))]
+        known = known._replace(agents=list(dict.fromkeys([*heads, *known.agents])))
+    return offer(line, known, cell=first)
 
 
 def _command(rest: str, known: Known) -> tuple[str, Iterable[str]] | None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import UsageError
+
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.cells import sections_of
 from agent_magic.declare.context import Context
+from agent_magic.declare.coordinator import STRATEGIES
 from agent_magic.declare.returns import look_up
 from agent_magic.declare.tool import Tools, tools_of
+from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
 
@@ -58,6 +63,39 @@ agent's answer. `run.contexts` shows what it cost and saved. Examples:
 
     %%agent legal --context handbook
     Which rules may not hold before a court?
+"""
+AGENTS_HELP = """Declare several agents in one cell: a section for each. Nothing is sent.
+
+A heading is `## name`, a role in brackets if you like, and the options of %%agent; the prompt stands below. Text before
+the first heading is a comment. All are declared or, where one is wrong, none. What you take out of the cell is dropped
+when it runs again. A line of a prompt that begins with `## ` is written `\\## `. Example:
+
+    %%agents
+    Which language for {{ topic }}?
+
+    ## python (researcher)
+    What speaks for Python in {{ topic }}?
+
+    ## rust (researcher) --model claude-sonnet-5-5
+    What speaks for Rust in {{ topic }}?
+
+    ## advice (synthesizer)
+    Advise: {{ python }} {{ rust }}
+
+%agents export cell writes the declared agents as such a cell, %agents export cells as a notebook of %%agent cells.
+"""
+PLAN_HELP = """Have a plan written: the cell is the goal. A coordinator is asked once, and its plan put below as a cell.
+
+It is told to let as many agents as possible work at once. What comes back is checked like any plan, shown as a graph
+with an estimate, and put below as one %%agents cell. Nothing of it runs until you run it. Examples:
+
+    %%plan
+    Compare Python, Rust and Go for {{ project }}, and advise.
+
+    %%plan --agents 6 --strategy feature --model claude-opus-5-5
+    A shop for second-hand bicycles: search, payment, messages.
+
+%agents preset has plans that ask nobody; am.decompose makes them from files, modules, phases.
 """
 
 
@@ -119,14 +157,40 @@ def _context_parser() -> Parser:
     return parser
 
 
-PARSERS: Mapping[str, Parser] = {"agent": _agent_parser(), "context": _context_parser()}
+def _agents_parser() -> Parser:
+    parser = Parser("%%agents", dict.fromkeys(_AGENT.flags, "It belongs to one agent: ## name --option."))
+    parser.add_argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that its agents belong to.")
+    return parser
+
+
+def _plan_parser() -> Parser:
+    parser = Parser("%%plan")
+    add = parser.add_argument
+    add("--model", metavar="M", help="The coordinator's model.")
+    add("--agents", type=int, metavar="N", help="The most agents of the plan.")
+    add("--strategy", default="free", metavar="WORD", help=f"How to split the work: {', '.join(STRATEGIES)}.")
+    add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that the cell declares.")
+    add("--max-tokens", type=int, metavar="N", help="The most output tokens of the coordinator.")
+    add("--budget", type=float, metavar="USD", help="The most dollars that asking may cost.")
+    add("--fresh", action="store_true", help="Ask again, whatever the ledger has.")
+    add("--put", action="store_true", help="Put the cell below though the answer was bought earlier.")
+    return parser
+
+
+_AGENT = _agent_parser()
+PARSERS: Mapping[str, Parser] = {
+    "agent": _AGENT,
+    "context": _context_parser(),
+    "agents": _agents_parser(),
+    "plan": _plan_parser(),
+}
 """The parser of each cell magic's line."""
+HELP: Mapping[str, str] = {"agent": AGENT_HELP, "context": CONTEXT_HELP, "agents": AGENTS_HELP, "plan": PLAN_HELP}
 
 
 def help_of(magic: str) -> str:
-    """Return the text that `%%agent?` or `%%context?` shows."""
-    text = AGENT_HELP if magic == "agent" else CONTEXT_HELP
-    return f"{text}\n{PARSERS[magic].format_help().strip()}\n"
+    """Return the text that a cell magic with a question mark shows."""
+    return f"{HELP[magic]}\n{PARSERS[magic].format_help().strip()}\n"
 
 
 def _server_tools(agent: str, tools: str) -> Tools:
@@ -184,6 +248,32 @@ def read_agent(
 def asks_at_once(_magic: str, line: str | None) -> bool:
     """Tell whether a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
     return line is None or "--run" in without_comment(line).split()
+
+
+def read_agents(
+    line: str, cell: str, look_up: LookUp = look_up, find_tools: FindTools = _server_tools
+) -> tuple[list[Agent], str]:
+    """Read a `%%agents` cell; return its agents and the name of their plan. See `read_agent`.
+
+    Raises:
+        UsageError: A line cannot be parsed, or an agent is not valid; the message names section and line.
+        DeclarationError: A heading cannot be read.
+    """
+    plan = PARSERS["agents"].read(line).plan
+    found: dict[str, Agent] = {}
+    for one in sections_of(cell)[1]:
+        where = f"Section {one.name!r}, line {one.number}"
+        try:
+            agent, named = read_agent(one.line, one.prompt, look_up, find_tools)
+        except (UsageError, AgentMagicError) as error:
+            said = shown_message(error) if isinstance(error, AgentMagicError) else str(error)
+            raise UsageError(f"{where}: {said}") from None
+        if named != DEFAULT_PLAN:
+            raise UsageError(f"{where}: --plan belongs to the first line: %%agents --plan {named}")
+        if agent.name in found:
+            raise UsageError(f"{where}: the cell has two sections of that name.")
+        found[agent.name] = agent
+    return [*found.values()], plan
 
 
 def read_context(line: str, cell: str) -> tuple[Context, str]:

@@ -18,8 +18,8 @@ from agent_magic.notebook.verbs import VERBS
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-CELL, CONTEXT, LINE = "agent", "context", "agents"
-OTHER_CELL, OTHER_CONTEXT, OTHER_LINE = "am_agent", "am_context", "am_agents"
+LINE, OTHER = "agents", "am_"
+"""The line magic, and what stands before the name of a magic where another extension has that name."""
 
 
 def load(shell: InteractiveShell) -> None:
@@ -28,18 +28,20 @@ def load(shell: InteractiveShell) -> None:
     if _mine(ip) is not None:
         return
     magics = AgentMagics(shell)
-    cell = _free_name(ip, "cell", CELL, OTHER_CELL)
-    line = _free_name(ip, "line", LINE, OTHER_LINE)
-    ip.register_magic_function(magics.agent, "cell", cell)
-    ip.register_magic_function(magics.agent_async, "cell", cell + ASYNC_SUFFIX)
-    context = _free_name(ip, "cell", CONTEXT, OTHER_CONTEXT)
-    ip.register_magic_function(magics.context, "cell", context)
+    cells = {name: _free_name(ip, "cell", name) for name in ("agent", "context", LINE, "plan")}
+    line = _free_name(ip, "line", LINE)
+    ip.register_magic_function(magics.agent, "cell", cells["agent"])
+    ip.register_magic_function(magics.agent_async, "cell", cells["agent"] + ASYNC_SUFFIX)
+    ip.register_magic_function(magics.context, "cell", cells["context"])
+    ip.register_magic_function(magics.agents_cell, "cell", cells[LINE])
+    ip.register_magic_function(magics.plan, "cell", cells["plan"])
+    ip.register_magic_function(magics.plan_async, "cell", cells["plan"] + ASYNC_SUFFIX)
     ip.register_magic_function(magics.agents, "line", line)
     ip.register_magic_function(magics.agents_async, "line", line + ASYNC_SUFFIX)
     hooks: list[CellHook] = [
-        AwaitRewriter(ip, frozenset({line}), VERBS.waits),
-        AwaitRewriter(ip, frozenset({cell}), asks_at_once),
-        FirstLine(ip, frozenset({cell, context})),
+        AwaitRewriter(ip, frozenset({line, cells["plan"]}), VERBS.waits),
+        AwaitRewriter(ip, frozenset({cells["agent"]}), asks_at_once),
+        FirstLine(ip, frozenset(cells.values())),
         Dedent(ip),
     ]
     for hook in hooks:
@@ -74,12 +76,12 @@ def _mine(ip: Any) -> AgentMagics | None:
     return next((one for one in ip.configurables if isinstance(one, AgentMagics)), None)
 
 
-def _free_name(ip: Any, kind: str, name: str, otherwise: str) -> str:
-    """Return `name`, or the other one if another extension has it."""
+def _free_name(ip: Any, kind: str, name: str) -> str:
+    """Return `name`, or another one if another extension has it."""
     holder = ip.magics_manager.magics[kind].get(name)
     if holder is None:
         return name
-    mark = "%%" if kind == "cell" else "%"
+    mark, otherwise = "%%" if kind == "cell" else "%", OTHER + name
     who = getattr(holder, "__module__", None) or "another extension"
     say(f"{mark}{name} belongs to {who}; use {mark}{otherwise} here.")
     return otherwise

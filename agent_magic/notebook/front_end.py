@@ -101,6 +101,17 @@ def say(text: str) -> None:
     print(text)  # noqa: T201 - the one place
 
 
+def put_cell(shell: Any, text: str) -> None:
+    """Put a cell below the one that runs, or the text at a terminal's next prompt.
+
+    Where no front end takes it, as under nbclient, the text is printed.
+    """
+    if is_unwatched(shell):
+        say(text)
+    else:
+        shell.set_next_input(text, replace=False)
+
+
 def note(text: str) -> None:
     """Print what a person should know. A Python warning would show paths of this machine."""
     say(f"note: {text}")

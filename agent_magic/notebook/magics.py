@@ -13,27 +13,38 @@ from traitlets import observe
 
 from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.each import count_items
+from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
-from agent_magic.notebook.declaring import PARSERS, help_of, lines_that_declare, read_agent, read_context
+from agent_magic.notebook.declaring import (
+    PARSERS,
+    help_of,
+    lines_that_declare,
+    read_agent,
+    read_agents,
+    read_context,
+)
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
+from agent_magic.notebook.goals import plan_goal
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.notebook.verbs.runs import ask_at_once
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.show.cards import context_card, declaration_card
+from agent_magic.show.cards import context_card, declaration_card, declarations_card
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Coroutine, Generator, Mapping
 
     from agent_magic.api import Plan
+    from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
     from agent_magic.declare.task import Task
+    from agent_magic.notebook.registry import Registry
 
 
 @magics_class
@@ -58,6 +69,11 @@ class AgentMagics(Magics, Settings):
         if hasattr(self, "session"):
             self.session.keeping.choice, self.session.keeping.reuse_simulated = self.ledger, self.reuse_simulated
 
+    @observe("roles")
+    def _add_roles(self, change: Mapping[str, Any]) -> None:
+        with user_errors():
+            ROLES.update_all(change["new"])
+
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
@@ -79,7 +95,27 @@ class AgentMagics(Magics, Settings):
             declared, plan = read_context(line, cell)
             self._declare_context(declared, plan, cell_of(self.shell))
 
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @cell_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
+    def agents_cell(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
+        with user_errors():
+            look_up = partial(self.session.look_up, self.shell.user_ns)
+            find_tools = partial(self.session.find_tools, self.shell.user_ns)
+            self._declare_all(*read_agents(line, cell, look_up, find_tools), cell_of(self.shell))
+
+    @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
+    @cell_magic("plan")  # pyright: ignore[reportUntypedFunctionDecorator]
+    def plan(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
+        with user_errors():
+            run_sync(plan_goal(self, line, cell), message=self._stopped)
+
     agent.__doc__, context.__doc__ = help_of("agent"), help_of("context")
+    agents_cell.__doc__, plan.__doc__ = help_of("agents"), help_of("plan")
+
+    async def plan_async(self, line: str, cell: str = "") -> None:
+        """Have a plan written, awaited on the notebook's loop."""
+        with user_errors():
+            await awaited(plan_goal(self, line, cell), message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @line_magic("agents")  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -111,6 +147,15 @@ class AgentMagics(Magics, Settings):
         """Record that the cell is over: what is shown from now on is shown whole."""
         self.session.just_shown = None
 
+    def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """Return the options of agents that leave them open."""
+        return {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "timeout_s": timeout_s or self.timeout,
+            "effort": self.effort or None,
+        }
+
     def freeze(self, given: Namespace) -> Plan:
         """Return the plan that the options select from the declared agents."""
         with notes_of(print):
@@ -118,12 +163,7 @@ class AgentMagics(Magics, Settings):
                 self.shell.user_ns,
                 name=given.plan or DEFAULT_PLAN,
                 agents=given.names,
-                defaults={
-                    "model": self.model,
-                    "max_tokens": self.max_tokens,
-                    "timeout_s": getattr(given, "timeout", None) or self.timeout,
-                    "effort": self.effort or None,
-                },
+                defaults=self.defaults(getattr(given, "timeout", None)),
                 on_cycle=given.on_cycle or self.on_cycle,
                 on_missing=given.on_missing or self.on_missing,
             )
@@ -159,23 +199,37 @@ class AgentMagics(Magics, Settings):
     def _declare(self, agent: Step, plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
         notes = registry.declare(agent, cell, ran=self.session.ran, variables=names, cycles=self.on_cycle != "error")
-        if agent.name in names and not agent.is_task:
-            notes.append(f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name")
-        notes += [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
-        notes += flow_notes(agent)
-        gone = registry.of_cells(cell.deleted)
-        if gone:
-            notes.append(f"the cell of {', '.join(gone)} is gone: %agents drop {' '.join(gone)}")
-        card = declaration_card(
-            agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
-            [parent if kind == "prompt" else f"{parent} (--{kind})" for parent, kind in registry.parents(agent)],
-            registry.undefined(agent, names),
-            notes,
-            items=count_items(names.get(agent.each)),
-        )
-        display_bundle(card)
+        notes += [*self._notes_on(agent, registry), *registry.gone(cell)]
+        display_bundle(declaration_card(notes=notes, **self._told(agent, registry)))
         if is_kernel(self.shell):
             self.session.warm_up.start()
+
+    def _declare_all(self, agents: list[Agent], plan: str, cell: Cell) -> None:
+        registry, names = self.session.registry(plan), self.shell.user_ns
+        done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
+        notes = [*registry.declare_all(agents, cell, **done), *registry.gone(cell)]
+        notes += [f"{agent.name}: {note}" for agent in agents for note in self._notes_on(agent, registry)]
+        display_bundle(declarations_card([self._told(agent, registry) for agent in agents], notes))
+        if is_kernel(self.shell):
+            self.session.warm_up.start()
+
+    def _notes_on(self, agent: Step, registry: Registry) -> list[str]:
+        """Return what a user should know of a declared agent."""
+        names = self.shell.user_ns
+        hidden = agent.name in names and not agent.is_task
+        taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
+        said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
+        return [*([taken] if hidden else []), *said, *flow_notes(agent)]
+
+    def _told(self, agent: Step, registry: Registry) -> dict[str, Any]:
+        """Return what the card of a declared agent says of it."""
+        names = self.shell.user_ns
+        return {
+            "agent": agent.with_defaults(model=self.model, max_tokens=self.max_tokens),
+            "edges": [one if kind == "prompt" else f"{one} (--{kind})" for one, kind in registry.parents(agent)],
+            "undefined": registry.undefined(agent, names),
+            "items": count_items(names.get(agent.each)),
+        }
 
     def _stopped(self) -> str:
         records = [driver.record for driver in self.session.running]

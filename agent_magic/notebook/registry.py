@@ -12,7 +12,7 @@ from agent_magic.declare.expansion import in_rounds, names_before
 from agent_magic.errors import DeclarationError, UnknownAgent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.step import Step
@@ -93,6 +93,43 @@ class Registry:
         changed = old is None or old.value != agent
         return [*notes, *said, *(self.stale_note(agent.name, ran) if changed else [])]
 
+    def declare_all(
+        self, agents: Sequence[Agent], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
+    ) -> list[str]:
+        """Declare the agents of one cell, in place of all that it had declared before: all of them, or none.
+
+        Args:
+            agents: The agents.
+            cell: Their cell.
+            ran: The agents that have a result already.
+            variables: The names that have a value in the notebook.
+            cycles: Whether agents may wait for each other.
+
+        Returns:
+            Notes for the user; see `declare`.
+
+        Raises:
+            Cycle: They close a cycle; the registry is as before.
+            DeclarationError: There is a context of one's name; the registry is as before.
+        """
+        wanted = {agent.name: agent for agent in agents}
+        for name in wanted:
+            if name in self._contexts and not _is_of(self._contexts[name], cell):
+                raise _taken(name, "a context", "an agent")
+        gone = [name for name, one in self._agents.items() if _is_of(one, cell) and name not in wanted]
+        old, notes = self._agents, [f"dropped {', '.join(gone)}, which the cell had before"] if gone else []
+        table = {name: one for name, one in old.items() if name not in gone}
+        moved = [name for name in wanted if name in table and not _is_of(table[name], cell)]
+        notes += [f"replaces {', '.join(moved)} of another cell"] if moved and cell.id is not None else []
+        table |= {name: Declared(agent, cell) for name, agent in wanted.items()}
+        if not cycles:
+            _check_cycle(table, variables)
+        notes += _take_back(self._contexts, cell, "context")
+        self._agents = table
+        changed = [name for name, agent in wanted.items() if name in old and old[name].value != agent]
+        stale = dict.fromkeys(other for name in changed for other in self.descendants(name) if other in ran)
+        return [*notes, *([f"now stale: {', '.join(stale)}"] if stale else [])]
+
     def declare_context(self, context: Context, cell: Cell, *, ran: Collection[str]) -> list[str]:
         """Declare a context, in place of one of the same name or from the same cell.
 
@@ -154,6 +191,11 @@ class Registry:
         every = [*self._agents.items(), *self._contexts.items()]
         return tuple(name for name, one in every if one.cell.id in cell_ids)
 
+    def gone(self, cell: Cell) -> list[str]:
+        """Return a note of what cells declared that are deleted now."""
+        names = self.of_cells(cell.deleted)
+        return [f"the cell of {', '.join(names)} is gone: %agents drop {' '.join(names)}"] if names else []
+
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
         """Read from a namespace the names that prompts and contexts use, and no other."""
         used = {name for agent in self.agents for name in agent.reads}
@@ -203,6 +245,11 @@ class Registry:
         """Return a note of the agents in `ran` whose answers are stale now that `name` has changed."""
         others = [other for other in self.descendants(name) if other in ran]
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
+
+
+def _is_of(one: Declared[Any], cell: Cell) -> bool:
+    """Return whether a cell declared this, in an earlier run or now."""
+    return cell.id is not None and one.cell.id == cell.id
 
 
 def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str, Declared[T]], list[str]]:

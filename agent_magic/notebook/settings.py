@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from traitlets import Bool, Enum, Float, Int, TraitType, Unicode
+from traitlets import Bool, Dict, Enum, Float, Int, TraitType, Unicode
 from traitlets.config import Configurable
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S
@@ -50,6 +50,7 @@ class Settings(Configurable):
     effort = _setting(
         Unicode("", help="The effort of agents that set none: low, medium, high, xhigh or max. Empty: not sent.")
     )
+    roles = _setting(Dict(help="Roles of your own: {'lawyer': 'You are a lawyer. ...'}, for --role lawyer."))
     on_cycle = _setting(
         Enum(PLAN_WORDS["on_cycle"], "error", help="Agents that wait for each other: error, or run in declared order.")
     )

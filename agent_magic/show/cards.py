@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
+from agent_magic.show.page import Column, Line, Page, Table
 from agent_magic.show.text import listed, plan_text
 from agent_magic.show.theme import SOFT, WARN, box
-from agent_magic.show.units import count
+from agent_magic.show.units import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.show.graph.scene import Estimates
+    from agent_magic.show.page import Block
     from agent_magic.show.theme import Theme
 
 
@@ -46,28 +48,34 @@ def declaration_card(
         stale: Names of agents whose results are now out of date.
         items: The number of items that `--each` goes over; `None` while unknown.
     """
-    facts = [f"after {listed(edges)}"] if edges else []
-    facts += [
-        word
-        for word in (
-            agent.model,
-            agent.role and f"role {agent.role}",
-            agent.returns and f"returns {single_line(str(agent.returns))}",
-            f"tools {single_line(', '.join(one.name for one in agent.tools))}" if agent.tools else "",
-            agent.ask and "you agree to its answer",
-            agent.check and f"checked by {single_line(agent.check.name)}",
-            agent.context and f"context {single_line(agent.context)}",
-            f"attaches {listed([*map(single_line, agent.attach)])}" if agent.attach else "",
-            "cites its documents" if agent.cite else "",
-            agent.each and f"one for each of {single_line(agent.each)}{_many(items, agent.most)}",
-        )
-        if word
-    ]
+    facts = _facts(agent, edges, items)
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
     warnings += [f"now out of date: {listed(stale)}"] if stale else []
     warnings += [single_line(note) for note in notes]
     return _card("task" if agent.is_task else "agent", agent.name, facts, warnings)
+
+
+def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> dict[str, str]:
+    """Return one card of the agents of a cell: a row of facts each, and the warnings below.
+
+    Args:
+        told: Per agent, arguments of `declaration_card`: `agent`, `edges`, `undefined` and `items`.
+        notes: Warnings.
+    """
+    rows = [
+        (one["agent"].name, listed([*one["edges"]]), " · ".join(_facts(one["agent"], (), one["items"]))) for one in told
+    ]
+    missing: dict[str, list[str]] = {}
+    for one in told:
+        for name in one["undefined"]:
+            missing.setdefault(name, []).append(one["agent"].name)
+    warnings = [f"not defined yet: {name} (in {listed(users)})" for name, users in missing.items()]
+    blocks: list[Block] = [
+        Line(f"{plural(len(rows), 'agent')} declared.", head="agents:"),
+        Table((Column("agent"), Column("waits for", "prose"), Column("", "prose")), rows, strong=True),
+    ]
+    return Page([*blocks, *(Line(one, "warn") for one in [*warnings, *map(single_line, notes)])]).bundle()
 
 
 def context_card(
@@ -101,6 +109,28 @@ def plan_picture(
     """
     svg = picture(plan, estimates=estimates or {}, path=path, theme=theme)
     return {"image/svg+xml": svg, "text/plain": plan_text(plan)}
+
+
+def _facts(agent: Step, edges: Sequence[str], items: int | None) -> list[str]:
+    """Return what a card says of an agent."""
+    facts = [f"after {listed(edges)}"] if edges else []
+    facts += [
+        word
+        for word in (
+            agent.model,
+            agent.role and f"role {agent.role}",
+            agent.returns and f"returns {single_line(str(agent.returns))}",
+            f"tools {single_line(', '.join(one.name for one in agent.tools))}" if agent.tools else "",
+            agent.ask and "you agree to its answer",
+            agent.check and f"checked by {single_line(agent.check.name)}",
+            agent.context and f"context {single_line(agent.context)}",
+            f"attaches {listed([*map(single_line, agent.attach)])}" if agent.attach else "",
+            "cites its documents" if agent.cite else "",
+            agent.each and f"one for each of {single_line(agent.each)}{_many(items, agent.most)}",
+        )
+        if word
+    ]
+    return facts
 
 
 def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> dict[str, str]:

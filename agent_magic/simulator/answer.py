@@ -129,7 +129,7 @@ class _Composer:
         if overrides.echo:
             text = request.prompt
         elif schema is not None:
-            text = fill(schema, subject, rng, self._slips)
+            text = fill(schema, subject, rng, self._slips, request.system)
         else:
             text = write(subject, request.system, rng)
             if request.results and " " in text:

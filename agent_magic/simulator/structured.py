@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from agent_magic.simulator.choices import SENTIMENTS, options_of
 from agent_magic.simulator.json_types import Json, as_int, as_list, as_number, as_object
+from agent_magic.simulator.plans import is_plan, write_plan
 from agent_magic.simulator.topic import Subject
 from agent_magic.simulator.writer import SENTENCES, Pen, capital
 
@@ -120,7 +121,7 @@ def _value_schema(key: str, hint: str) -> Json:
     return next((schema for words, schema in _KINDS.items() if re.search(words, key.lower())), {"type": "string"})
 
 
-def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS) -> str:
+def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, system: str = "") -> str:
     """Return a JSON document that follows a schema; its texts are phrases of the prompt.
 
     Args:
@@ -128,7 +129,10 @@ def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS) -> s
         subject: What the prompt says.
         rng: Seeded with the content of the request.
         slips: How often a choice is another one than the prompt suggests.
+        system: The system prompt.
     """
+    if is_plan(schema):
+        return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
     return json.dumps(_Filler(schema, subject, rng, slips).value(schema, 0), ensure_ascii=False)
 
 

@@ -77,6 +77,10 @@ def words(line: str, cell: str | None = None) -> tuple[str, ...]:
         ("%%context x --pl", ("--plan",)),
         ("%agents drop hand", ("handbook",)),
         ("%%agent x --role cr", ("critic",)),
+        ("%%agents --pl", ("--plan",)),
+        ("%%plan --strategy fe", ("feature",)),
+        ("%agents preset re", ("review", "research")),
+        ("%agents export ce", ("cell", "cells")),
         ("%%agent x --after python --effort h", ("high",)),
     ],
 )
@@ -248,3 +252,19 @@ def test_config_has_help_for_every_default(shell: Any, capsys):
     for name, trait in AgentMagics.class_traits(config=True).items():
         assert f"AgentMagics.{name}=" in shown
         assert trait.help.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("## ", ("go",)),
+        ("## go (cr", ("critic",)),
+        ("## go (critic) --mod", ("--model",)),
+        ("## go --after py", ("python",)),
+        ("What of {{ ru", ("rust",)),
+        ("%agents re", ("record", "replay")),
+    ],
+)
+def test_a_heading_is_completed_like_the_line_of_an_agent(line, first):
+    """In a cell of several agents, a name, a role in brackets, options, and what a prompt can name."""
+    assert first == words(line, "%%agents --plan mine")[: len(first)]

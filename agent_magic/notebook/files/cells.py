@@ -12,39 +12,26 @@ from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.cells import options_text
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
-from agent_magic.notebook.declaring import read_agent, read_context
+from agent_magic.notebook.declaring import read_agent, read_agents, read_context
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
-T = TypeVar("T", Agent, Context)
+T = TypeVar("T")
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
 _BLANK = re.compile(r"\A(?:[ \t]*\n)+")
 _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s", "effort": "effort"}
 """The settings of `%config AgentMagics` that agents without their own take, and what they are called there."""
-FLAGS = {
-    "model": "--model",
-    "max_tokens": "--max-tokens",
-    "role": "--role",
-    "context": "--context",
-    "each": "--each",
-    "effort": "--effort",
-    "timeout_s": "--timeout",
-    "system": "--system",
-    "most": "--most",
-    "when": "--when",
-    "until": "--until",
-    "rounds": "--rounds",
-}
 
 
 @dataclass(slots=True)
@@ -109,6 +96,9 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
         if magic == "%%agent":
             agent, plan = _read(read_agent, line, rest, number)
             found.agents.setdefault(plan, {})[agent.name] = agent
+        elif magic == "%%agents":
+            agents, plan = _read(read_agents, line, rest, number)
+            found.agents.setdefault(plan, {}).update({agent.name: agent for agent in agents})
         elif magic == "%%context":
             context, plan = _read(read_context, line, rest, number)
             found.contexts.setdefault(plan, {})[context.name] = context
@@ -200,18 +190,27 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     return plan, unknown
 
 
-def to_notebook(plan: Plan, run: str = "") -> dict[str, Any]:
-    """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run with its options."""
+def to_notebook(
+    plan: Plan, run: str = "", *, steps: Sequence[Step] = (), known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write a plan as a notebook: a cell of values, cells of its contexts and agents, and the run with its options.
+
+    Args:
+        plan: The plan.
+        run: Options of `%agents run`.
+        steps: Its steps as they were declared, where those for each item of a value are one; by default the plan's.
+        known: The values of the names that those take; by default the plan's.
+    """
     cells = [
         _cell("markdown", f"# {plan.name}\n\n{plan.description}".strip()),
         _cell("code", "%load_ext agent_magic"),
     ]
     named = "" if plan.name == "agents" else f" --plan {plan.name}"
     contexts = _contexts(plan, named)
-    values = [f"{name} = {value!r}" for name, value in plan.values.items() if name not in contexts]
+    values = [_assigned(name, value) for name, value in (known or plan.values).items() if name not in contexts]
     if values:
         cells.append(_cell("code", "\n".join(values)))
-    written = [_declaration(agent, named) for agent in plan.agents]
+    written = [_declaration(agent, named) for agent in steps or plan.agents]
     if None in written:
         text = json.dumps(plan_to_dict(plan), indent=2)
         cells.append(_cell("code", f"import agent_magic as am\n\nplan = am.Plan.from_json({text!r})\nplan"))
@@ -252,25 +251,22 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
     return cells
 
 
+def _assigned(name: str, value: object) -> str:
+    """Write an assignment of a plain value; a comment where it is none."""
+    try:
+        plain = ast.literal_eval(repr(value)) == value
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        plain = False
+    return f"{name} = {value!r}" if plain else f"# {name} = ...  # {type(value).__name__}: load it here"
+
+
 def _declaration(agent: Step, plan: str) -> str | None:
     """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
-    options: Mapping[str, Any] = {flag: getattr(agent, name) for name, flag in FLAGS.items()}
-    words = [agent.name, *(f"{flag} {_quoted(value)}" for flag, value in options.items() if value is not None)]
-    words += [f"--priority {agent.priority}"] if agent.priority else []
-    words += [f"--attach {','.join(agent.attach)}"] if agent.attach else []
-    words += ["--cite"] if agent.cite else []
-    words += [f"--after {','.join(agent.after)}"] if agent.after else []
-    line = " ".join(words) + plan
+    if not isinstance(agent, Agent):
+        return None
     try:
-        same = "\n" not in line and read_agent(line, agent.prompt + "\n")[0] == agent
-    except (UsageError, AgentMagicError):
+        line = " ".join(filter(None, [agent.name, options_text(agent)])) + plan
+    except PlanError:
         return None
     ending = "\n" if agent.prompt.endswith("\n") else ""  # IPython takes one off
-    return f"%%agent {line}\n{agent.prompt}{ending}" if same else None
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    if re.fullmatch(r"[\w.:/@%+-]+", text):
-        return text
-    return f"'{text}'" if '"' in text else f'"{text}"'
+    return f"%%agent {line}\n{agent.prompt}{ending}"

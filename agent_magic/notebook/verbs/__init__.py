@@ -13,6 +13,7 @@ from agent_magic.notebook.verbs import (
     ledger,
     mcp,
     people,
+    plans,
     provider,
     results,
     runs,
@@ -23,7 +24,7 @@ from agent_magic.notebook.verbs import (
 
 __all__ = ["VERBS"]
 
-GROUPS = (declared, runs, ledger, results, worth, trials, cassettes, steering, people, provider, mcp, doctor)
+GROUPS = (declared, plans, runs, ledger, results, worth, trials, cassettes, steering, people, provider, mcp, doctor)
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
 """Every command by its name."""
 

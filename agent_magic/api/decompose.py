@@ -1,0 +1,276 @@
+"""Plans without a model: a job split by file, feature, layer, phase or module, and how much of a plan is concurrent.
+
+```python
+plan = am.decompose.by_module("src/shop", prompt="Review this module: {{ source }}")
+am.decompose.analyse(plan).score  # 1 - critical path / total work
+print(plan.to_cell())  # the same as a %%agents cell
+```
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from agent_magic.api.plan import Plan
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.validation import RESERVED, must_be, names_of
+from agent_magic.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Analysis", "analyse", "by_feature", "by_file", "by_layer", "by_module", "by_phase"]
+
+JOIN = "Join these answers into one, the most important first, each point once:"
+LAYERS = ("api", "ui", "tests", "docs")
+PHASES = ("analyse", "implement", "validate")
+ROLES_OF_PHASES = {"analyse": "analyzer", "implement": "writer", "validate": "critic"}
+_ORDER = re.compile(r"^(?:then|next|after|afterwards|finally|lastly|based on|using)\b", re.IGNORECASE)
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s*")
+
+
+def by_file(
+    paths: str | Path | Iterable[str | Path], *, prompt: str = "Review this file.", role: str | None = None
+) -> Plan:
+    """Return a plan with an agent for each file, at once, and one that joins their answers.
+
+    Args:
+        paths: The files; they are read as UTF-8 now. Or one folder: all its Python files.
+        prompt: What each is asked. The file's path and text follow.
+        role: Their role.
+
+    Raises:
+        PlanError: There is no file, or one cannot be read.
+    """
+    files = {str(path): _read(path) for path in _files(paths)}
+    each = Agent("file", f"{prompt}\n\n{{{{ key }}}}\n\n{{{{ item }}}}", each="files", role=role)
+    return Plan([each, _joined(["file"])], {"files": files}, name="by_file", description="`files` is {path: text}.")
+
+
+def by_feature(
+    features: Iterable[str] | Mapping[str, str],
+    *,
+    prompt: str = "Design this feature.",
+    qa: str = "Check these for gaps and contradictions.",
+) -> Plan:
+    """Return a plan with an agent for each feature, at once, and a gate of quality that waits for all.
+
+    Args:
+        features: Names, or a mapping of names to what each is about.
+        prompt: What each is asked; the feature follows.
+        qa: What the gate is asked; the answers follow.
+
+    Raises:
+        PlanError: There is no feature.
+    """
+    told = _named(features, "features")
+    agents = [Agent(name, f"{prompt}\n\n{text}", role="planner") for name, text in told.items()]
+    return Plan([*agents, _joined([*told], "qa", qa, "critic")], name="by_feature")
+
+
+def by_layer(
+    goal: str, layers: Iterable[str] | Mapping[str, str] = LAYERS, *, prompt: str = "Do the part of this layer."
+) -> Plan:
+    """Return a plan with an agent for each layer of a system, at once, and one that integrates them.
+
+    Args:
+        goal: What is built.
+        layers: Names, or a mapping of names to what each is about.
+        prompt: What each is asked; goal and layer follow.
+    """
+    told = _named(layers, "layers")
+    agents = [Agent(name, f"{prompt}\n\nGoal: {{{{ goal }}}}\nLayer: {text}") for name, text in told.items()]
+    integrate = _joined(
+        [*told], "integration", "Bring these layers in line, and name what does not fit.", "coordinator"
+    )
+    return Plan([*agents, integrate], {"goal": goal}, name="by_layer")
+
+
+def by_phase(
+    parts: Iterable[str] | Mapping[str, str], phases: Iterable[str] = PHASES, *, goal: str = "Improve this part."
+) -> Plan:
+    """Return a plan in which each part goes through phases by itself: no part waits for another one's phase.
+
+    Args:
+        parts: Names, or a mapping of names to what each is about.
+        phases: The phases in order; each takes the answer of the one before.
+        goal: What is to be done with each part.
+    """
+    steps, agents = names_of(phases), list[Agent]()
+    for name, text in _named(parts, "parts").items():
+        before = ""
+        for phase in steps:
+            answer = f"\n\n{{{{ {before} }}}}" if before else ""
+            before = _name(f"{phase}_{name}")
+            asked = f"{phase.capitalize()}: {goal}\n\n{text}{answer}"
+            agents.append(Agent(before, asked, role=ROLES_OF_PHASES.get(phase)))
+    return Plan(agents, name="by_phase")
+
+
+def by_module(package: str | Path, *, prompt: str = "Review this module.", role: str | None = None) -> Plan:
+    """Return a plan with an agent for each module of a package; it waits for the modules that its module imports.
+
+    Modules that import each other are one agent. The modules are parsed, not run.
+
+    Args:
+        package: The folder of the package.
+        prompt: What each is asked. The modules' sources, and the answers on what they import, follow.
+        role: Their role.
+
+    Raises:
+        PlanError: There is no Python file, or one cannot be parsed.
+    """
+    folder = Path(package)
+    paths = {_module(path, folder): path for path in _files(folder)}
+    sources = {name: _read(path) for name, path in paths.items()}
+    dotted = _dotted(folder.resolve())
+    inside = {name: [*dotted.split("."), *path.relative_to(folder).parts] for name, path in paths.items()}
+    uses = {name: _imported(name, source, inside[name], dotted, sources) for name, source in sources.items()}
+    reach = {name: _reached(name, uses) for name in uses}
+    rings = list(dict.fromkeys(tuple(sorted({name, *(n for n in reach[name] if name in reach[n])})) for name in uses))
+    home = {name: _name("_and_".join(one.replace(".", "_") for one in ring[:2])) for ring in rings for name in ring}
+    agents, values = list[Agent](), dict[str, str]()
+    for ring in rings:
+        name = home[ring[0]]
+        parents = dict.fromkeys(home[one] for member in ring for one in sorted(uses[member]) if one not in ring)
+        values[f"source_of_{name}"] = "\n\n".join(f"# {one}\n{sources[one]}" for one in ring)
+        told = "".join(f"\n\nOn {parent}, which it imports:\n{{{{ {parent} }}}}" for parent in parents)
+        agents.append(Agent(name, f"{prompt}\n\n{{{{ source_of_{name} }}}}{told}", role=role))
+    return Plan(agents, values, name="by_module", description=f"The modules of {folder.name}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How much of a plan can be done at once.
+
+    Attributes:
+        independent: The steps that wait for nobody.
+        sequential: The steps that wait for others.
+        shared: Values and resources that several steps use, by name.
+        score: 1 minus the critical path over the total work: 0 is one after another, near 1 all at once.
+    """
+
+    independent: tuple[str, ...]
+    sequential: tuple[str, ...]
+    shared: Mapping[str, tuple[str, ...]]
+    score: float
+
+
+def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Analysis:
+    """Say which steps are independent, which are sequential, what they share, and how concurrent it all is.
+
+    Args:
+        task: A plan; or a text, a step per line: one that begins with then, next, after, finally, based on or using
+            waits for all before it.
+        work_s: Seconds of each step; by default each counts as 1.
+
+    Raises:
+        PlanError: The text has no steps, or `work_s` leaves a step out.
+    """
+    plan = _plan_of(task) if isinstance(task, str) else task
+    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise must_be("analyse", "a text or a Plan", plan, error=PlanError)
+    users: dict[str, list[str]] = {}
+    for step in plan.agents:
+        for name in {*step.reads, *step.uses_resources, *step.writes} - {*plan.names, *plan.groups}:
+            users.setdefault(name, []).append(step.name)
+    total = sum(work_s[name] for name in plan.names) if work_s else float(len(plan))
+    length = plan.critical_path(work_s)[1]
+    return Analysis(
+        tuple(name for name in plan.names if not plan.parents(name)),
+        tuple(name for name in plan.names if plan.parents(name)),
+        {name: tuple(by) for name, by in sorted(users.items()) if len(by) > 1},
+        1 - length / total if total else 0.0,
+    )
+
+
+def _plan_of(task: str) -> Plan:
+    """Return a plan whose steps are the lines of a text."""
+    lines = [words for line in task.splitlines() if (words := _BULLET.sub("", line).strip())]
+    if not lines:
+        raise PlanError("The task has no steps: write one per line.")
+    agents = list[Agent]()
+    for number, words in enumerate(lines, 1):
+        after = tuple(one.name for one in agents) if _ORDER.match(words) else ()
+        agents.append(Agent(f"step_{number}", words.replace("{", "(").replace("}", ")"), after=after))
+    return Plan(agents, name="task")
+
+
+def _joined(names: Sequence[str], name: str = "joined", ask: str = JOIN, role: str = "synthesizer") -> Agent:
+    answers = "\n\n".join(f"{{{{ {one} }}}}" for one in names)
+    return Agent(name, f"{ask}\n\n{answers}", role=role)
+
+
+def _named(given: Iterable[str] | Mapping[str, str], what: str) -> dict[str, str]:
+    """Return texts by the names of their agents."""
+    told = dict(cast("Mapping[str, str]", given)) if isinstance(given, Mapping) else {n: n for n in names_of(given)}
+    if not told:
+        raise must_be(what, "a list of at least one name", told, error=PlanError)
+    return {_name(name): text for name, text in told.items()}
+
+
+def _name(words: str) -> str:
+    name = re.sub(r"\W+", "_", str(words).lower()).strip("_") or "part"
+    return name if name.isidentifier() and name not in RESERVED else f"part_{name}"
+
+
+def _files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    found = [one for path in map(Path, several) for one in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    if not found:
+        raise PlanError(f"No files: {', '.join(map(str, several)) or 'the list is empty'}. Name files, or a folder.")
+    return found
+
+
+def _read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{Path(path).name!r} cannot be read as text: {error}.") from None
+
+
+def _module(path: Path, folder: Path) -> str:
+    parts = path.relative_to(folder).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def _dotted(folder: Path) -> str:
+    """Return the name that a package is imported by: with the packages around it."""
+    names = [folder.name]
+    while (folder := folder.parent) and (folder / "__init__.py").exists():
+        names.insert(0, folder.name)
+    return ".".join(names)
+
+
+def _imported(name: str, source: str, home: list[str], package: str, known: Iterable[str]) -> set[str]:
+    """Return the modules of a package that one of them imports, without itself."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise PlanError(f"Module {name!r} is not valid Python: {error}.") from None
+    named: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = home[: len(home) - node.level] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            named |= {base, *(f"{base}.{one.name}" for one in node.names)}
+    inside = {one.removeprefix(f"{package}.") for one in named if one.startswith(f"{package}.")}
+    return {one for one in inside if one in {*known}} - {name}
+
+
+def _reached(name: str, uses: Mapping[str, set[str]]) -> set[str]:
+    """Return the modules that a module imports, directly or not."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for one in uses[todo.pop()] - found:
+            found.add(one)
+            todo.append(one)
+    return found

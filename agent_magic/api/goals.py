@@ -1,0 +1,68 @@
+"""`plan_for`: a plan for a goal, written by a coordinator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.api.plan import Plan
+from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.api.run import Run
+    from agent_magic.api.session import Session
+    from agent_magic.engine.policy import Policy
+    from agent_magic.providers.base import Provider
+
+
+async def plan_for(  # noqa: PLR0913 - each by its name
+    goal: str,
+    values: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    *,
+    agents: int | None = None,
+    strategy: str = "free",
+    model: str | None = None,
+    max_tokens: int | None = None,
+    client: Provider | None = None,
+    session: Session | None = None,
+    fresh: bool = False,
+) -> Plan:
+    """Ask a coordinator for a plan. One request, two where the first answer is no plan; nothing of the plan runs.
+
+    `plan.to_cell()` writes it for a notebook. With a session the request is in its ledger, and reused.
+
+    Args:
+        goal: What is to be done: a template, as prompts are.
+        values: What the goal names. The plan's prompts may name it too.
+        policy: How the coordinator runs.
+        agents: The most agents of the plan.
+        strategy: How to split the work: `free`, `file`, `feature`, `layer`, `phase` or `module`.
+        model: The coordinator's model.
+        max_tokens: The coordinator's most output tokens.
+        client: Who answers, as in `Plan.run`.
+        session: In place of `client`, as in `Plan.run`.
+        fresh: Ask again what the ledger has.
+
+    Raises:
+        RunFailed: No plan came back.
+        DeclarationError: An argument is not what it must be; nothing was sent.
+    """
+    options: Any = {"agents": agents, "strategy": strategy, "model": model, "max_tokens": max_tokens}
+    asked = coordinator(goal, values or {}, Plan, **options)
+    return plan_of(await asked.run(policy, client=client, session=session, fresh=fresh))
+
+
+def plan_of(run: Run, name: str = "agents") -> Plan:
+    """Return the plan that a coordinator's run answered with.
+
+    Args:
+        run: The run.
+        name: The name of the plan.
+
+    Raises:
+        RunFailed: It did not succeed.
+    """
+    run.raise_for_failures()
+    return read_plan(run[COORDINATOR].value, Plan, run.plan.values, name=name)

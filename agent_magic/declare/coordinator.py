@@ -1,0 +1,169 @@
+"""A goal becomes a plan: the agent that is asked for one, and the reading of its answer.
+
+The coordinator is an agent like any other, in a plan of its own: it is priced, recorded, reused and replayed. Its
+answer is data. It is read as a plan and checked like any plan; what is wrong with it is the error of its typed answer,
+so it is asked once more with that. Nothing of the plan runs until somebody runs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.declare.plan_json import plan_from_dict
+from agent_magic.declare.returns import look_up
+from agent_magic.declare.roles import ROLES
+from agent_magic.declare.template import Template
+from agent_magic.declare.validation import check_integer, check_text, check_word
+from agent_magic.declare.values import plain
+from agent_magic.errors import DeclarationError, PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+P = TypeVar("P", bound="Plan")
+COORDINATOR: Final = "coordinator"
+MAX_TOKENS: Final = 8192
+"""A plan of twenty agents with full prompts takes about five thousand."""
+TEXT: Final = frozenset({"", "text", "str", "string"})
+"""What `returns` of an answer is where the agent answers with text."""
+STRATEGIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "free": "",
+        "file": "Split the work by file: one agent for each file, none waiting for another, and one that joins them.",
+        "feature": "Split the work by feature: one agent for each feature, and one check that waits for all.",
+        "layer": "Split the work by layer, such as api, ui, tests and docs, and let one agent integrate them.",
+        "phase": "Split the work by part and phase (analyse, implement, validate): a part waits for itself only.",
+        "module": "Split the work by module: an agent waits for the agents of the modules that its module imports.",
+    }
+)
+"""How a goal is split, by word: what the coordinator is told."""
+SYSTEM: Final = """You are a coordinator. You turn a goal into a plan of agents that work concurrently.
+
+Maximize concurrency: an agent that can start at once has an empty depends_on.
+Keep dependencies minimal: an agent depends on another only if its prompt needs that agent's answer. Order alone is no \
+reason. Do not add an agent that only passes answers on.
+Give every agent a task that one request can do, neither a whole project nor a single line. Where answers have to \
+become one, let the last agent join them.
+
+An agent's name is one word of letters, digits and underscores. Its prompt says everything it has to know, for it sees \
+nothing else. The answer of an agent in depends_on stands in the prompt as {{ name }}; use no other template language.
+returns is "text", or a type where the next step needs a value: int, float, bool, list[str], Literal["yes", "no"]."""
+_AGENT: Final = {
+    "name": {"type": "string", "description": "One word of letters, digits and underscores."},
+    "role": {"type": "string"},
+    "prompt": {"type": "string", "description": "What the agent is asked, with {{ name }} for each answer it needs."},
+    "depends_on": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "The names of the agents whose answers it needs.",
+    },
+    "returns": {"type": "string", "description": '"text", or a type such as list[str].'},
+}
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of a coordinator's answer. A role is one of those that are known now."""
+    fields = {**_AGENT, "role": {"type": "string", "enum": [*ROLES]}}
+    agents = {"type": "array", "items": _object(fields)}
+    return {"title": "Plan", **_object({"description": {"type": "string"}, "agents": agents})}
+
+
+def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {**fields}, "required": [*fields], "additionalProperties": False}
+
+
+def coordinator(
+    goal: str,
+    values: Mapping[str, Any],
+    kind: type[P],
+    *,
+    agents: int | None = None,
+    strategy: str = "free",
+    model: str | None = None,
+    max_tokens: int | None = None,
+) -> P:
+    """Return the plan of one agent that is asked for a plan.
+
+    Args:
+        goal: What is to be done: a template, as prompts are.
+        values: What it names, and more. The plan that comes back may name what the goal names.
+        kind: The class to make.
+        agents: The most agents of the plan; `None` leaves it to the coordinator.
+        strategy: How to split it: one of `STRATEGIES`.
+        model: Who is asked.
+        max_tokens: The most output tokens; `MAX_TOKENS` by default.
+
+    Raises:
+        DeclarationError: An argument is not what it must be.
+    """
+    check_text("goal", goal)
+    if not goal.strip():
+        raise DeclarationError("The goal is empty.", hint="Say below the %%plan line what is to be done.")
+    if agents is not None:
+        check_integer("agents", agents)
+    check_word("strategy", strategy, STRATEGIES)
+    names = [name for name in Template.parse(goal, agent=COORDINATOR).names if name in values]
+    told = [
+        f"Use at most {agents} agents." if agents else "",
+        STRATEGIES[strategy],
+        f"Prompts may take these names too, whose values are the user's: {', '.join(names)}." if names else "",
+    ]
+    held = {name: values[name] for name in names}
+    asked = Agent(
+        COORDINATOR,
+        f"Goal: {goal.strip()}",
+        system="\n\n".join([SYSTEM, *filter(None, told)]),
+        model=model,
+        max_tokens=max_tokens or MAX_TOKENS,
+        returns=schema(),
+        check=partial(_wrong_with, values=held, most=agents),
+    )
+    return kind((asked,), held, name="plan", description="A coordinator that is asked for a plan.")
+
+
+def _wrong_with(answer: object, values: Mapping[str, Any], most: int | None) -> str | None:
+    """Say what is wrong with an answer; `None` if it is a plan."""
+    try:
+        read_plan(answer, Plan, values, most=most)
+    except (PlanError, DeclarationError) as error:
+        return str(error)
+    return None
+
+
+def read_plan(
+    answer: object, kind: type[P], values: Mapping[str, Any], *, name: str = "agents", most: int | None = None
+) -> P:
+    """Return the plan that a coordinator answered with.
+
+    Args:
+        answer: The value of its answer.
+        kind: The class to make.
+        values: What prompts may name beside agents.
+        name: The name of the plan.
+        most: The most agents; `None` is any number.
+
+    Raises:
+        PlanError: It is no plan, or one that is wrong; the message names the place.
+        DeclarationError: An agent is wrong.
+    """
+    data = plain(answer)
+    rows: list[dict[str, Any]] = data["agents"]
+    if most is not None and len(rows) > most:
+        raise PlanError(f"The plan has {len(rows)} agents, and at most {most} are wanted.")
+    untyped = [{**{key: row[key] for key in _AGENT if key != "returns"}} for row in rows]
+    found = plan_from_dict({**data, "agents": untyped, "values": dict(values), "name": name}, kind)
+    agents = [_typed(agent, row["returns"]) for agent, row in zip(found.agents, rows, strict=True)]
+    return kind(agents, values, name=name, description=found.description)
+
+
+def _typed(agent: Any, returns: str) -> Any:
+    """Return an agent with the type of its answers. Its prompt may take names, and compute nothing."""
+    if not agent.template.simple:
+        raise PlanError(f"The prompt of {agent.name!r} may use {{{{ name }}}} only, and no other template language.")
+    written = returns.strip()
+    return agent if written.lower() in TEXT else replace(agent, **look_up(agent.name, written, None))

@@ -1,0 +1,66 @@
+"""`%%plan`: a goal goes to a coordinator, its plan is shown with an estimate and put below as a cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from agent_magic.api import Plan
+from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
+from agent_magic.notebook.declaring import PARSERS
+from agent_magic.notebook.front_end import can_ask, is_kernel, note, put_cell, show_page
+from agent_magic.notebook.planning import show_plan
+from agent_magic.notebook.running import execute
+from agent_magic.show.page import Fold, Line, Page, Words
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from agent_magic.api import Run
+    from agent_magic.notebook.command import CommandContext
+
+
+async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
+    """Ask for a plan, show it, and put it below. Nothing of it runs.
+
+    Args:
+        ctx: The session, the shell and the defaults.
+        line: The line of `%%plan`.
+        goal: The cell.
+
+    Raises:
+        UsageError: The line cannot be parsed, or no plan came back.
+        AgentMagicError: The goal cannot be filled in, or nobody can be asked; nothing was sent.
+    """
+    given, session = PARSERS["plan"].read(line), ctx.session
+    options: Any = {"agents": given.agents, "strategy": given.strategy, "max_tokens": given.max_tokens}
+    asked = coordinator(goal, ctx.shell.user_ns, Plan, model=given.model or ctx.model, **options)
+    graphic, policy = is_kernel(ctx.shell), ctx.policy(given)
+    run = await execute(session, asked, policy, fresh=given.fresh, graphic=graphic, asks=can_ask(ctx.shell))
+    plan = _plan_of(run, given)
+    text = plan.to_cell()
+    defaults = ctx.defaults()
+    known = Plan(
+        [agent.with_defaults(**defaults) for agent in plan.agents if not agent.is_task],
+        plan.values,
+        name=plan.name,
+        description=plan.description,
+    )
+    await show_plan(known, session, policy, fresh=False, graphic=graphic)
+    show_page(Page([Fold("the cell as text", [Words(text)], instead="")]), graphic=graphic)
+    if run.record.served and not given.put:
+        note("this plan was bought earlier, so its cell is not put below once more: --put does, --fresh asks again")
+        return
+    show_page(Page([Line("change the cell below, run it, then %agents run.", head="next:")]), graphic=graphic)
+    put_cell(ctx.shell, text)
+
+
+def _plan_of(run: Run, given: Namespace) -> Plan:
+    result = run[COORDINATOR]
+    if result.status != "succeeded":
+        raise UsageError(
+            f"No plan came back: {result.error or result.status}. "
+            f"%agents show {COORDINATOR} has the answer, --fresh asks again."
+        )
+    return read_plan(result.value, Plan, run.plan.values, name=given.plan)

@@ -1,0 +1,115 @@
+"""Plans as answers: what a coordinator would write, from the words of the goal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agent_magic.simulator.json_types import Json, as_list, as_object
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from agent_magic.simulator.topic import Subject
+
+FEW, USUAL = 3, 7
+"""The fewest agents of a plan with a join, and the most where nobody says how many."""
+_GOAL = re.compile(r"(?:.*?\bgoal:)?(.*?)(?:\bThis answer cannot be used\b|\Z)", re.IGNORECASE | re.DOTALL)
+_MOST = re.compile(r"\bat most (\d+) agents\b", re.IGNORECASE)
+_LISTED = re.compile(r"((?:[\w'./+#-]+(?: [\w'./+#-]+){0,2}, )+(?:and |or )?[\w'./+#-]+(?: (?:and|or) [\w'./+#-]+)?)")
+_PAIR = re.compile(r"\b([A-Z][\w+#]*) (?:and|or|versus|vs\.?|with) ([A-Z][\w+#]*)")
+_ENDINGS = (
+    (r"\b(?:business|marketing|launch|project|go-to-market)\b", "planner", "plan", "Plan the steps to {goal}"),
+    (r"\b(?:write|draft|report|article|post|letter|guide|docs?)\b", "writer", "draft", "Write what was asked: {goal}"),
+    (r"\b(?:compare|which|choose|versus|vs)\b", "analyzer", "comparison", "Compare the candidates point by point"),
+)
+_TAKEN = frozenset("result risks and or not in is if for set filter call block context include import with".split())
+"""Names of the joins, and words of the template language."""
+_LEADS = re.compile(
+    r"^(?:compare|write|review|analy[sz]e|research|and|or|of|on|for|about|the|a|an|with|between|by) ", re.IGNORECASE
+)
+
+
+def is_plan(schema: Json) -> bool:
+    """Return whether a schema asks for a plan: agents with prompts and what they depend on."""
+    agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
+    fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
+    return {"name", "prompt", "depends_on"} <= fields.keys()
+
+
+def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
+    """Return a plan: an agent for each part of the goal, at once; what joins them; a critic if there is room.
+
+    Args:
+        schema: The schema of the answer; roles that it does not have are left out.
+        subject: What the prompt is about; its instruction is the goal.
+        system: What the coordinator is told, with the most agents.
+        rng: Seeded with the request.
+    """
+    said = _GOAL.match(subject.instruction)
+    goal = " ".join(said[1].split() if said else ()) or subject.topic
+    told = _MOST.search(system)
+    most = int(told[1]) if told else USUAL
+    parts = _parts(goal, subject, rng)[: max(1, most - 1)]
+    if most == 1:
+        parts = []
+    names = _names(parts)
+    short = goal if len(goal) <= 160 else f"{goal[:160].rsplit(' ', 1)[0]} …"
+    rows = [
+        _row(name, "researcher", f"Goal: {short}\n\nGather what matters on {part}. Five points, how sure of each.")
+        for name, part in zip(names, parts, strict=True)
+    ]
+    answers = "\n\n".join(f"{part}:\n{{{{ {name} }}}}" for name, part in zip(names, parts, strict=True))
+    role, name, what = next((row[1:] for row in _ENDINGS if re.search(row[0], goal, re.IGNORECASE)), _ENDINGS[-1][1:])
+    room = most - len(rows)
+    if room >= FEW - 1:
+        rows.append(_row(name, role, f"{what.format(goal=short)}.\n\n{answers}", names))
+        if room >= FEW:
+            rows.append(
+                _row("risks", "critic", f"Name the three weakest points for this goal: {short}\n\n{answers}", names)
+            )
+        joined = [row for row in rows if row["name"] in (name, "risks")]
+        names = [str(row["name"]) for row in joined]
+        answers = "\n\n".join(f"{{{{ {one} }}}}" for one in names)
+    ask = f"Bring this together into one answer: {short}"
+    rows.append(_row("result", "synthesizer", f"{ask}\n\n{answers}" if answers else ask, names))
+    known = _roles(schema)
+    return {
+        "description": short,
+        "agents": [{**row, "role": row["role"] if not known or row["role"] in known else known[0]} for row in rows],
+    }
+
+
+def _row(name: str, role: str, prompt: str, parents: list[str] | None = None) -> dict[str, object]:
+    return {"name": name, "role": role, "prompt": prompt, "depends_on": list(parents or ()), "returns": "text"}
+
+
+def _parts(goal: str, subject: Subject, rng: Random) -> list[str]:
+    """Return what the goal names in a list, else its key phrases."""
+    if found := _LISTED.search(goal):
+        words = re.split(r",\s*(?:and |or )?|\s+(?:and|or)\s+", found[1])
+        while _LEADS.match(words[0]):
+            words[0] = _LEADS.sub("", words[0])
+        return list(dict.fromkeys(word.strip() for word in words if word.strip()))
+    if pair := _PAIR.search(goal):
+        return [pair[1], pair[2]]
+    terms = [one for one in (*subject.terms, subject.topic) if one.lower() != "goal"]
+    few = terms[: rng.randint(3, 4)]
+    return few if len(few) > 1 else [f"{subject.topic}: {side}" for side in ("benefits", "risks", "cost")]
+
+
+def _names(parts: list[str]) -> list[str]:
+    """Return a name for each part: a word of letters, each another."""
+    found: list[str] = []
+    for part in parts:
+        name = re.sub(r"\W+", "_", part.lower()).strip("_")[:24] or "part"
+        name = name if name.isidentifier() else f"part_{name}"
+        taken = {*found, *_TAKEN, *(row[2] for row in _ENDINGS)}
+        found.append(name if name not in taken else f"on_{name}_{len(found)}")
+    return found
+
+
+def _roles(schema: Json) -> list[object]:
+    agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
+    fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
+    return [*(as_list((as_object(fields.get("role")) or {}).get("enum")) or [])]

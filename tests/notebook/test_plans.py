@@ -1,0 +1,203 @@
+"""`%%agents` and `%%plan` cells, presets and exports, in a shell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.declare.presets import PRESETS
+from agent_magic.declare.roles import ROLES
+from agent_magic.notebook.extension import load, unload
+from agent_magic.notebook.files.cells import find_agents, read_cells
+from agent_magic.notebook.front_end import Cell
+from agent_magic.notebook.magics import AgentMagics
+from agent_magic.simulator import child
+
+CELL = "Why.\n\n## a (Researcher)\nOn {{ topic }}\n\n## b --after c\n{{ a }}\n\n## c\nx\n"
+
+
+class Shell(InteractiveShell):
+    """A shell that keeps the cells that are put below."""
+
+    def set_next_input(self, s, replace=False):
+        """Keep a cell."""
+        del replace
+        self.put = s
+
+
+@pytest.fixture
+def shell():
+    """A shell with the extension."""
+    made = Shell()
+    made.user_ns["topic"] = "it"
+    load(made)
+    yield made
+    unload(made)
+
+
+@pytest.fixture
+def magics(shell):
+    """Its magics."""
+    return next(one for one in shell.configurables if isinstance(one, AgentMagics))
+
+
+def names(magics, plan="agents"):
+    """What is declared."""
+    return [agent.name for agent in magics.session.registry(plan).agents]
+
+
+def test_a_cell_declares_all_of_its_agents(magics, capsys):
+    """Each as its own cell would, in one card, for the plan of the first line."""
+    magics.agents_cell("--plan mine", CELL)
+    assert ["a", "b", "c"] == names(magics, "mine")
+    agents = magics.session.registry("mine").agents
+    assert ["researcher", None, None] == [agent.role for agent in agents]
+    assert ["On {{ topic }}", "{{ a }}", "x"] == [agent.prompt for agent in agents]
+    shown = capsys.readouterr().out
+    assert "3 agents declared" in shown
+    assert "a, c (--after)" in shown
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("## new\nx\n\n## a --modl m\nx", r"^Section 'a', line 5: .*unknown option '--modl m'"),
+        ("## new\nx\n\n## a (king)\nx", "^Section 'a', line 5: role of agent 'a' must be one of"),
+        ("## new\n{{ a }}\n## a\n{{ new }}", "wait for each other"),
+        ("## a\nx\n## a\ny", "^Section 'a', line 4: the cell has two sections of that name"),
+        ("## a --plan other\ny", "^Section 'a', line 2: --plan belongs to the first line"),
+        ("## a\n{{ x", "^Section 'a', line 2: "),
+        ("no heading", "needs a heading for each agent"),
+    ],
+)
+def test_an_error_declares_none(magics, cell, message):
+    """What was declared before stays; the message names section and line."""
+    magics.agents_cell("", "## a\nold")
+    with pytest.raises(UsageError, match=message):
+        magics.agents_cell("", cell)
+    assert ["a"] == names(magics)
+    assert "old" == magics.session.registry().agents[0].prompt
+
+
+def test_what_is_taken_out_of_the_cell_is_dropped(magics):
+    """When it runs again, what it had declared is replaced as a whole, though the old and the new would be a cycle."""
+    registry = magics.session.registry()
+    known = {"ran": ["a", "b"], "variables": (), "cycles": False}
+    first = find_agents([("code", "%%agents\n## a\nx\n## b\n{{ a }}\n## gone\nx")]).agents["agents"]
+    assert [] == registry.declare_all([*first.values()], Cell("1", "m1"), **known)
+    second = find_agents([("code", "%%agents\n## a\n{{ b }}\n## b\nx")]).agents["agents"]
+    notes = registry.declare_all([*second.values()], Cell("1", "m2"), **known)
+    assert ["dropped gone, which the cell had before", "now stale: a"] == notes
+    assert ["a", "b"] == names(magics)
+    taken = registry.declare_all([second["a"]], Cell("2", "m3"), **known)
+    assert ["replaces a of another cell"] == taken
+
+
+def test_a_cell_without_an_id_drops_nothing(magics):
+    """A terminal does not tell which cell runs again."""
+    magics.agents_cell("", "## a\nx\n## b\ny")
+    magics.agents_cell("", "## a\nx")
+    assert ["a", "b"] == names(magics)
+
+
+def test_a_notebook_file_is_read_with_its_sections():
+    """Exports and replays of a notebook know them too."""
+    found = find_agents([("code", f"%%agents --plan mine\n{CELL}")]).agents
+    assert {"mine": ["a", "b", "c"]} == {plan: [*agents] for plan, agents in found.items()}
+
+
+def test_the_declared_agents_are_written_as_one_cell(shell, magics):
+    """And the cell declares the same agents."""
+    magics.agents_cell("", CELL)
+    before = magics.session.registry().agents
+    magics.agents("export cell")
+    magic, _, cell = shell.put.partition("\n")
+    assert "%%agents" == magic
+    magics.agents("clear")
+    magics.agents_cell("", cell)
+    assert before == magics.session.registry().agents
+
+
+def test_the_declared_agents_are_written_as_files(shell, magics, tmp_path, monkeypatch, capsys):
+    """As a notebook with a cell each, which declares the same agents, and as JSON."""
+    monkeypatch.chdir(tmp_path)
+    shell.user_ns["rows"] = ["x", "y"]
+    magics.agents_cell("", f"{CELL}\n## rate --each rows\n{{{{ item }}}}")
+    magics.agents("export cells")
+    text = (tmp_path / "agents.ipynb").read_text(encoding="utf-8")
+    found = find_agents(read_cells(text, "agents.ipynb"))
+    assert [*found.agents["agents"].values()] == [*magics.session.registry().agents]
+    assert {"topic": "it", "rows": ["x", "y"]} == found.values
+    magics.agents("export json plan.json")
+    assert 5 == len(json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["agents"])
+    assert "5 agents written to plan.json" in capsys.readouterr().out
+
+
+def test_a_preset_is_put_below(shell, magics, capsys):
+    """In any capitalization; without a name they are listed."""
+    magics.agents("preset Review")
+    assert PRESETS["review"] == shell.put
+    magics.agents("preset")
+    assert all(name in capsys.readouterr().out for name in ("prp",))
+    with pytest.raises(UsageError, match="Did you mean 'research'"):
+        magics.agents("preset researh")
+
+
+def test_roles_of_ones_own(magics):
+    """By the table or by %config, in any capitalization."""
+    magics.roles = {"Lawyer": "You are a lawyer."}
+    try:
+        magics.agents_cell("", "## a (LAWYER)\nx")
+        assert "You are a lawyer." == magics.session.registry().agents[0].system_text
+    finally:
+        del ROLES["lawyer"]
+
+
+@pytest.fixture
+def connected(magics):
+    """A session that the mock server answers."""
+    with child.start(latency="none", unlimited=True):
+        magics.agents("connect simulator --latency none")
+        yield magics
+
+
+def test_a_goal_becomes_a_cell(shell, connected, capsys):
+    """A plan is asked for and shown with an estimate; its cell is put below, and nothing of it has run."""
+    connected.plan("--agents 5 --plan mine", "Compare Python, Rust and Go for {{ topic }}.\n")
+    shown = capsys.readouterr().out
+    assert "mine: 5 agents, about" in shown
+    assert ["coordinator"] == [result.name for result in connected.session.last.record.results]
+    assert [] == names(connected, "mine")
+    magic, _, cell = shell.put.partition("\n")
+    assert "%%agents --plan mine" == magic
+    connected.agents_cell("--plan mine", cell)
+    assert ["python", "rust", "go", "comparison", "result"] == names(connected, "mine")
+
+
+def test_a_goal_that_is_asked_again_is_reused(shell, connected, capsys):
+    """Its cell is there already: it is put below only if that is asked for."""
+    connected.reuse_simulated = True
+    connected.plan("", "Compare Python and Rust")
+    shell.put = ""
+    connected.plan("", "Compare Python and Rust")
+    assert "" == shell.put
+    assert "bought earlier" in capsys.readouterr().out
+    connected.plan("--put", "Compare Python and Rust")
+    assert shell.put.startswith("%%agents\n")
+
+
+def test_an_answer_that_is_no_plan_is_asked_for_once_more(shell, connected):
+    """With what is wrong; the second answer is a plan."""
+    connected.plan("", 'Compare Python and Rust [[text:{"description": ""}]]')
+    assert 2 == len(connected.session.last.record.attempts)
+    assert "## python (researcher)" in shell.put
+
+
+def test_a_goal_without_a_plan_is_told(shell, connected):
+    """The message says why, and where the answer is."""
+    with pytest.raises(UsageError, match=r"No plan came back: .*%agents show coordinator"):
+        connected.plan("", "Compare Python and Rust [[stop:refusal]]")
+    assert not hasattr(shell, "put")
