@@ -419,13 +419,11 @@ class RunRecord:
     @property
     def decisions(self) -> dict[int, Left]:
         """The steps that a decision ended, by number, and why; `failed` where nothing could be decided."""
-        if self.plan.flow is None:
-            return {}
         found: dict[int, Left] = {}
-        for number in self.plan.flow.may_end:
+        for number in self.plan.flow.may_end if self.plan.flow is not None else ():
             one = self.results[number]
-            unsure = one.status == "failed" and not one.attempts and not one.calls and one.kind != "Late"
-            if one.is_left_out or unsure:
+            unsure = one.status == "failed" and not (one.attempts or one.calls or one.kind == "Late")
+            if unsure or one.is_left_out:
                 found[number] = Left(one.status, one.error or "", one.kind or "")  # pyright: ignore[reportArgumentType] - one of three
         return found
 

@@ -48,7 +48,7 @@ def test_quotes_around_a_value_are_no_part_of_it() -> None:
         ("a --json", "--json is not available.*--returns TYPE"),
         ("a --schema=Label", "--schema is not available.*--returns TYPE"),
         ("a --if critic.ok", "--if is not available.*{% if name %}"),
-        ("a --until critic.ok --rounds 3", "--until is not available.*second draft"),
+        ("a --while critic.ok", "--while is not available.*--until"),
         ("a --modle x", "unknown option.*Did you mean '--model'"),
     ],
 )

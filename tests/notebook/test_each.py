@@ -67,7 +67,7 @@ def test_a_name_selects_its_group_and_what_it_needs(magics):
     """All of the group, and no other agents."""
     assert plan_of(magics, "check").names == ("label_0", "label_1", "check_0", "check_1")
     magics.agent("wrong --each label", "{{ item }}\n")
-    with pytest.raises(PlanError, match="which is an agent"):
+    with pytest.raises(PlanError, match="how many items there may be"):
         plan_of(magics, "wrong")
 
 
