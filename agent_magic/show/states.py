@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 STATES = {
     "p": State("pending", "M6 2.2a3.8 3.8 0 1 0 .01 0", "idle", "·.", "dim"),
-    "q": State("queued", "M4 2.4v7.2M8 2.4v7.2", "wait", "==", "yellow"),
+    "q": State("queued", "M4 2.4v7.2M8 2.4v7.2", "idle", "==", "dim"),
     "r": State("running", "M3.4 2v8L10 6z", "run", "▶>", "bold cyan"),
     "s": State("succeeded", "M2 6.5l2.8 2.9L10 3", "done", "✓+", "green"),
     "l": State("succeeded", "M2.6 4.2A4 4 0 1 1 2.2 7.3M2.2 1.6v2.8H5", "kept", "↺o", "magenta"),
@@ -41,7 +41,7 @@ STATES = {
     "f": State("failed", "M2.6 2.6l6.8 6.8M9.4 2.6L2.6 9.4", "fail", "✗X", "bold red"),
     "k": State("skipped", "M6 1.9a4.1 4.1 0 1 0 .01 0M3.2 8.8l5.6-5.6", "idle", "--", "dim"),
     "u": State("not needed", "M2.2 6h1.4M5.3 6h1.4M8.4 6h1.4", "idle", "○_", "dim"),
-    "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "soft", "■#", "dim"),
+    "c": State("cancelled", "M2.6 2.6h6.8v6.8H2.6z", "idle", "■#", "dim"),
     "m": State("capped", "M2 2h8M2.4 7.4l2.5 2.4 4.6-4.9", "wait", "≡~", "yellow"),
 }
 """Per character. `l` and `y` are answers that were not bought now: from the ledger, from a cassette."""

@@ -76,7 +76,7 @@ class PhaseLook(NamedTuple):
 
 BAR_H: Final = 11.0
 PHASES: Final[dict[Kind, PhaseLook]] = {
-    "queued": PhaseLook("queued", "wait", 0.5, 3.0),
+    "queued": PhaseLook("queued", "idle", 0.8, 3.0),
     "backoff": PhaseLook("waiting to retry", "wait", 0.75, 5.0, "2.5 2"),
     "local": PhaseLook("local work", "idle", 1.0, BAR_H),
     "first": PhaseLook("waiting for the first token", "", 0.42, BAR_H),

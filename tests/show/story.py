@@ -47,6 +47,13 @@ def business_plan() -> Plan:
     return plan_of(BUSINESS)
 
 
+def each_plan(count: int) -> Plan:
+    """Return a plan of a question about each row, and a report of all answers."""
+    rows = [{"text": f"row {number}"} for number in range(count)]
+    agents = (Agent("label", "Which? {{ item.text }}", each="rows"), Agent("report", "Sum up. {{ label }}"))
+    return Plan(agents, name="labels", values={"rows": rows})
+
+
 def layered_plan(count: int, width: int, seed: int = 1) -> Plan:
     """Return a plan whose layers are `width` agents, each after one to three of the layer before."""
     chance = random.Random(seed)

@@ -26,6 +26,7 @@ from tests.show.story import (
     broken,
     business_plan,
     business_run,
+    each_plan,
     finished_run,
     layered_plan,
     plan_of,
@@ -112,7 +113,8 @@ def retold(scene: Scene, text: str) -> Scene:
     """Put a text in every place of a scene that takes one."""
     nodes = tuple(replace(node, title=text, line=text, tail=text, badge=text, hint=text) for node in scene.nodes)
     header = replace(scene.header, counts=text, facts=(text, text), source=text)
-    return replace(scene, title=text, nodes=nodes, header=header)
+    faces = tuple(face._replace(share=text, done=text, rest=text, who=text, answer=text) for face in scene.faces)
+    return replace(scene, title=text, nodes=nodes, header=header, faces=faces)
 
 
 @settings(max_examples=150, deadline=None)
@@ -122,7 +124,8 @@ def test_a_picture_is_well_formed_whatever_it_says(text: str) -> None:
     record = business_run(5.1)
     scene = retold(scene_of(record.plan, record, now_s=5.1), text)
     parsed(draw(scene, record.plan, cards_layout(record.plan)))
-    parsed(draw(scene, record.plan, None, theme="dark"))
+    plan = each_plan(12)
+    parsed(draw(retold(scene_of(plan, record_of(plan), now_s=0.0), text), plan, None, theme="dark"))
 
 
 @settings(max_examples=80, deadline=None)

@@ -109,7 +109,7 @@ def test_a_still_picture_has_a_row_per_group() -> None:
     plan = layered_plan(300, 60)
     run, sheet = finished_run(plan), sheet_of(plan)
     tallies = [(len(group.agents), 0, 0, 0, 0, 0) for group in sheet.groups]
-    timeline = grouped_timeline(sheet, run.events, tallies, until_s=run.events[-1].at_s, over=True)
+    timeline = grouped_timeline(sheet, run, tallies, until_s=run.events[-1].at_s, over=True)
     assert tuple(group.label for group in sheet.groups) == timeline.names
     assert all(timeline.bars)
     assert timeline.note

@@ -17,6 +17,7 @@ export class Rings {
    */
   constructor(root, fixed) {
     this.groups = fixed.groups ?? [];
+    this.alone = this.groups.map(({ agents }) => (agents.length === 1 && agents[0]?.[1] === 1 ? agents[0][0] : -1));
     this.nodes = [...root.querySelectorAll(".gr")];
     this.rings = this.nodes.map((node) => [...node.querySelectorAll(".ra")]);
     this.length = 2 * Math.PI * Number(root.querySelector(".ra")?.getAttribute("r") ?? 1);
@@ -26,7 +27,7 @@ export class Rings {
    * @param {number} group
    * @param {Tally} tally
    */
-  tally(group, [parts, total, share, done, rest, tone]) {
+  tally(group, [parts, total, share, done, rest, tone, who, answer]) {
     const node = this.nodes[group];
     if (!node) return;
     arcs(parts, total, this.length).forEach(([long, start], place) => {
@@ -37,9 +38,11 @@ export class Rings {
     setText(node.querySelector(".rp"), share);
     setText(node.querySelector(".l"), done);
     setText(node.querySelector(".w"), rest);
+    setText(node.querySelector(".wh"), who);
+    setText(node.querySelector(".an"), answer);
     if (!node.classList.contains(`s-${tone}`)) setState(node, tone);
     const { label, where } = this.groups[group] ?? { label: "", where: "" };
-    const words = [label, where, `${done} done`, rest].filter(Boolean).join(" · ");
+    const words = [label, where, done, rest, who, answer].filter(Boolean).join(" · ");
     setText(node.querySelector("title"), words);
     set(node, "aria-label", words);
   }

@@ -9,7 +9,7 @@ import { seconds } from "./pure.js";
  */
 
 const LEVELS = { ok: "M2 6.5l2.8 2.9L10 3", warn: "M6 1.8L11 10.4H1zM6 5v2.4M6 8.7v.2", bad: "M3.8 1.5h4.4l2.3 2.3v4.4l-2.3 2.3H3.8L1.5 8.2V3.8zM4.4 4.4l3.2 3.2M7.6 4.4L4.4 7.6", none: "M3 6h6" };
-const TONES = { ok: "s", warn: "q", bad: "f", none: "p" };
+const TONES = { ok: "s", warn: "m", bad: "f", none: "p" };
 
 export class Header {
   /**

@@ -26,7 +26,6 @@ const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
 const LOOK_EVERY_MS = 100;
 const LOOKS = 50;
-const LEAST_SCALE = 0.95;
 
 /**
  * Open nodes by mouse and keyboard; arrow keys move between them.
@@ -138,7 +137,7 @@ function figureOf(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
   // A wide plan scrolls, because shrunk to the page its letters would be too small to read.
-  figure.style.minWidth = `${LEAST_SCALE * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
+  figure.style.minWidth = `${figure.getAttribute("viewBox")?.split(" ")[2] ?? 0}px`;
   return figure;
 }
 
@@ -201,7 +200,13 @@ function render({ model, el }) {
   const times = fixed.plot ? new Times(figure, fixed.plot, fixed) : null;
   root.append(header.element, asking.element, asking.spoken, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
   el.append(root);
-  if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
+  if (rings) {
+    listen(figure, rings.nodes, (group, node) => {
+      const agent = rings.alone[group] ?? -1;
+      if (agent >= 0) open(agent, node);
+      else drawer?.open(group, node, model.get("states"));
+    });
+  }
   if (cards) listen(figure, cards.nodes, open);
   const nodes = (cards ?? rings)?.nodes ?? [];
   times?.listen(

@@ -8,7 +8,8 @@
  * @typedef {{span: number, ticks: [number, string][]}} Axis
  * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
  * @typedef {[kind: string, tone: string, from: number, to: number | null, what?: string]} Bar
- * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string]} Tally
+ * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string,
+ *   who: string, answer: string]} Tally
  * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
  *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
  *   strip?: Strip | null}} Delta

@@ -1,7 +1,7 @@
 """The static picture of a plan or a run, and its text.
 
 `layout` places cards and edges, `scene` works out what the picture says, `svg` draws it. `timeline` has the bars under
-the graph, `groups` what replaces cards above 200 agents, `dot` the plan as a `graphviz.Digraph`.
+the graph, `groups` and `faces` what replaces the cards of large plans, `dot` the plan as a `graphviz.Digraph`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.show.graph.layout import fold, lay_out
-from agent_magic.show.graph.scene import MOST_CARDS, scene_of
+from agent_magic.show.graph.scene import is_large, scene_of
 from agent_magic.show.graph.svg import draw
 from agent_magic.show.text import plan_text, run_text
 
@@ -63,7 +63,7 @@ def picture(
 
 
 def cards_layout(plan: Plan) -> Layout | None:
-    """Lay a plan out as cards; `None` where it has too many agents."""
-    if len(plan) > MOST_CARDS:
+    """Lay a plan out as cards; `None` where its agents are groups."""
+    if is_large(plan):
         return None
     return fold(plan.dag) or lay_out(plan)

@@ -1,7 +1,8 @@
-"""More than 200 agents: a node per group, with counts and a ring, and a cell per agent below.
+"""Large plans: a card per group, with counts and a ring, and a cell per agent below.
 
-Agents are grouped by layer, then by role or by the beginning of their names where that gives a readable graph. In deep
-plans neighbouring layers become one group.
+The agents that `each` made of one declaration are a group from ten items on; other agents are groups of one. In plans
+of more than 200 agents without such groups, agents are grouped by layer, then by role or by the beginning of their
+names where that gives a readable graph; in deep plans neighbouring layers become one group.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.show.graph.faces import Face
     from agent_magic.show.graph.layout import Box, Layout
     from agent_magic.show.graph.scene import Scene
 
 K = TypeVar("K")
-GROUP_H = 84.0
+GROUP_H = 114.0
+LEAST_STACK = 10
+"""From so many items on, the agents of a declaration are one card."""
+MOST_STACKED = 60
+"""More cards are grouped by layer."""
 MOST_GROUPS = 40
 MOST_COLUMNS = 10
 TONES = ("s", "f", "r", "q", "k")
@@ -52,6 +58,11 @@ class Group:
     agents: tuple[int, ...] = field(kw_only=True)
 
     @property
+    def is_one(self) -> bool:
+        """Whether it is a single agent, whose card says what an agent's says."""
+        return len(self.agents) == 1
+
+    @property
     def where(self) -> str:
         """Its layer, or else the number of its agents."""
         return self.place or plural(len(self.agents), "agent")
@@ -75,7 +86,36 @@ class Sheet:
 
 def sheet_of(plan: Plan) -> Sheet:
     """Group the agents of a plan and place the groups."""
-    groups = _grouped(plan)
+    stacked = _stacked(plan) if is_stacked(plan) else ()
+    return _placed(plan, stacked if 0 < len(stacked) <= MOST_STACKED else _grouped(plan))
+
+
+def is_stacked(plan: Plan) -> bool:
+    """Return whether a declaration of a plan has enough items to be one card."""
+    return any(len(members) >= LEAST_STACK for members in plan.groups.values())
+
+
+def _stacked(plan: Plan) -> tuple[Group, ...]:
+    """Return a group per declaration with many items, and one per other agent."""
+    big = {name: members for name, members in plan.groups.items() if len(members) >= LEAST_STACK}
+    inside = {agent: name for name, members in big.items() for agent in members.values()}
+    found: dict[str | int, list[int]] = {}
+    for agent in range(len(plan)):
+        found.setdefault(inside.get(agent, agent), []).append(agent)
+    return tuple(_stack(plan, key, agents) for key, agents in found.items())
+
+
+def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
+    first = plan.agents[agents[0]]
+    if isinstance(key, int):
+        kind = "task" if first.is_task else f"layer {plan.dag.layer[key]}"
+        return Group(single_line(first.name), kind, agents=(key,))
+    over = first.part.over if first.part is not None else ""
+    return Group(single_line(key), single_line(f"each of {len(agents):,} {over}"), agents=tuple(agents))
+
+
+def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
+    """Place groups by what passes between their agents."""
     found = [0] * len(plan)
     for place_, group in enumerate(groups):
         for agent in group.agents:
@@ -167,35 +207,42 @@ RING_LENGTH = 2 * pi * RING_R
 TEXT_X = 66.0
 
 
-def draw_groups(sheet: Sheet, states: str) -> str:
+def draw_groups(sheet: Sheet, faces: Sequence[Face]) -> str:
     """Draw the groups and their edges."""
     layout = sheet.layout
     parts = [f'<path class="e" d="{path_data(edge.points)}"/>' for edge in layout.edges]
-    for group, box in zip(sheet.groups, layout.nodes, strict=True):
-        counts = counted("".join(states[agent] for agent in group.agents))
-        parts.append("".join(_group_card(group, box, counts)))
+    for group, box, face in zip(sheet.groups, layout.nodes, faces, strict=True):
+        parts.append("".join(_group_card(group, box, face)))
     return "".join(parts)
 
 
-def _group_card(group: Group, box: Box, counts: Sequence[int]) -> Iterator[str]:
-    share, done, rest = group_texts(counts)
-    room = rest_room(box)
-    yield f'<g class="n gr s-{tone_of(counts)}" transform="translate({number(box.x)} {number(box.y)})">'
-    yield f"<title>{escape(group_hint(group, counts))}</title>"
+def _group_card(group: Group, box: Box, face: Face) -> Iterator[str]:
+    _, share, done, rest, tone, who, answer = face
+    room, wide = rest_room(box), line_room(box)
+    look = "n gr" if group.is_one else "n gr st"
+    yield f'<g class="{look} s-{tone}" transform="translate({number(box.x)} {number(box.y)})">'
+    yield f"<title>{escape(group_hint(group, face))}</title>"
+    if not group.is_one:
+        yield element("rect", class_="under", x=5, y=5, width=box.w, height=box.h, rx=8)
     yield f'<rect class="c" width="{number(box.w)}" height="{number(box.h)}" rx="8"/>'
     yield element("circle", class_="rt", cx=RING_X, cy=RING_Y, r=RING_R)
-    for tone, (long, start) in zip(TONES, arcs(counts), strict=True):
+    for part, (long, start) in zip(TONES, arcs(face.counts), strict=True):
         yield (
-            f'<circle class="ra s-{tone}" cx="{number(RING_X)}" cy="{number(RING_Y)}" r="{number(RING_R)}"'
+            f'<circle class="ra s-{part}" cx="{number(RING_X)}" cy="{number(RING_Y)}" r="{number(RING_R)}"'
             f' stroke-dasharray="{number(long)} {number(RING_LENGTH)}" stroke-dashoffset="{number(-start)}"'
             f' transform="rotate(-90 {number(RING_X)} {number(RING_Y)})"/>'
         )
-    yield element("text", share, class_="v rp", x=RING_X, y=RING_Y + 4, text_anchor="middle")
+    yield element("text", escape(share), class_="v rp", x=RING_X, y=RING_Y + 4, text_anchor="middle")
     yield element("text", escape(fit(group.label, room, 13, bold=True)), class_="t", x=TEXT_X, y=24)
     yield element("text", escape(fit(group.where, room, 11)), class_="pl", x=TEXT_X, y=40)
-    yield element("text", done, class_="l", x=TEXT_X, y=57)
-    yield element("text", fit(rest, room, 11), class_="w", x=TEXT_X, y=72)
+    yield element("text", escape(fit(done, room, 11)), class_="l", x=TEXT_X, y=57)
+    yield element("text", escape(fit(rest, room, 11)), class_="w", x=TEXT_X, y=72)
+    yield element("text", escape(fit(who, wide, 11)), class_="wh", x=LINE_X, y=90)
+    yield element("text", escape(fit(answer, wide, 11)), class_="an", x=LINE_X, y=105)
     yield "</g>"
+
+
+LINE_X = 13.0
 
 
 def rest_room(box: Box) -> float:
@@ -203,10 +250,15 @@ def rest_room(box: Box) -> float:
     return box.w - TEXT_X - 10
 
 
-def group_hint(group: Group, counts: Sequence[int]) -> str:
+def line_room(box: Box) -> float:
+    """Return the width of the text below a ring."""
+    return box.w - 2 * LINE_X
+
+
+def group_hint(group: Group, face: Face) -> str:
     """Return the tooltip of a group."""
-    _, done, rest = group_texts(counts)
-    return single_line(" · ".join(part for part in (group.label, group.where, done, rest) if part))
+    parts = (group.label, group.where, face.done, face.rest, face.who, face.answer)
+    return single_line(" · ".join(part for part in parts if part))
 
 
 def arcs(counts: Sequence[int]) -> list[tuple[float, float]]:
@@ -266,10 +318,11 @@ class CellGrid:
         return self.bands[-1].y + self.bands[-1].h if self.bands else 0.0
 
 
-def cell_grid(plan: Plan, width: float) -> CellGrid:
-    """Choose the size of the cells, and place the bands."""
+def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
+    """Choose the size of the cells, and place the bands: a layer each, or a group of several agents."""
     pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
-    groups = list(_groups(plan.dag.layers()))
+    stacks = [(group.label, group.agents) for group in sheet.groups if not group.is_one]
+    groups = stacks if is_stacked(plan) else list(_groups(plan.dag.layers()))
     most, widest = int((width - LABEL_W - PAD) // pitch), max((len(agents) for _, agents in groups), default=1)
     columns = -(-widest // -(-widest // most))  # rows of one length, rather than a full one and a rest
     bands: list[Band] = []
@@ -282,19 +335,19 @@ def cell_grid(plan: Plan, width: float) -> CellGrid:
     return CellGrid(pitch, pitch * 0.78, columns, bands=tuple(bands))
 
 
-def draw_cells(plan: Plan, scene: Scene, width: float) -> tuple[str, float]:
+def draw_cells(plan: Plan, sheet: Sheet, scene: Scene, width: float) -> tuple[str, float]:
     """Draw the agents as cells.
 
     Returns:
         The markup and its height.
     """
-    grid = cell_grid(plan, width)
+    grid = cell_grid(plan, sheet, width)
     states = "".join(node.state for node in scene.nodes)
     parts: list[str] = []
     for band in grid.bands:
         inside = "".join(states[agent] for agent in band.agents)
         ground = element("rect", class_="band", y=band.y, width=width, height=band.h, rx=8)
-        label = element("text", band.label, class_="v", x=14, y=band.y + 20)
+        label = element("text", escape(fit(band.label, LABEL_W - 22, 11, bold=True)), class_="v", x=14, y=band.y + 20)
         tally = "".join(
             element("text", escape(words), class_="tally", x=14, y=band.y + 35 + 14 * line)
             for line, words in enumerate(tally_of(inside))

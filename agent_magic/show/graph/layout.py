@@ -138,7 +138,7 @@ def _grid(depth: int, card_h: float) -> Grid:
 
     Few layers are placed further apart, to fill the width of the header.
     """
-    wide, gap = {2: (260, 364), 3: (204, 136)}.get(
+    wide, gap = {2: (260, 252), 3: (204, 80)}.get(
         depth, (186, 50) if depth <= 4 else (180, 46) if depth <= 6 else (176, 44)
     )
     return Grid(wide, gap, card_h)

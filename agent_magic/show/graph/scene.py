@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from agent_magic.measure.metrics import sources_of, summarize
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.graph.groups import counted, sheet_of
+from agent_magic.show.graph.faces import faces_of, planned_faces
+from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
 from agent_magic.show.text import counts_line, facts, steps_of, total_tokens_of, why_not
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.measure.metrics import Summary
     from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.show.graph.faces import Face
     from agent_magic.show.graph.groups import Sheet
     from agent_magic.show.graph.timeline import Timeline
 
@@ -104,7 +106,8 @@ class Scene:
         path: The agents on the critical path, first to last.
         flows: The thickness of the edges from each agent, 0 to 4; see `flow_of`.
         timeline: The timeline; `None` before a run.
-        sheet: The groups of a run with too many agents for cards.
+        sheet: The groups of a plan with too many agents for cards.
+        faces: What the cards of the groups say.
     """
 
     title: str
@@ -114,6 +117,12 @@ class Scene:
     flows: tuple[int, ...] = field(default=(), kw_only=True)
     timeline: Timeline | None = field(default=None, kw_only=True)
     sheet: Sheet | None = field(default=None, kw_only=True)
+    faces: tuple[Face, ...] = field(default=(), kw_only=True)
+
+
+def is_large(plan: Plan) -> bool:
+    """Return whether agents are drawn as groups: there are many, or a declaration has many items."""
+    return len(plan) > MOST_CARDS or is_stacked(plan)
 
 
 def scene_of(
@@ -141,16 +150,17 @@ def scene_of(
         nodes = tuple(planned_view(plan, agent, estimates) for agent in range(len(plan)))
         numbers = tuple(plan.index[name] for name in path)
         bold = () if len(numbers) == len(plan) else numbers  # if every agent is on it, bold means nothing
-        return Scene(title, planned_header(plan, estimates), nodes=nodes, path=bold)
+        header = planned_header(plan, estimates)
+        if not is_large(plan):
+            return Scene(title, header, nodes=nodes, path=bold)
+        sheet = sheet or sheet_of(plan)
+        faces = tuple(planned_faces(sheet, plan, nodes, estimates))
+        return Scene(title, header, nodes=nodes, sheet=sheet, faces=faces)
     moment = moment_of(record, now_s)
     header = header_of(record, moment, numbers=summarize(record, moment))
     over = record.ended_s is not None
-    if len(plan) > MOST_CARDS:
-        sheet = sheet or sheet_of(plan)
-        nodes = tuple(NodeView(state_of(result), result.name) for result in record.results)
-        tallies = [counted("".join(nodes[agent].state for agent in group.agents)) for group in sheet.groups]
-        timeline = grouped_timeline(sheet, record.events, tallies, until_s=moment, over=over)
-        return Scene(title, header, nodes=nodes, timeline=timeline, sheet=sheet)
+    if is_large(plan):
+        return _grouped_scene(record, moment, header, sheet or sheet_of(plan), estimates)
     nodes = tuple(node_view(record, agent, moment, estimates=estimates) for agent in range(len(plan)))
     return Scene(
         title,
@@ -160,6 +170,22 @@ def scene_of(
         flows=tuple(map(flow_of, record.results)),
         timeline=timeline_of(plan, record.results, until_s=moment, over=over),
     )
+
+
+def _grouped_scene(record: RunRecord, moment: float, header: Header, sheet: Sheet, estimates: Estimates) -> Scene:
+    """Build the scene of a run whose agents are groups."""
+    alone = {group.agents[0] for group in sheet.groups if group.is_one}
+    nodes = tuple(
+        node_view(record, agent, moment, estimates=estimates)
+        if agent in alone
+        else NodeView(state_of(result), result.name)
+        for agent, result in enumerate(record.results)
+    )
+    faces = faces_of(sheet, record, nodes)
+    tallies = [face.counts for face in faces]
+    timeline = grouped_timeline(sheet, record, tallies, until_s=moment, over=record.ended_s is not None)
+    title = single_line(record.plan.name)
+    return Scene(title, header, nodes=nodes, timeline=timeline, sheet=sheet, faces=faces)
 
 
 def moment_of(record: RunRecord, now_s: float | None) -> float:
@@ -345,12 +371,16 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the parents that are not finished; empty where there are none."""
-    open_ = [one for one in record.plan.dag.parents[agent] if record.results[one].finished_s is None]
-    if not open_:
-        return ""
-    more = f" +{len(open_) - 2}" if len(open_) > 2 else ""
-    return "waits: " + ", ".join(record.results[one].name for one in open_[:2]) + more
+    """Name the parents that are not finished, those of an `each` once; empty where there are none."""
+    steps, results = record.plan.agents, record.results
+    parts = ((results[one].name, steps[one].part) for one in record.plan.dag.parents[agent] if _is_open(results[one]))
+    names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))
+    more = f" +{len(names) - 2}" if len(names) > 2 else ""
+    return "waits: " + ", ".join(names[:2]) + more if names else ""
+
+
+def _is_open(result: AgentResult) -> bool:
+    return result.finished_s is None
 
 
 def _first_lost(record: RunRecord, agent: int) -> str:

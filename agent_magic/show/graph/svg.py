@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 MARGIN = 24.0
 HEAD_H = 92.0
 LIVE_TOP = 8.0  # the live view writes its header itself
-LEAST_W = 960.0
+LEAST_W = 848.0
+"""The width of an output in JupyterLab in a window of 1280 px: its letters are then as large as they are drawn."""
 ROW_H = 19.0
 FULL_ROWS = 40
 """More rows are thinner, and take as much height as so many."""
@@ -88,14 +89,15 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
     """
     live = theme is None
     head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16
-    if layout is None:
-        sheet = scene.sheet or sheet_of(plan)
-        width, graph_h = picture_width(sheet.layout), groups_h(sheet)
-        groups = draw_groups(sheet, "".join(node.state for node in scene.nodes))
-        graph = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
-    else:
+    if layout is not None:
+        sheet = None
         width, graph_h = picture_width(layout), layout.height
         graph = _cards(scene, plan, layout, live=live)
+    else:
+        sheet = scene.sheet or sheet_of(plan)
+        width, graph_h = picture_width(sheet.layout), groups_h(sheet)
+        groups = draw_groups(sheet, scene.faces)
+        graph = f'<g transform="translate(0 {number(-BAND_HEAD)})">{groups}</g>'
     body = [] if live else [_header(scene, width)]
     body.append(_moved(graph, head_h))
     height = head_h + graph_h + MARGIN
@@ -104,8 +106,8 @@ def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None
         note = scene.timeline.note or (f"one row of {plot.named} has its name" if plot.named > 1 else "")
         body.append(_timeline(scene.timeline, plot, note, live=live))
         height = plot.bottom + (36 if note else 20)
-    if layout is None and not live:  # a static group cannot be opened, so every agent has a cell
-        cells, cells_h = draw_cells(plan, scene, width - 2 * MARGIN)
+    if sheet is not None and not live:  # a static group cannot be opened, so every agent has a cell
+        cells, cells_h = draw_cells(plan, sheet, scene, width - 2 * MARGIN)
         body.append(_moved(cells, height))
         height += cells_h + MARGIN
     return _frame(width, height, "".join(body), theme, _spoken(scene))

@@ -15,12 +15,12 @@ from agent_magic.show.states import tone_of
 from agent_magic.show.units import time_step, time_tick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.events import Event
-    from agent_magic.record.results import AgentResult
+    from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.show.graph.groups import Sheet
 
 LEAST_WAIT_S = 0.05  # a shorter wait would be a dot
@@ -280,22 +280,29 @@ def tone_of_row(counts: Sequence[int]) -> str:
 
 
 def grouped_timeline(
-    sheet: Sheet, events: Iterable[Event], tallies: Sequence[Sequence[int]], *, until_s: float, over: bool
+    sheet: Sheet, record: RunRecord, tallies: Sequence[Sequence[int]], *, until_s: float, over: bool
 ) -> Timeline:
     """Build the timeline of a run with a row per group.
 
     Args:
         sheet: The groups.
-        events: The events of the run.
+        record: The run.
         tallies: The counts of each group by the parts of its ring; see `agent_magic.show.graph.groups`.
         until_s: The present, or the end of the run.
         over: Whether the run has ended.
     """
     shades = Shades(sheet.group_of(), len(sheet.groups))
-    for event in events:
+    for event in record.events:
         shades.take(event)
     rows = range(len(sheet.groups))
-    bars = tuple(tuple(shades.bars(row, tone_of_row(tallies[row]), until_s)) for row in rows)
+    bars = tuple(
+        tuple(
+            bars_of(record.results[group.agents[0]])
+            if group.is_one
+            else shades.bars(row, tone_of_row(tallies[row]), until_s)
+        )
+        for row, group in enumerate(sheet.groups)
+    )
     names = tuple(group.label for group in sheet.groups)
     now_s = None if over else until_s
     return Timeline(tuple(rows), names=names, bars=bars, axis=axis_for(until_s, over=over), now_s=now_s, note=NOTE)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
-from agent_magic.show.graph.groups import TODO, Sheet, counted, group_texts, part_of, rest_room, tone_of
+from agent_magic.show.graph.faces import Faces, face_of_one
+from agent_magic.show.graph.groups import TODO, Sheet, line_room, rest_room
 from agent_magic.show.graph.scene import counted_header, flow_of, joined, moment_of, node_view, worked_path
 from agent_magic.show.graph.svg import card_texts, fact_runs, tail_room
 from agent_magic.show.graph.timeline import Shades, axis_entry, bar_entry, bars_of, rows_of, tone_of_row
@@ -76,7 +77,7 @@ class Feed:
         self._seen = 0
         self._moving: set[int] = set()
         self._body: CardFeed | GroupFeed = (
-            GroupFeed(placed, self.states) if isinstance(placed, Sheet) else CardFeed(record, placed)
+            GroupFeed(record, placed, self.states) if isinstance(placed, Sheet) else CardFeed(record, placed)
         )
         self.full: dict[str, Any] = {key: {} for key in self._body.keyed}
         self._late: dict[str, dict[int, Any]] = {}
@@ -337,9 +338,10 @@ class CardFeed:
 
 
 class GroupFeed:
-    """Follows groups of agents.
+    """Follows groups of agents. A group of one agent says what its agent's card would.
 
     Args:
+        record: The run, which grows.
         sheet: The groups.
         states: One character per agent, at the start.
 
@@ -351,60 +353,80 @@ class GroupFeed:
     keyed = ("groups", "bars")
     each = False
 
-    def __init__(self, sheet: Sheet, states: str) -> None:
-        self._sheet = sheet
-        self._group_of = sheet.group_of()
-        self._counts = [counted("".join(states[agent] for agent in group.agents)) for group in sheet.groups]
-        self._parts = [part_of(state) for state in states]
-        self._rooms = [rest_room(box) for box in sheet.layout.nodes]
-        self._shades = Shades(self._group_of, len(sheet.groups))
+    def __init__(self, record: RunRecord, sheet: Sheet, states: str) -> None:
+        self._record, self._sheet = record, sheet
+        self._faces = Faces(sheet, states)
+        self._boxes = sheet.layout.nodes
+        self._alone = {group.agents[0]: place for place, group in enumerate(sheet.groups) if group.is_one}
+        self._shades = Shades(self._faces.group_of, len(sheet.groups))
         self._drawn: list[tuple[str, bool]] = [("", False)] * len(sheet.groups)
         self._bin = (0.0, -1)
         self._told = False
+        self._ended: set[int] = set()
 
     def take(self, event: Event) -> None:
         """Count an event."""
         self._shades.take(event)
+        self._faces.take(event, self._record)
+        if isinstance(event, AgentEnded):
+            self._ended.add(self._faces.group_of[event.agent])
 
     def entries(
         self,
         look: set[int],  # noqa: ARG002 - as `CardFeed`
-        fresh: set[int],  # noqa: ARG002
+        fresh: set[int],
         changed: Mapping[int, str],
         now_s: float,
-        tails: Mapping[int, str],  # noqa: ARG002
+        tails: Mapping[int, str],
     ) -> dict[str, dict[int, Any]]:
         """Return the counts and the timeline rows that have changed."""
-        touched = set[int]() if self._told else set(range(len(self._counts)))
-        self._told = True
-        for agent, state in changed.items():
-            group, part = self._group_of[agent], part_of(state)
-            self._counts[group][self._parts[agent]] -= 1
-            self._counts[group][part] += 1
-            self._parts[agent] = part
-            touched.add(group)
-        return {"groups": {group: self._entry(group) for group in touched}, "bars": self._rows(now_s)}
+        touched = set(self._ended) if self._told else set(range(len(self._sheet.groups)))
+        touched |= {self._faces.turn(agent, state) for agent, state in changed.items()}
+        for agent, place in self._alone.items():  # one that waits names its open parents
+            if self._ended or agent in fresh or self._is_under_way(agent):
+                touched.add(place)
+        self._told, self._ended = True, set()
+        groups = {group: self._entry(group, now_s, tails) for group in touched}
+        return {"groups": groups, "bars": {**self._rows(now_s), **self._bars(fresh)}}
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
         """Return what is sent as a whole."""
         return {"axis": axis_entry(now_s, over=over)}
 
+    def _is_under_way(self, agent: int) -> bool:
+        return self._record.results[agent].working_since_s is not None or self._record.results[agent].is_waiting
+
+    def _bars(self, fresh: set[int]) -> dict[int, list[Any]]:
+        """Return the rows of single agents."""
+        return {
+            place: [bar_entry(bar) for bar in bars_of(self._record.results[agent])]
+            for agent, place in self._alone.items()
+            if agent in fresh
+        }
+
     def _rows(self, now_s: float) -> dict[int, list[Any]]:
-        """Return the rows that have changed. The page itself extends the last bar of a row."""
+        """Return the rows of groups that have changed. The page itself extends the last bar of a row."""
         bin_s = self._shades.bin_s
         here, self._bin = self._bin, (bin_s, int(now_s / bin_s))
         passed = here != self._bin
         rows: dict[int, list[Any]] = {}
-        for group, counts in enumerate(self._counts):
-            going = self._shades.running[group] > 0
-            look = (tone_of_row(counts), going)
-            if look == self._drawn[group] and not (passed and going):
+        for place, group in enumerate(self._sheet.groups):
+            going = self._shades.running[place] > 0
+            look = (tone_of_row(self._faces.counts[place]), going)
+            if group.is_one or (look == self._drawn[place] and not (passed and going)):
                 continue
-            self._drawn[group] = look
-            rows[group] = [bar_entry(bar) for bar in self._shades.bars(group, look[0], now_s)]
+            self._drawn[place] = look
+            rows[place] = [bar_entry(bar) for bar in self._shades.bars(place, look[0], now_s)]
         return rows
 
-    def _entry(self, group: int) -> list[Any]:
-        counts = self._counts[group]
-        share, done, rest = group_texts(counts)
-        return [list(counts[:TODO]), sum(counts), share, done, fit(rest, self._rooms[group], 11), tone_of(counts)]
+    def _entry(self, place: int, now_s: float, tails: Mapping[int, str]) -> list[Any]:
+        group, box = self._sheet.groups[place], self._boxes[place]
+        agent = group.agents[0]
+        if group.is_one:
+            face = face_of_one(node_view(self._record, agent, now_s, tail=tails.get(agent, "")))
+        else:
+            face = self._faces.face(place, self._record)
+        room, wide = rest_room(box), line_room(box)
+        cut = [fit(one, room, 11) for one in (face.done, face.rest)]
+        below = [fit(one, wide, 11) for one in (face.who, face.answer)]
+        return [list(face.counts[:TODO]), sum(face.counts), face.share, *cut, face.tone, *below]

@@ -9,7 +9,8 @@
  * @typedef {{span: number, ticks: [number, string][]}} Axis
  * @typedef {[line: string, tail: string, share: number | null, badge: string, since: number | null]} Card
  * @typedef {[kind: string, tone: string, from: number, to: number | null, what?: string]} Bar
- * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string]} Tally
+ * @typedef {[parts: number[], total: number, share: string, done: string, rest: string, tone: string,
+ *   who: string, answer: string]} Tally
  * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
  *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
  *   strip?: Strip | null}} Delta
@@ -378,7 +379,7 @@ function onKernelEnd(manager, ended) {
  */
 
 const LEVELS = { ok: "M2 6.5l2.8 2.9L10 3", warn: "M6 1.8L11 10.4H1zM6 5v2.4M6 8.7v.2", bad: "M3.8 1.5h4.4l2.3 2.3v4.4l-2.3 2.3H3.8L1.5 8.2V3.8zM4.4 4.4l3.2 3.2M7.6 4.4L4.4 7.6", none: "M3 6h6" };
-const TONES = { ok: "s", warn: "q", bad: "f", none: "p" };
+const TONES = { ok: "s", warn: "m", bad: "f", none: "p" };
 
 class Header {
   /**
@@ -1093,6 +1094,7 @@ class Rings {
    */
   constructor(root, fixed) {
     this.groups = fixed.groups ?? [];
+    this.alone = this.groups.map(({ agents }) => (agents.length === 1 && agents[0]?.[1] === 1 ? agents[0][0] : -1));
     this.nodes = [...root.querySelectorAll(".gr")];
     this.rings = this.nodes.map((node) => [...node.querySelectorAll(".ra")]);
     this.length = 2 * Math.PI * Number(root.querySelector(".ra")?.getAttribute("r") ?? 1);
@@ -1102,7 +1104,7 @@ class Rings {
    * @param {number} group
    * @param {Tally} tally
    */
-  tally(group, [parts, total, share, done, rest, tone]) {
+  tally(group, [parts, total, share, done, rest, tone, who, answer]) {
     const node = this.nodes[group];
     if (!node) return;
     arcs(parts, total, this.length).forEach(([long, start], place) => {
@@ -1113,9 +1115,11 @@ class Rings {
     setText(node.querySelector(".rp"), share);
     setText(node.querySelector(".l"), done);
     setText(node.querySelector(".w"), rest);
+    setText(node.querySelector(".wh"), who);
+    setText(node.querySelector(".an"), answer);
     if (!node.classList.contains(`s-${tone}`)) setState(node, tone);
     const { label, where } = this.groups[group] ?? { label: "", where: "" };
-    const words = [label, where, `${done} done`, rest].filter(Boolean).join(" · ");
+    const words = [label, where, done, rest, who, answer].filter(Boolean).join(" · ");
     setText(node.querySelector("title"), words);
     set(node, "aria-label", words);
   }
@@ -1285,7 +1289,6 @@ const SPEAK_EVERY_MS = 4000;
 const ASK_EVERY_MS = 1000;
 const LOOK_EVERY_MS = 100;
 const LOOKS = 50;
-const LEAST_SCALE = 0.95;
 
 /**
  * Open nodes by mouse and keyboard; arrow keys move between them.
@@ -1397,7 +1400,7 @@ function figureOf(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const figure = document.importNode(parsed, true);
   // A wide plan scrolls, because shrunk to the page its letters would be too small to read.
-  figure.style.minWidth = `${LEAST_SCALE * Number(figure.getAttribute("viewBox")?.split(" ")[2] ?? 0)}px`;
+  figure.style.minWidth = `${figure.getAttribute("viewBox")?.split(" ")[2] ?? 0}px`;
   return figure;
 }
 
@@ -1460,7 +1463,13 @@ function render({ model, el }) {
   const times = fixed.plot ? new Times(figure, fixed.plot, fixed) : null;
   root.append(header.element, asking.element, asking.spoken, html("div", { class: "am-scroll" }, [figure]), ...(drawer ? [drawer.element] : []), status, panel.element);
   el.append(root);
-  if (rings) listen(figure, rings.nodes, (group, node) => drawer?.open(group, node, model.get("states")));
+  if (rings) {
+    listen(figure, rings.nodes, (group, node) => {
+      const agent = rings.alone[group] ?? -1;
+      if (agent >= 0) open(agent, node);
+      else drawer?.open(group, node, model.get("states"));
+    });
+  }
   if (cards) listen(figure, cards.nodes, open);
   const nodes = (cards ?? rings)?.nodes ?? [];
   times?.listen(

@@ -1,0 +1,155 @@
+"""What the card of a group says: counts, who failed or was slowest, an answer. A group of one agent says that agent's.
+
+The live view follows a run event by event, and the static picture takes all events at once: both ask `Faces`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agent_magic.record.events import AgentEnded
+from agent_magic.record.plaintext import single_line
+from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
+from agent_magic.show.states import OF_STATUS, STATES
+from agent_magic.show.units import count, dollars, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.events import Event
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.graph.groups import Sheet
+    from agent_magic.show.graph.scene import Estimates, NodeView
+
+MOST_CHARS: Final = 80
+"""Characters of an answer on a card; what does not fit is cut once more."""
+MOST_NAMED: Final = 2
+UNUSED: Final = OF_STATUS["unused"]
+
+
+class Face(NamedTuple):
+    """The texts and the ring of a group's card.
+
+    Attributes:
+        counts: Its agents by the parts of the ring, those to do last.
+        share: Inside the ring: the share that is done, or the sign of an agent's state.
+        done: How many are done, or an agent's numbers.
+        rest: The other counts, or the reason why an agent waits.
+        tone: The character of the state whose colour the card has.
+        who: Who failed, else who was slowest.
+        answer: The first answer, under the name of its agent.
+    """
+
+    counts: Sequence[int]
+    share: str
+    done: str
+    rest: str
+    tone: str
+    who: str = ""
+    answer: str = ""
+
+
+class Faces:
+    """Follows the groups of a run.
+
+    Args:
+        sheet: The groups.
+        states: One character per agent, at the start.
+
+    Attributes:
+        counts: Per group, its agents by the parts of the ring.
+        group_of: The group of each agent.
+    """
+
+    def __init__(self, sheet: Sheet, states: str) -> None:
+        self._sheet = sheet
+        self.group_of = sheet.group_of()
+        self.counts = [counted("".join(states[agent] for agent in group.agents)) for group in sheet.groups]
+        self._states = list(states)
+        self._failed: list[list[int]] = [[] for _ in sheet.groups]
+        self._slowest: list[int | None] = [None for _ in sheet.groups]
+        self._answer: list[int | None] = [None for _ in sheet.groups]
+
+    def take(self, event: Event, record: RunRecord) -> None:
+        """Note an agent that has ended. The record knows the event already."""
+        if not isinstance(event, AgentEnded):
+            return
+        agent, group, result = event.agent, self.group_of[event.agent], record.results[event.agent]
+        slowest = self._slowest[group]
+        if slowest is None or result.work_s > record.results[slowest].work_s:
+            self._slowest[group] = agent
+        if event.status == "failed":
+            self._failed[group].append(agent)
+        elif self._answer[group] is None and result.text:
+            self._answer[group] = agent
+
+    def turn(self, agent: int, state: str) -> int:
+        """Count an agent in its new state. Return its group."""
+        group = self.group_of[agent]
+        for one, by in ((self._states[agent], -1), (state, 1)):
+            if one != UNUSED:  # what is not needed is in no count
+                self.counts[group][part_of(one)] += by
+        self._states[agent] = state
+        return group
+
+    def face(self, group: int, record: RunRecord) -> Face:
+        """Return what the card of a group of several agents says."""
+        counts = tuple(self.counts[group])
+        share, done, rest = group_texts(counts)
+        return Face(counts, share, done, rest, tone_of(counts), self._who(group, record), self._said(group, record))
+
+    def _who(self, group: int, record: RunRecord) -> str:
+        failed = [agent for agent in dict.fromkeys(self._failed[group]) if self._states[agent] == "f"]
+        if failed:
+            more = f" +{len(failed) - MOST_NAMED:,}" if len(failed) > MOST_NAMED else ""
+            return "failed: " + ", ".join(record.results[agent].name for agent in failed[:MOST_NAMED]) + more
+        slowest = self._slowest[group]
+        if slowest is None or not record.results[slowest].work_s:
+            return ""
+        return f"slowest: {record.results[slowest].name}, {seconds(record.results[slowest].work_s)}"
+
+    def _said(self, group: int, record: RunRecord) -> str:
+        agent = self._answer[group]
+        if agent is None:
+            return ""
+        return f"{record.results[agent].name}: {single_line(record.results[agent].text[:MOST_CHARS])}"
+
+
+def face_of_one(view: NodeView) -> Face:
+    """Return what the card of a group of one agent says."""
+    sign = STATES[view.state].signs[0]
+    rest = "" if view.state in "sly" else view.tail
+    answer = view.tail if view.state in "sly" else ""
+    return Face(tuple(counted(view.state)), sign, view.line, rest, view.state, "", answer)
+
+
+def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tuple[Face, ...]:
+    """Return the cards of a run as it is."""
+    faces = Faces(sheet, "".join(view.state for view in views))
+    for event in record.events:
+        faces.take(event, record)
+    return tuple(
+        face_of_one(views[group.agents[0]]) if group.is_one else faces.face(place, record)
+        for place, group in enumerate(sheet.groups)
+    )
+
+
+def planned_faces(sheet: Sheet, plan: Plan, views: Sequence[NodeView], estimates: Estimates) -> Iterable[Face]:
+    """Yield the cards of a plan: what each group is expected to use, and its model."""
+    for group in sheet.groups:
+        one = face_of_one(views[group.agents[0]])
+        if group.is_one:
+            yield one
+            continue
+        counts = tuple(counted("p" * len(group.agents)))
+        yield one._replace(counts=counts, share=f"{len(group.agents):,}", done=_expected(group.agents, plan, estimates))
+
+
+def _expected(agents: Iterable[int], plan: Plan, estimates: Estimates) -> str:
+    found = [estimates[plan.names[agent]] for agent in agents if plan.names[agent] in estimates]
+    tokens: list[Any] = [one for one, _ in found if one is not None]
+    prices: list[Any] = [one for _, one in found if one is not None]
+    if not found:
+        return ""
+    return f"≈ {count(sum(tokens) if tokens else None)} tok · ≈ {dollars(sum(prices) if prices else None)}"

@@ -1,0 +1,115 @@
+"""Declarations with many items are one card each: ring, counts, who failed or was slowest, an answer."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event
+from agent_magic.show.graph import picture
+from agent_magic.show.graph.faces import Faces
+from agent_magic.show.graph.groups import sheet_of
+from agent_magic.show.graph.scene import is_large, scene_of
+from agent_magic.show.live.feed import Feed
+from agent_magic.show.states import state_of
+from tests.show.story import REQUEST, answered, broken, each_plan, finished_run, record_of
+
+NS = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize(("items", "stacked"), [(9, False), (10, True), (40, True)])
+def test_ten_items_of_a_declaration_are_one_card(items: int, stacked: bool) -> None:
+    """Fewer are cards of their own."""
+    plan = each_plan(items)
+    assert stacked == is_large(plan)
+    svg = ET.fromstring(picture(plan, finished_run(plan)))
+    cards = [one for one in svg.iter(f"{NS}text") if one.text == "report"]
+    assert cards
+
+
+def test_other_agents_are_cards_of_their_own() -> None:
+    """A stack of forty, then a card of one, which says what the agent's card would."""
+    plan = each_plan(40)
+    run = finished_run(plan)
+    sheet = sheet_of(plan)
+    assert [("label", "each of 40 rows", 40), ("report", "layer 1", 1)] == [
+        (group.label, group.where, len(group.agents)) for group in sheet.groups
+    ]
+    stack, alone = scene_of(plan, run).faces
+    assert ("87 %", "35 of 40", "5 failed", "f") == stack[1:5]
+    assert ("✓", "s") == (alone.share, alone.tone)
+    assert " tok · $" in alone.done
+
+
+def test_a_picture_of_many_items_fits_a_screen() -> None:
+    """The picture of 10,000 rows is no taller than that of a window, its cells left out."""
+    plan = each_plan(10_000)
+    sheet = sheet_of(plan)
+    assert 2 == len(sheet.groups)
+    assert sheet.layout.height < 400
+
+
+def test_a_stack_names_who_failed_and_otherwise_who_was_slowest() -> None:
+    """The eye goes to what failed; an agent that is asked again and succeeds is named no more."""
+    plan = each_plan(12)
+    record = record_of(plan)
+    faces = Faces(sheet_of(plan), "".join(map(state_of, record.results)))
+
+    def take(*events: Event) -> None:
+        for event in events:
+            record.add(event)
+            faces.take(event, record)
+        for agent in range(5):
+            faces.turn(agent, state_of(record.results[agent]))
+
+    for agent, took in ((0, 1.0), (1, 3.0)):
+        take(AgentReady(0, agent), AttemptStarted(0, agent, 1, 0, "", REQUEST))
+        take(*answered(took, agent))
+    assert "slowest: label_1, 3.0 s" == faces.face(0, record).who
+    assert faces.face(0, record).answer.startswith("label_0: ")
+    for agent in (2, 3, 4):
+        take(AgentReady(0, agent), AttemptStarted(0, agent, 1, 0, "", REQUEST))
+        take(broken(1, agent), AgentEnded(1, agent, "failed", "Overloaded: busy"))
+    face = faces.face(0, record)
+    assert ("failed: label_2, label_3 +1", "3 failed", "f") == (face.who, face.rest, face.tone)
+    faces.turn(2, "s")
+    assert "failed: label_3, label_4" == faces.face(0, record).who
+
+
+def test_the_live_view_of_stacks_says_the_same_as_the_picture() -> None:
+    """Event by event, or all at once: the ring, the counts, the lines."""
+    plan = each_plan(15)
+    run = finished_run(plan)
+    record = record_of(plan)
+    feed = Feed(record, sheet_of(plan))
+    feed.step(0.0, {})
+    for event in run.events:
+        record.add(event)
+        feed.step(event.at_s, {})
+    sent = feed.whole()["groups"]
+    for place, face in enumerate(scene_of(plan, run).faces):
+        counts, total, share, done, _, tone, _, _ = sent[str(place)]
+        assert ([*face.counts[:-1]], sum(face.counts), face.share, face.done, face.tone) == (
+            counts,
+            total,
+            share,
+            done,
+            tone,
+        )
+
+
+def test_a_card_that_waits_names_a_declaration_once() -> None:
+    """Not each of its forty agents."""
+    plan = each_plan(40)
+    _, alone = scene_of(plan, record_of(plan), now_s=0.0).faces
+    assert "waits: label" == alone.done
+
+
+def test_a_group_does_not_count_what_is_not_needed() -> None:
+    """Event by event as all at once: an agent that is not needed is neither done nor to do."""
+    plan = each_plan(12)
+    faces = Faces(sheet_of(plan), "p" * len(plan))
+    faces.turn(0, "s")
+    faces.turn(1, "u")
+    assert (11, "1 of 11") == (sum(faces.counts[0]), faces.face(0, record_of(plan)).done)
