@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         share,
         start,
     )
+    from agent_magic.api.comparison import compare
     from agent_magic.declare.pictures import image, pdf, text_file
     from agent_magic.declare.resources import resource
     from agent_magic.declare.roles import ROLES as roles  # noqa: N811 - a table that users fill
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Question
-    from agent_magic.measure.compare import compare
     from agent_magic.measure.judge import judge
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
@@ -116,7 +116,7 @@ _HOMES = {
     "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
-    "compare": "agent_magic.measure.compare",
+    "compare": "agent_magic.api.comparison",
     "image": "agent_magic.declare.pictures",
     "judge": "agent_magic.measure.judge",
     "pdf": "agent_magic.declare.pictures",

@@ -34,7 +34,7 @@ class Recorded(Protocol):
     record: RunRecord
 
 
-def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
+def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
     """Compare two runs, agent by agent. Differences are `b` minus `a`, so savings are negative.
 
     One row per agent of either run, those of `a` first, then `(all)`. Columns are `COMPARISON`. `seconds` are an
@@ -44,14 +44,9 @@ def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
     Args:
         a: A run.
         b: Another run, of the same plan or a changed one.
-
-    Raises:
-        DeclarationError: `a` or `b` is not a run.
     """
-    check_runs((a, b), "compare")
-    first, second = ({one.name: one for one in run.record.results} for run in (a, b))
-    rows = [_row(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
-    one, other = summarize(a.record), summarize(b.record)
+    rows = differences(a, b)
+    one, other = summarize(a), summarize(b)
     total = {
         "agent": ALL,
         **_pair("seconds", "diff_s", one.wall_s, other.wall_s),
@@ -61,6 +56,12 @@ def compare(a: Recorded, b: Recorded) -> pd.DataFrame:
         "text_changed": _any(row["text_changed"] for row in rows),
     }
     return make_frame([*rows, total], COMPARISON)
+
+
+def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
+    """Return the rows of `compared` without the last, as plain values; unknown is `None`."""
+    first, second = ({one.name: one for one in run.results} for run in (a, b))
+    return [_row(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:

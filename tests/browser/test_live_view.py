@@ -115,6 +115,7 @@ def test_buttons_steer_a_run_that_a_cell_awaits(jupyter: Lab, book: str) -> None
     assert 5 == statuses.count("'succeeded'")
     assert "'trip': 'skipped'" in statuses
     still_alive(jupyter)
+    page.get_by_role("button", name="Close").click()
     card(page, "hotel").click()
     answer = page.locator(".am-detail .am-marked")
     answer.wait_for()

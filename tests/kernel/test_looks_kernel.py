@@ -54,9 +54,11 @@ def test_markdown_only_when_asked_for(kernel):
 
 
 @pytest.mark.parametrize("chart", ["timeline", "waterfall", "limits_chart"])
-def test_a_chart_has_three_forms(kernel, chart):
-    """A chart is sent as Vega-Lite, as a picture and as text."""
+def test_a_chart_is_a_picture_and_a_text(kernel, chart):
+    """The picture follows the theme of its page; Vega-Lite, which does not, is sent where it is asked for."""
     (bundle,) = shown(kernel, f"run.{chart}()")
+    assert {"image/svg+xml", "text/plain"} == set(bundle)
+    (bundle,) = shown(kernel, f"run.{chart}().interactive()")
     assert {"application/vnd.vegalite.v5+json", "image/svg+xml", "text/plain"} == set(bundle)
 
 

@@ -30,7 +30,7 @@ def test_what_changed_is_said_by_agent():
     """Same prompt and other text, other prompt and same text, only in one of them."""
     a = run_of({"same": "x", "text": "y", "prompt": "z", "gone": "g"}, {"x": "1", "y": "2", "z": "3", "g": "4"})
     b = run_of({"same": "x", "text": "y", "prompt": "Z", "new": "n"}, {"x": "1", "y": "two", "Z": "3", "n": "5"})
-    frame = am.compare(a, b)
+    frame = am.compare(a, b).frame
     assert ["same", "text", "prompt", "gone", "new", ALL] == list(frame["agent"])
     rows = frame.set_index("agent")
     assert [False, False, True] == list(rows["prompt_changed"][:3])
@@ -51,13 +51,40 @@ def same(left, right):
 def test_differences_are_those_of_the_frames(first, second):
     """`b` minus `a` of what each run's own frames say; a run beside itself differs in nothing."""
     a, b = Run(first[0]), Run(second[0])
-    frame = am.compare(a, b).set_index("agent")
+    frame = am.compare(a, b).frame.set_index("agent")
     one, other = a.agents.set_index("agent"), b.agents.set_index("agent")
     for agent in frame.index[:-1]:
         for mine, theirs in (("diff_s", "total_s"), ("diff_usd", "cost_usd")):
             before, after = one[theirs].get(agent, pd.NA), other[theirs].get(agent, pd.NA)
             assert same(frame.loc[agent, mine], after - before)
     assert same(frame.loc[ALL, "diff_s"], b.summary["wall_s"][0] - a.summary["wall_s"][0])
-    alone = am.compare(a, a)
+    alone = am.compare(a, a).frame
     assert not alone[["diff_s", "diff_tokens", "diff_usd"]].fillna(0).any(axis=None)
     assert not alone[["prompt_changed", "text_changed"]].fillna(value=False).any(axis=None)
+
+
+def test_both_runs_are_drawn_over_each_other():
+    """What got slower is named with its seconds, what is in one run only is said, a changed answer too."""
+    a = run_of({"same": "x", "text": "y", "gone": "g"}, {"x": "1", "y": "2", "g": "4"})
+    b = run_of({"new": "n", "same": "x", "text": "y"}, {"x": "1", "y": "two", "n": "5"})
+    chart = am.compare(a, b).chart()
+    for words in ("+1.0 s", "only in a", "only in b", "answer changed", "b, slower"):
+        assert f">{words}" in chart.svg or f"· {words}" in chart.svg
+    assert "two runs: b over a" == chart.text.splitlines()[0]
+    assert "2 slower · 1 answer changed" in chart.text.splitlines()[1]
+
+
+def test_a_comparison_reads_as_text():
+    """The picture's text, then the frame's, in at most a hundred columns."""
+    run = run_of({"one": "x"}, {"x": "1"})
+    text = repr(am.compare(run, run))
+    assert "two runs: b over a" in text
+    assert "(all)" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_names_in_a_comparison_are_text():
+    """A hostile answer or name becomes no markup."""
+    run = run_of({"a": "<b>"}, {"<b>": "<script>alert(1)</script>"})
+    other = run_of({"a": "<b>"}, {"<b>": "</svg><img src=x onerror=alert(1)>"})
+    assert "alert" not in am.compare(run, other).chart().svg

@@ -184,9 +184,10 @@ def test_axes_start_at_zero_and_hold_everything(most: float, count: int):
 
 
 def test_a_chart_is_a_bundle():
-    """A notebook gets the interactive chart, the still picture and the text, all with the provenance in them."""
+    """A notebook gets the picture and the text, and on request Vega-Lite, all with the provenance in them."""
     for name, chart in all_charts(Run(business_run())).items():
-        bundle = chart._repr_mimebundle_()
+        assert {"image/svg+xml", "text/plain"} == set(chart._repr_mimebundle_())
+        bundle = chart.interactive()._repr_mimebundle_()
         assert {MIME, "image/svg+xml", "text/plain"} == set(bundle)
         assert bundle[MIME]["$schema"].endswith("/vega-lite/v5.json")
         for shown in (json.dumps(bundle[MIME], ensure_ascii=False), bundle["image/svg+xml"], bundle["text/plain"]):

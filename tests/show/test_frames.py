@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from agent_magic.api import Run
-from agent_magic.measure.compare import compare
+from agent_magic.measure.compare import compared
 from agent_magic.measure.frames import make_frame
 from agent_magic.show.frames import WIDTH, frame_bundle, frame_text
 from agent_magic.show.page import columns_of
@@ -34,7 +34,7 @@ def frames_of(run: Run) -> dict[str, pd.DataFrame]:
         "slo": run.slo(),
         "percentiles": run.percentiles(),
         "utilization": run.utilization(3),
-        "compare": compare(run, run),
+        "compare": compared(run.record, run.record),
         "whatif": run.whatif(model=["claude-haiku-5-5", "claude-opus-5-5"], concurrency=[1, 2, 4]),
     }
     return {**{name: getattr(run, name) for name in names}, **more}
@@ -83,7 +83,7 @@ def test_whatif_shows_the_change_against_the_run(run: Run):
 
 def test_a_comparison_shows_both_differences(run: Run):
     """Where not all columns fit, seconds and dollars that changed come before what they were."""
-    assert {"diff_s", "diff_usd"} <= set(frame_text(compare(run, run)).splitlines()[1].split())
+    assert {"diff_s", "diff_usd"} <= set(frame_text(compared(run.record, run.record)).splitlines()[1].split())
 
 
 def test_numbers_of_a_column_have_the_same_decimals():

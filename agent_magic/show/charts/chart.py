@@ -1,4 +1,8 @@
-"""A chart: panels with marks, as SVG, as Vega-Lite, and as text."""
+"""A chart: panels with marks, as SVG, as Vega-Lite, and as text.
+
+Shown is the SVG, which has the colours of its page, also in another theme or in a notebook that is opened again.
+Vega-Lite is drawn once with the colours of its specification, so it is shown only where it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,22 @@ MIME: Final = "application/vnd.vegalite.v5+json"
 
 
 @dataclass(frozen=True, slots=True)
+class Interactive:
+    """A chart with tooltips: notebooks that know Vega-Lite draw it, others show the picture.
+
+    Attributes:
+        chart: The chart.
+    """
+
+    chart: Chart
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        return {MIME: self.chart.spec, "image/svg+xml": self.chart.svg, "text/plain": self.chart.text}
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart function returns. A notebook shows it interactively where it can, else as a picture.
+    """What a chart function returns. A notebook shows it as a picture in the colours of its page.
 
     Attributes:
         title: What it shows.
@@ -34,8 +52,16 @@ class Chart:
     spec: dict[str, Any] = field(repr=False)
     text: str = field(repr=False)
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {MIME: self.spec, "image/svg+xml": self.svg, "text/plain": self.text}
+    def interactive(self) -> Interactive:
+        """Return it for Vega-Lite, with tooltips. Its colours fit light and dark pages, and do not follow them."""
+        return Interactive(self)
+
+    def bundle(self) -> dict[str, str]:
+        """Return it by MIME type."""
+        return {"image/svg+xml": self.svg, "text/plain": self.text}
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return self.bundle()
 
 
 def compose(
