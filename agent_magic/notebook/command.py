@@ -126,6 +126,36 @@ class Parser(MagicArgumentParser):
         return f" help {command}" if command else ("?" if magic else "")
 
 
+_PICTURE = "%agents plan shows the graph before a run, the variable of a run its picture."
+_ANSWER = "%agents show NAME shows an answer, run.texts all of them."
+_PRICE = "%agents plan says what a run may cost, run.agents what it did."
+TRIED: Mapping[str, str] = {
+    **dict.fromkeys(("graph", "draw", "diagram", "visualize"), _PICTURE),
+    **dict.fromkeys(("results", "result", "answers", "answer", "output", "print"), _ANSWER),
+    **dict.fromkeys(("cost", "costs", "price", "estimate", "budget"), _PRICE),
+    **dict.fromkeys(("status", "ps", "progress"), "%agents lists what is declared, and what runs."),
+    **dict.fromkeys(("cancel", "abort", "kill", "interrupt"), "%agents stop ends the run; what has finished is kept."),
+    **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes an agent, %agents clear all."),
+    **dict.fromkeys(("config", "set", "options"), "%config AgentMagics shows and sets the defaults of a run."),
+    **dict.fromkeys(
+        ("init", "setup", "login", "key"), "%agents doctor tells what is set up, %agents connect who answers."
+    ),
+}
+"""Commands that people try and that do not exist, and what to do."""
+TRIED_OF_RUNS: Mapping[str, str] = {
+    **dict.fromkeys(("--parallel", "--workers", "--jobs", "-n", "--n"), "--concurrency N says how many run at once."),
+    **dict.fromkeys(("--retries", "--retry", "--max-retries"), "--max-attempts N says how often a request is sent."),
+    **dict.fromkeys(("--dry-run", "--dry"), "%agents plan shows what a run would send and cost; nothing is spent."),
+    **dict.fromkeys(
+        ("--force", "--no-cache", "--rerun"), "--fresh asks again instead of taking answers of the ledger."
+    ),
+    **dict.fromkeys(("--max-cost", "--max-usd", "--limit", "--usd"), "--budget USD ends a run before it costs more."),
+    **dict.fromkeys(("--model", "--max-tokens", "--system"), "Give it to the agents: %%agent NAME --model M."),
+    **dict.fromkeys(("--background", "--async", "--bg"), "%agents start runs in the background."),
+}
+"""Options of a run that people try and that do not exist, and what to do."""
+
+
 class Verb(NamedTuple):
     """One command of `%agents`.
 
@@ -172,13 +202,15 @@ class Commands(dict[str, Verb]):
             UsageError: There is no such command.
         """
         if command not in self:
+            if command in TRIED:
+                raise UsageError(f"%agents {command}: unknown command. {TRIED[command]}")
             hint = did_you_mean(command, self) or f" One of {', '.join(self)}."
             raise UsageError(f"%agents {command}: unknown command.{hint}")
         return self[command]
 
     def parser(self, command: str) -> Parser:
         """Return the parser of a command's options."""
-        parser = Parser(f"%agents {command}")
+        parser = Parser(f"%agents {command}", TRIED_OF_RUNS if command in {"run", "start", "plan", "retry"} else None)
         self.find(command).options(parser)
         return parser
 

@@ -106,7 +106,14 @@ _BRANCH = '--when "review.score < 4" runs it only then; {% if name %} ... {% end
 _LOOP = '--until "critic.ok" --rounds 3 runs it again until that holds.'
 _MAP = "--each planner.steps --most 40 makes one per item of an answer, --each rows one per item of a variable."
 _SAMPLING = "It is not sent. --effort sets how much work a model puts in; the prompt says how to write."
+_AT_ONCE = "Agents that do not wait for each other run at once; %agents run --concurrency N says how many."
+_RETRIES = "Failed requests are sent again by themselves; %agents run --max-attempts N says how often."
+_PROMPT = "The prompt is the text below the first line of the cell."
 INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(("--parallel", "--concurrency", "--workers", "--async"), _AT_ONCE),
+    **dict.fromkeys(("--retry", "--retries", "--max-retries", "--max-attempts"), _RETRIES),
+    **dict.fromkeys(("--prompt", "--input", "--text"), _PROMPT),
+    **dict.fromkeys(("--stream", "--verbose"), "Answers stream, and the live graph shows them: %agents run."),
     **dict.fromkeys(("--tool", "--function", "--functions", "--mcp"), _TOOLS),
     **dict.fromkeys(("--image", "--images", "--file", "--files", "--pdf", "--document"), _FILES),
     **dict.fromkeys(("--schema", "--json", "--type", "--format", "--output"), _TYPES),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
-from agent_magic.show.page import Column, Fold, Line, Page, Table, Words
+from agent_magic.show.graph.groups import LEAST_STACK
+from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
 from agent_magic.show.text import listed
 from agent_magic.show.units import count, dollars, plural, seconds
 
@@ -19,13 +21,15 @@ if TYPE_CHECKING:
     from agent_magic.record.prices import Tariff
 
 MOST_ROWS = 40
+MOST_NAME = 20
+"""Characters of a name."""
 RATES = ("input", "output", "cache read", "cache write", "for an hour")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
 """The mark before a number, by what the number is based on."""
 COLUMNS = (
-    Column("agent", most=20),
+    Column("agent", most=MOST_NAME),
     *(Column(title, "number") for title in ("input", "output", "low–high", "seconds", "expected", "at most")),
 )
 FACTS = (Column(""), Column("", "prose"))
@@ -34,18 +38,21 @@ FACTS = (Column(""), Column("", "prose"))
 def estimate_page(estimate: Estimate, prompts: str = "") -> Page:
     """Compose what a plan may cost and take: the whole in a line, a row per agent, what the numbers are based on.
 
+    The agents of a declaration with many items are one row, as they are one card of the picture.
+
     Args:
         estimate: The estimate.
         prompts: Every prompt as it will go out; folded.
     """
     expected = estimate.expected
-    rows = [_cells(one) for one in expected[:MOST_ROWS]]
-    more = [Line(f"… and {len(expected) - MOST_ROWS:,} more: plan.estimate().agents", "soft")]
+    lines = _lines(expected)
+    rows = [_cells(one[0]) if len(one) == 1 else _group_cells(one) for one in lines[:MOST_ROWS]]
+    more = [Line(f"… and {len(lines) - MOST_ROWS:,} more: plan.estimate().agents", "soft")]
     return Page(
         [
             Line(_headline(estimate), head=f"{estimate.plan}:"),
             Table(COLUMNS, rows, strong=True),
-            *(more if len(expected) > MOST_ROWS else []),
+            *(more if len(lines) > MOST_ROWS else []),
             Table(FACTS, _facts(estimate), strong=True),
             Line("≈ estimated, ? assumed; failures and retries not included.", "soft"),
             *(Line(reason, "soft") for reason in _reasons(expected)),
@@ -100,6 +107,34 @@ def _cells(one: Expected) -> tuple[str, ...]:
         MARKS[one.seconds_basis] + seconds(one.seconds.likely),
         dollars(one.cost_usd),
         dollars(one.most_usd),
+    )
+
+
+def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
+    """Return what is a row each: an agent, or all of a declaration with many items."""
+    found: dict[tuple[str, int], list[Expected]] = {}
+    sizes = Counter(one.group for one in expected)
+    for number, one in enumerate(expected):
+        key = (one.group, -1) if one.group and sizes[one.group] >= LEAST_STACK else ("", number)
+        found.setdefault(key, []).append(one)
+    return list(found.values())
+
+
+def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
+    """Write the row of a group: sums, and the seconds of the one in the middle."""
+    name, each = group[0].group, sorted(one.seconds.likely for one in group)[len(group) // 2]
+    worst = max(group, key=lambda one: list(MARKS).index(one.basis))
+    written = max(group, key=lambda one: list(MARKS).index(one.output_basis))
+    timed = max(group, key=lambda one: list(MARKS).index(one.seconds_basis))
+    low, high = sum(one.output.low for one in group), sum(one.output.high for one in group)
+    return (
+        f"{cut(name, MOST_NAME - 8)} ({len(group):,})",
+        MARKS[worst.basis] + count(sum(one.input_tokens for one in group)),
+        MARKS[written.output_basis] + count(sum(one.output_tokens for one in group)),
+        f"{count(low)}–{count(high)}",
+        f"{MARKS[timed.seconds_basis]}{seconds(each)} each",
+        dollars(_sum(one.cost_usd for one in group)),
+        dollars(_sum(one.most_usd for one in group)),
     )
 
 

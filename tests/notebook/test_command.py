@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from IPython.core.error import UsageError
 
-from agent_magic.notebook.command import without_comment
+from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, without_comment
 from agent_magic.notebook.declaring import INSTEAD, PARSERS, read_agent
 from agent_magic.notebook.verbs import VERBS
 
@@ -49,6 +49,9 @@ def test_quotes_around_a_value_are_no_part_of_it() -> None:
         ("a --schema=Label", "--schema is not available.*--returns TYPE"),
         ("a --if critic.ok", "--if is not available.*{% if name %}"),
         ("a --while critic.ok", "--while is not available.*--until"),
+        ("a --loop 3", "--loop is not available.*--until"),
+        ("a --parallel 3", "--parallel is not available.*--concurrency N"),
+        ("a --retries 3", "--retries is not available.*--max-attempts N"),
         ("a --modle x", "unknown option.*Did you mean '--model'"),
     ],
 )
@@ -61,6 +64,31 @@ def test_options_that_people_try(line: str, told: str) -> None:
 def test_no_hint_hides_an_option() -> None:
     """An option that exists is never said to be not available."""
     assert set() == set(INSTEAD) & set(PARSERS["agent"].flags)
+
+
+@pytest.mark.parametrize("command", ["run", "start", "plan", "retry"])
+def test_no_hint_hides_an_option_of_a_run(command: str) -> None:
+    """An option of a run that exists is never said to be not available, and no command is said to be unknown."""
+    assert set() == set(TRIED_OF_RUNS) & set(VERBS.parser(command).flags)
+    assert set() == set(TRIED) & set(VERBS)
+
+
+def test_commands_and_options_of_a_run_that_people_try() -> None:
+    """They are told what to do instead, not the nearest letters."""
+    for command, told in (
+        ("graph", "%agents plan shows"),
+        ("cancel", "%agents stop"),
+        ("results", "%agents show NAME"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            VERBS.find(command)
+    for option, told in (
+        ("--dry-run", "%agents plan"),
+        ("--workers 4", "--concurrency N"),
+        ("--max-usd 1", "--budget"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            VERBS.parser("run").read(option)
 
 
 def test_the_help_says_where_the_story_of_a_run_is() -> None:

@@ -45,3 +45,18 @@ def test_one_agent_depends_on_nobody():
     assert "none known" == found.limited_by
     assert "1 agent\n" in repr(found)
     assert "rate limits unknown, ignored" in estimate_text(found)
+
+
+def test_a_declaration_with_many_items_is_one_row():
+    """As it is one card of the picture: its sums, and how long one of them takes. Fewer have a row each."""
+    for items, rows in ((9, 10), (40, 2)):
+        agents = [am.Agent("label", "{{ item }}", each="words"), am.Agent("r", "{{ label }}")]
+        plan = am.Plan(agents, values={"words": ["a"] * items})
+        found = plan.estimate(prices={MODEL: TokenPrice(1.0, 5.0)})
+        table = estimate_text(found).splitlines()[2:]
+        assert rows == next(place for place, line in enumerate(table) if line.startswith("dollars"))
+    assert table[0].startswith("label (40)")
+    assert " each " in table[0]
+    assert 20_000 == sum(one.output_tokens for one in found.expected if one.group == "label")
+    assert "?20,000" in table[0]
+    assert max(map(len, estimate_text(found).splitlines())) <= 80

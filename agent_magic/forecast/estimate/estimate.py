@@ -131,6 +131,7 @@ def _expect(
     most = price(guess.most_input, guess.cap)
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
+    part = plan.agents[agent].part
     sure, likely = price(guess.aside[1], guess.cap), price(guess.aside[0], guess.cap)
     return Expected(
         plan.agents[agent].name,
@@ -147,6 +148,7 @@ def _expect(
         guess.output_basis,
         guess.seconds_basis,
         "; ".join(guess.words),
+        "" if part is None else part.group,
     )
 
 

@@ -58,6 +58,7 @@ class Expected:
         output_basis: What the length of its answer stands on: `ledger` (its earlier answers) or `assumed`.
         seconds_basis: What its seconds stand on.
         stands_on: That in words.
+        group: The declaration that made it for an item of a value; empty without.
     """
 
     agent: str
@@ -74,6 +75,7 @@ class Expected:
     output_basis: Basis
     seconds_basis: Basis
     stands_on: str
+    group: str = ""
 
     @property
     def input_tokens(self) -> int:
