@@ -161,6 +161,16 @@ class Flow:
                 return Left("unused", said, UNUSED)
         return None
 
+    def least(self) -> dict[int, Left]:
+        """Return what is left out where as little as possible runs: one round, one item, no condition true."""
+        found: dict[int, Left] = {}
+        for step, one in enumerate(self._plan.agents):
+            if one.part is not None and one.part.is_reserved and (one.part.place > 0 or one.part.rounds):
+                found[step] = Left("unused", "not needed at the least", UNUSED)
+            elif one.when is not None:
+                found[step] = Left("skipped", f"condition is false: {one.when}", CONDITION)
+        return found
+
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the loops whose last round ran without its condition being met: the step that begins each, and that.
 

@@ -115,7 +115,8 @@ def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
     found: dict[tuple[str, int], list[Expected]] = {}
     sizes = Counter(one.group for one in expected)
     for number, one in enumerate(expected):
-        key = (one.group, -1) if one.group and sizes[one.group] >= LEAST_STACK else ("", number)
+        many = one.reserved or (one.group and sizes[one.group] >= LEAST_STACK)
+        key = (one.group, -1) if many else ("", number)
         found.setdefault(key, []).append(one)
     return list(found.values())
 

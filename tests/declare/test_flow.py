@@ -1,5 +1,8 @@
 """Plans whose shape depends on what comes back: what is reserved, who waits for whom, what is refused."""
 
+# What a plan with choices has is no `None`.
+# pyright: reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 from typing import TypedDict

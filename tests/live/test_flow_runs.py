@@ -1,5 +1,8 @@
 """Plans that decide, on the virtual loop: against a straight-line interpreter, their forecasts, replays and retries."""
 
+# What was asked has ended, so its times are known; an answer is a number where a critic gives it.
+# pyright: reportOptionalOperand=false, reportOperatorIssue=false
+
 from __future__ import annotations
 
 import json

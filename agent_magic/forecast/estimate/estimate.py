@@ -106,7 +106,11 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         basis=_weakest(expected),
         order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
         reaches=None,
-        notes=(*_work_notes(plan), *_notes_of(policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
+        notes=(
+            *_work_notes(plan),
+            *_flow_notes(plan),
+            *_notes_of(policy, guesses, totals, timeouts_s, limited=bool(terms.before)),
+        ),
         simulated=simulated and bool(rows),
         pilot=tried,
     )
@@ -126,7 +130,7 @@ def _expect(
         )
 
     known = [0.0] * len(ends) if guess.is_task else []
-    known += [cost for one in ends if (cost := one.results[agent].cost_usd) is not None]
+    known += [cost for one in ends if (cost := _cost_in(one, agent)) is not None]
     cost = _span(known) if len(known) == len(ends) else None
     most = price(guess.most_input, guess.cap)
     if most is not None and cost is not None:
@@ -149,6 +153,7 @@ def _expect(
         guess.seconds_basis,
         "; ".join(guess.words),
         "" if part is None else part.group,
+        part is not None and bool(part.source or part.rounds),
     )
 
 
@@ -245,6 +250,7 @@ def _play(
         pacer=_pacer(terms) if limits else None,
         key=Key() if terms.key_untried else None,
         held=frozenset(number for number, guess in enumerate(guesses) if guess.held),
+        left={} if plan.flow is None or end else plan.flow.least(),
     )
     return record
 
@@ -293,12 +299,27 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
     return {name: {"requests": Ceiling(PLENTY, PLENTY)} for name in new}
 
 
+def _cost_in(record: RunRecord, agent: int) -> float | None:
+    """Return what an agent costs in a run; nothing where it is left out."""
+    return 0.0 if record.results[agent].is_left_out else record.results[agent].cost_usd
+
+
 def _work_notes(plan: Plan) -> Iterator[str]:
     """Say what an estimate leaves out of tasks and of agents with tools."""
     if tasks := sum(one.is_task for one in plan.agents):
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
         yield f"counted as one turn, without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
+
+
+def _flow_notes(plan: Plan) -> Iterator[str]:
+    """Say what an estimate takes for granted where the run decides."""
+    places = sum(one.part is not None and one.part.is_reserved for one in plan.agents)
+    asked = sum(one.when is not None for one in plan.agents)
+    words = [f"{places:,} reserved places"] if places else []
+    words += ["1 condition" if asked == 1 else f"{asked:,} conditions"] if asked else []
+    if words:
+        yield f"as if all were needed, of {' and '.join(words)}; the low end has one round, one item, none true"
 
 
 def _notes_of(

@@ -92,12 +92,21 @@ def sheet_of(plan: Plan) -> Sheet:
 
 def is_stacked(plan: Plan) -> bool:
     """Return whether a declaration of a plan has enough items to be one card."""
-    return any(len(members) >= LEAST_STACK for members in plan.groups.values())
+    return any(is_one_card(plan, name) for name in plan.groups)
+
+
+def is_one_card(plan: Plan, group: str) -> bool:
+    """Return whether a group is one card: it has many items, or nobody knows before the run how many."""
+    members = plan.groups[group]
+    if len(members) >= LEAST_STACK:
+        return True
+    part = plan.agents[next(iter(members.values()))].part
+    return part is not None and bool(part.source or part.rounds)
 
 
 def _stacked(plan: Plan) -> tuple[Group, ...]:
     """Return a group per declaration with many items, and one per other agent."""
-    big = {name: members for name, members in plan.groups.items() if len(members) >= LEAST_STACK}
+    big = {name: members for name, members in plan.groups.items() if is_one_card(plan, name)}
     inside = {agent: name for name, members in big.items() for agent in members.values()}
     found: dict[str | int, list[int]] = {}
     for agent in range(len(plan)):
@@ -110,8 +119,14 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
     if isinstance(key, int):
         kind = "task" if first.is_task else f"layer {plan.dag.layer[key]}"
         return Group(single_line(first.name), kind, agents=(key,))
-    over = first.part.over if first.part is not None else ""
-    return Group(single_line(key), single_line(f"each of {len(agents):,} {over}"), agents=tuple(agents))
+    part = first.part
+    if part is not None and part.rounds:
+        what = f"↻ at most {part.rounds} rounds" + (f" until {first.until}" if first.until else "")
+    elif part is not None and part.source:
+        what = f"each of {part.over}, at most {len(agents):,}"
+    else:
+        what = f"each of {len(agents):,} {part.over if part is not None else ''}"
+    return Group(single_line(key), single_line(what), agents=tuple(agents))
 
 
 def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
@@ -122,7 +137,11 @@ def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
             found[agent] = place_
     before: list[set[int]] = [set() for _ in groups]
     for child, parents in enumerate(plan.dag.parents):
-        before[found[child]].update(found[parent] for parent in parents)
+        again = plan.agents[child].part
+        for parent in parents:
+            other = plan.agents[parent].part
+            if again is None or other is None or other.over != again.over or other.number == again.number:
+                before[found[child]].add(found[parent])  # and not what a round takes of the one before
     dag = build_dag([sorted(some - {here}) for here, some in enumerate(before)])
     return Sheet(groups, layout=place(dag, GROUP_H, graphviz=False))
 
@@ -321,7 +340,7 @@ class CellGrid:
 def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
     """Choose the size of the cells, and place the bands: a layer each, or a group of several agents."""
     pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
-    stacks = [(group.label, group.agents) for group in sheet.groups if not group.is_one]
+    stacks = [(group.label, group.agents) for group in sheet.groups if len(group.agents) >= LEAST_STACK]
     groups = stacks if is_stacked(plan) else list(_groups(plan.dag.layers()))
     most, widest = int((width - LABEL_W - PAD) // pitch), max((len(agents) for _, agents in groups), default=1)
     columns = -(-widest // -(-widest // most))  # rows of one length, rather than a full one and a rest

@@ -231,7 +231,7 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
-    tail = "task" if one.is_task else one.model or ""
+    tail = f"if {single_line(one.when)}" if one.when else "task" if one.is_task else one.model or ""
     words = (one.name, "task" if one.is_task else "", line, "after " + ", ".join(parents) if parents else "")
     hint = single_line(" · ".join(filter(None, words)))[:MOST_HINT]
     return NodeView("p", one.name, line=line, tail=tail, hint=hint, is_task=one.is_task)
@@ -258,7 +258,7 @@ def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source:
         phrases: The facts, the source last.
         source: The source of the results.
     """
-    total = len(states) or 1
+    total = len(states) - states.count("u") or 1
     return Header(
         counts_line(states),
         time=seconds(now_s),
