@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Question
     from agent_magic.measure.judge import judge
+    from agent_magic.measure.votes import best, vote
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
@@ -66,6 +67,7 @@ __all__ = [
     "Tool",
     "Verdict",
     "__version__",
+    "best",
     "calibration",
     "capacity",
     "compare",
@@ -86,6 +88,7 @@ __all__ = [
     "tool",
     "tradeoff",
     "unload_ipython_extension",
+    "vote",
 ]
 
 _HOMES = {
@@ -119,6 +122,8 @@ _HOMES = {
     "compare": "agent_magic.api.comparison",
     "image": "agent_magic.declare.pictures",
     "judge": "agent_magic.measure.judge",
+    "best": "agent_magic.measure.votes",
+    "vote": "agent_magic.measure.votes",
     "pdf": "agent_magic.declare.pictures",
     "text_file": "agent_magic.declare.pictures",
     "tradeoff": "agent_magic.show.charts.tradeoff",

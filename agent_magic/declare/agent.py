@@ -60,6 +60,7 @@ class Agent:
             `{{ item }}`; see `agent_magic.declare.each`. Or a step that returns a list, or such a field of its answer,
             `planner.steps`: then `most` is a must.
         most: So many items that may have; more are an error.
+        repeat: How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.
         when: A condition on what is in the plan, `"review.score < 4"`. Where it is false, the agent is skipped, and so
             is what cannot do without it; `{{ fix | default(draft) }}` can.
         until: Run it, and all that leads from it to this condition, again until the condition holds. Prompts take
@@ -98,6 +99,7 @@ class Agent:
     effort: str | None = field(default=None, kw_only=True)
     each: str | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
+    repeat: int | None = field(default=None, kw_only=True)
     when: str | None = field(default=None, kw_only=True)
     until: str | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)

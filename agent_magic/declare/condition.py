@@ -11,7 +11,7 @@ from agent_magic.declare.validation import check_integer, check_text, must_be
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from agent_magic.declare.each import Part
     from agent_magic.declare.step import Step
@@ -41,16 +41,16 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     return found
 
 
-FLOW = ("most", "when", "until", "rounds", "priority")
+FLOW = ("most", "repeat", "when", "until", "rounds", "priority")
 """The options of steps that decide whether they run, how often, and when."""
 
 
 def check_flow(step: Step) -> None:
     """Raise `DeclarationError` for the first option of `FLOW` that is not what it must be."""
-    if step.most is None is step.when is step.until is step.rounds and step.priority == 0:
+    if all(getattr(step, option) in (None, 0) for option in FLOW):
         return
     of, error = f"of {step.name!r}", partial(DeclarationError, agent=step.name)
-    for option in ("most", "rounds"):
+    for option in ("most", "repeat", "rounds"):
         if (value := getattr(step, option)) is not None:
             check_integer(f"{option} {of}", value, error=error)
     for option in ("when", "until"):
@@ -60,10 +60,17 @@ def check_flow(step: Step) -> None:
     priority: Any = step.priority
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise must_be(f"priority {of}", "an integer", priority, error=error)
+    _check_together(step, error)
+
+
+def _check_together(step: Step, error: Callable[..., DeclarationError]) -> None:
+    """Raise for options that need each other, or exclude each other."""
     if step.until is not None and step.rounds is None:
         raise error(f"{step.name!r} has until and no rounds.", hint="Say how many there may be: --rounds 3.")
     if step.until is None and step.rounds is not None:
         raise error(f"{step.name!r} has rounds and no until.", hint='Say when it is done: --until "critic.ok".')
+    if step.repeat is not None and (step.each is not None or step.until is not None):
+        raise error(f"{step.name!r} has repeat beside each or until.", hint="Give one of them.")
     if step.most is not None and step.each is None and step.part is None:
         raise error(f"{step.name!r} has most and no each.", hint="Say of what: --each planner.steps --most 40.")
 
@@ -71,6 +78,7 @@ def check_flow(step: Step) -> None:
 def flow_notes(step: Step) -> list[str]:
     """Return a line for each option of a step that decides whether it runs and how often."""
     found = [f"runs only when {step.when}"] if step.when else []
+    found += [f"asked {step.repeat} times"] if step.repeat else []
     found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
     return found
 
@@ -84,7 +92,7 @@ def deciding_names(step: Step) -> tuple[str, ...]:
 
 def without_own(names: tuple[str, ...], each: str | None, part: Part | None) -> tuple[str, ...]:
     """Return the names that a step uses of others: its item is its own."""
-    if (each is None and part is None) or (part is not None and part.rounds):
+    if each is None and (part is None or not part.has_item):
         return names
     return tuple(name for name in names if name not in OWN)
 

@@ -36,6 +36,8 @@ ITEM, KEY = "item", "key"
 OWN = frozenset({ITEM, KEY})
 ROUNDS = "rounds of "
 """Before the name of the step that begins the rounds of a loop: over what its members are one group."""
+REPEATS = "repetitions of "
+"""The same before the name of what is asked several times."""
 
 
 class Row(dict[str, Any]):
@@ -93,6 +95,11 @@ class Part:
         return bool(self.source) or (self.rounds > 0 and self.number > 1)
 
     @property
+    def has_item(self) -> bool:
+        """Whether it is for an item, which rounds and repetitions are not."""
+        return not self.rounds and not self.over.startswith(REPEATS)
+
+    @property
     def is_head(self) -> bool:
         """Whether it is of the step that begins the rounds of a loop."""
         return self.over == f"{ROUNDS}{self.group}"
@@ -100,7 +107,7 @@ class Part:
     @property
     def values(self) -> dict[str, Any]:
         """What only the prompt of this agent can use, as far as it is known before the run."""
-        return {} if self.source or self.rounds else {ITEM: self.item, KEY: self.key}
+        return {} if self.source or not self.has_item else {ITEM: self.item, KEY: self.key}
 
 
 def count_items(value: object) -> int | None:

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import ROUNDS, Part, levels_of, read_items, warn_of_labels
+from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, read_items, warn_of_labels
 from agent_magic.declare.pictures import frozen
 from agent_magic.errors import PlanError, UndefinedVariable
 
@@ -46,7 +46,7 @@ def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[Step, ...
         UndefinedVariable: There is no such value.
         PlanError: A loop or a map cannot be what it says.
     """
-    if all(agent.each is None and (agent.until is None or agent.part is not None) for agent in agents):
+    if all(one.part is not None or one.each is one.until is one.repeat is None for one in agents):
         return tuple(agents)
     return _Expansion(agents, values).steps()
 
@@ -81,6 +81,9 @@ class _Expansion:
             rounds = self.declared[head].rounds or 0
             parts = [Part(agent.name, f"{ROUNDS}{head}", one, one, None, rounds=rounds) for one in range(1, rounds + 1)]
             return [replace(agent, name=f"{agent.name}_{part.number}", part=part) for part in parts]
+        if agent.repeat is not None:
+            parts = [Part(agent.name, f"{REPEATS}{agent.name}", one, one, None) for one in range(agent.repeat)]
+            return [replace(agent, name=f"{agent.name}_{part.number}", repeat=None, part=part) for part in parts]
         over = agent.each
         if over is None:
             return [agent]
@@ -185,8 +188,9 @@ def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str
                 other = found.get(name, name)
                 message = f"The loops of {head.name!r} and {other!r} have {name!r} in common."
                 raise PlanError(f"{message} Loops cannot be nested: run the inner one as one agent with check=.")
-            if declared[name].each is not None:
-                message = f"{name!r} is in the loop of {head.name!r} and declared for each of {declared[name].each!r}."
+            if declared[name].each is not None or declared[name].repeat is not None:
+                over = "repeat" if declared[name].each is None else f"each of {declared[name].each!r}"
+                message = f"{name!r} is in the loop of {head.name!r} and declared with {over}."
                 raise PlanError(f"{message} Rounds cannot be mapped: collect the items in one agent or task.")
             found[name] = head.name
     return found

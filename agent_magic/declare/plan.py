@@ -298,7 +298,7 @@ class Plan:
             number: The task's number in declared order.
         """
         step = self.agents[number]
-        own = OWN if step.part is not None and not step.part.rounds else ()
+        own = OWN if step.part is not None and step.part.has_item else ()
         inputs = set(self.inputs[number])
         known = (own, self.groups, self.values, inputs)
         return tuple(name for name in step.parameters if any(name in one for one in known))
@@ -311,7 +311,7 @@ class Plan:
             name: The parameter.
         """
         step = self.agents[number]
-        if step.part is not None and name in OWN and not step.part.rounds:
+        if step.part is not None and name in OWN and step.part.has_item:
             return None
         if name not in self.groups:
             return name if name in self.inputs[number] else None
@@ -414,7 +414,7 @@ class Plan:
             that ran; in the first round, what comes from the one before is `None`.
         """
         agent, part = self.agents[number], self.agents[number].part
-        if part is not None and name in OWN and not part.rounds:
+        if part is not None and name in OWN and part.has_item:
             return item_of(self, number, answers)[name] if part.source else part.values[name]
         if name not in self.groups:
             if name in answers and name != agent.name and (agent.name, name) not in self.dropped:

@@ -60,7 +60,7 @@ class Task:
             A default makes a parameter optional: it counts where nothing has the parameter's name.
         each: The name of a list, dict, Series or DataFrame: a plan has one task per item, which it takes as the
             parameter `item`, and its key as `key`; see `agent_magic.declare.each`.
-        most, when, until, rounds, priority: As those of `Agent`.
+        most, repeat, when, until, rounds, priority: As those of `Agent`.
         after: Steps that must have succeeded before, whose results it does not use: a list, or `"a,b"`.
         timeout_s: Seconds until a call is given up; `None` waits.
         retries: How often a call that failed is made again.
@@ -82,6 +82,7 @@ class Task:
     function: Callable[..., Any] = field(compare=False, repr=False)
     each: str | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
+    repeat: int | None = field(default=None, kw_only=True)
     when: str | None = field(default=None, kw_only=True)
     until: str | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
@@ -132,7 +133,7 @@ class Task:
             object.__setattr__(self, "source_sha", source_sha(self.function))
         for option in ("after", "uses_resources", "writes"):
             object.__setattr__(self, option, listed(getattr(self, option)))
-        for_items = self.each is not None or (self.part is not None and not self.part.rounds)
+        for_items = self.each is not None or (self.part is not None and self.part.has_item)
         if for_items and "item" not in self.parameters:
             message = f"The task {self.name!r} is declared for each item, and has no parameter for it."
             raise DeclarationError(message, agent=self.name, hint=f"Write def {name_of(self.function)}(item): ...")
@@ -312,6 +313,7 @@ def task(
     name: str | None = None,
     each: str | None = None,
     most: int | None = None,
+    repeat: int | None = None,
     when: str | None = None,
     until: str | None = None,
     rounds: int | None = None,
@@ -342,8 +344,8 @@ def task(
         name: The step's name; by default the function's.
         timeout: Seconds until a call is given up.
         uses: Names of resources that it holds while it runs.
-        **options: `each`, `most`, `when`, `until`, `rounds`, `priority`, `after`, `retries`, `concurrency`, `pure`,
-            `main`, `process`, `writes`; see `Task`.
+        **options: `each`, `most`, `repeat`, `when`, `until`, `rounds`, `priority`, `after`, `retries`, `concurrency`,
+            `pure`, `main`, `process`, `writes`; see `Task`.
 
     Raises:
         DeclarationError: An option is not what it must be, or a parameter cannot be an edge.

@@ -194,7 +194,7 @@ REFUSED = [
         ],
         "cannot be nested",
     ),
-    ([am.Agent("a", "x", until="b", rounds=2), am.Agent("b", "{{ item }} {{ a }}", each="rows")], "declared for each"),
+    ([am.Agent("a", "x", until="b", rounds=2), am.Agent("b", "{{ item }} {{ a }}", each="rows")], "declared with each"),
     ([am.Agent("a", "x"), am.Agent("b", "{{ item }}", each="a", most=3)], "answers with text"),
     ([am.Agent("a", "x", returns=list[str]), am.Agent("b", "{{ item }}", each="a")], "how many items"),
     ([am.Agent("b", "{{ item }}", each="rows", most=3)], "Leave it out"),

@@ -106,11 +106,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         basis=_weakest(expected),
         order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
         reaches=None,
-        notes=(
-            *_work_notes(plan),
-            *_flow_notes(plan),
-            *_notes_of(policy, guesses, totals, timeouts_s, limited=bool(terms.before)),
-        ),
+        notes=tuple(_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
         pilot=tried,
     )
@@ -323,23 +319,29 @@ def _flow_notes(plan: Plan) -> Iterator[str]:
 
 
 def _notes_of(
-    policy: Policy, guesses: Sequence[Guess], totals: Sequence[Summary], timeouts_s: Sequence[float], *, limited: bool
-) -> tuple[str, ...]:
-    """Say what else has to be known of an estimate: its totals are those at the low, the likely and the high end."""
-    notes: list[str] = []
+    plan: Plan,
+    policy: Policy,
+    guesses: Sequence[Guess],
+    totals: Sequence[Summary],
+    timeouts_s: Sequence[float],
+    *,
+    limited: bool,
+) -> Iterator[str]:
+    """Yield what else has to be known of an estimate: its totals are those at the low, the likely and the high end."""
+    yield from _work_notes(plan)
+    yield from _flow_notes(plan)
     _, likely, high = totals
     if not limited:
-        notes.append("rate limits unknown, ignored")
+        yield "rate limits unknown, ignored"
     if any(one.rate_limited for one in totals):
-        notes.append(f"{likely.rate_limited} requests are likely to be refused for their rate")
+        yield f"{likely.rate_limited} requests are likely to be refused for their rate"
     late = sum(one.seconds.high > late_s for one, late_s in zip(guesses, timeouts_s, strict=True))
     if late:
-        notes.append(f"at its high end {late} agents would pass their timeout: the estimate lets them finish")
+        yield f"at its high end {late} agents would pass their timeout: the estimate lets them finish"
     if policy.deadline_s is not None and (high.wall_s or 0.0) > policy.deadline_s:
-        notes.append(f"at its high end the run passes its deadline of {policy.deadline_s:g} s")
+        yield f"at its high end the run passes its deadline of {policy.deadline_s:g} s"
     if policy.max_usd_per_min is not None:
-        notes.append(_burn_note(policy.max_usd_per_min, likely.cost_usd))
-    return tuple(notes)
+        yield _burn_note(policy.max_usd_per_min, likely.cost_usd)
 
 
 def _burn_note(most_usd: float, likely_usd: float | None) -> str:
