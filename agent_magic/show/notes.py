@@ -32,10 +32,12 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
         return ""
     notes: list[tuple[Sequence[str], str]] = []
     if policy.on_max_tokens == "warn":
-        paused = [one.name for one in results if one.status == "capped"]
+        held = [one.name for one in results if one.status == "capped" and one.kind == "BudgetExceeded"]
+        ended = [one.name for one in results if one.status == "capped" and one.name not in held]
         notes += [
             (record.capped, "Cut at max_tokens: {}. The text so far was passed on; --max-tokens allows more."),
-            (paused, "Still paused (pause_turn) after --max-turns: {}. The text so far was passed on."),
+            (ended, "Not whole after --max-turns: {}. The text so far was passed on."),
+            (held, "Not whole, since the budget had no room for the next turn: {}. The text so far was passed on."),
         ]
     if policy.on_refusal == "warn":
         notes.append((record.refused, "Refused: {}. Passed on as it is; %agents show NAME shows it."))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from datetime import UTC, datetime
 
 from hypothesis import given, settings
@@ -28,6 +29,7 @@ from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.errors import Overloaded
 from agent_magic.record.answer import Answer, Price, Usage
+from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.phases import phases_of
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
@@ -140,7 +142,7 @@ class Conversation:
         elif key is None or self.data.draw(st.integers(0, 15)) == 0:
             if key is None and self.engine.conductor.paused:
                 self.do(self.engine.resume(self.now))
-            self.now = max(self.now, self.wake_s or 0.0)
+            self.now = max(self.now, math.ceil((self.wake_s or 0.0) * TICKS_PER_S) / TICKS_PER_S)  # as drivers do
             self.do(self.engine.wake(self.now))
         elif key[0] == "send":
             self.do(self.engine.ended(self.open.pop(key), self.answer(), self.now))

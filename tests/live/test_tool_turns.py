@@ -18,6 +18,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.declare.tool import tool
 from agent_magic.record.answer import Usage
 from agent_magic.record.prices import Prices
+from agent_magic.show.notes import capped_note
 from agent_magic.simulator import Simulator, start
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, problem, reply, serving, until
 
@@ -524,3 +525,50 @@ def test_the_budget_is_reserved_turn_by_turn_and_keeps_what_there_is():
     assert ("So far.", "BudgetExceeded") == (done["a"].text, done["a"].kind)
     assert 0 < len(sent) < 9
     assert done.totals.cost_usd is not None
+
+
+SPENT = 1000
+
+
+def grows(turn: int) -> bytes:
+    """A turn that asks for a call and says how far it has come."""
+    text = block(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": f"Turn {turn}."})
+    return begin(input_tokens=SPENT * turn) + call(0, "{}", id_=f"t{turn}") + text + end("tool_use")
+
+
+def test_a_budget_that_is_reached_in_turn_seven_keeps_what_six_have_said():
+    """Nothing is sent that may not fit; each call has run once, and its text is what there is of the answer."""
+    called: list[int] = []
+
+    def look() -> str:
+        """Look."""
+        called.append(1)
+        return "seen"
+
+    six = sum(SPENT * turn + 7 for turn in range(1, 7))
+    policy = Policy(budget_tokens=six + 3 * SPENT, max_turns=20)
+    done, sent = played(*map(grows, range(1, 20)), policy=policy, tools=[look], max_tokens=40)
+    asked = [one for one in sent if "max_tokens" in one]  # the rest only has its input counted
+    assert (6, 6) == (len(asked), len(called))
+    assert ("capped", "BudgetExceeded", "Turn 6.") == (done["a"].status, done["a"].kind, done["a"].text)
+    assert six == done.totals.tokens <= policy.budget_tokens
+    assert "21,042 of 24,042 tokens are used" in str(done["a"].error)
+    note = capped_note(done.record, policy)
+    assert note.startswith("Not whole, since the budget had no room for the next turn: a.")
+    assert "max-turns" not in note
+
+
+def test_a_429_in_turn_seven_buys_no_turn_again():
+    """It is waited for, and the conversation goes on where it was; no call is made twice."""
+    called: list[int] = []
+
+    def look() -> str:
+        """Look."""
+        called.append(1)
+        return "seen"
+
+    before = [grows(turn) for turn in range(1, 7)]
+    done, sent = played(*before, problem(429, "rate_limit_error", retry_after="0"), says("done"), tools=[look])
+    assert ("done", 6, 8) == (done["a"].text, len(called), len(sent))
+    assert sent[6] == sent[7]
+    assert 1 == sum(one.kind == "RateLimited" for one in done["a"].attempts)
