@@ -1,0 +1,105 @@
+"""What an agent that works must survive: each row by name, with the tests that hold it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+TURNS, FUNCTIONS, TOOL, RESULT = (
+    "live/test_tool_turns",
+    "live/test_functions",
+    "declare/test_tool",
+    "declare/test_tool_result",
+)
+RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content", "live/test_typed", "live/test_people"
+SENT, EACH, WORKING, DYING = "live/test_content", "measure/test_each", "record/test_working", "record/test_dying_tools"
+ROWS: dict[str, dict[str, str]] = {
+    "tools": {
+        "a function that is redefined or deleted before the run": f"{TURNS}::a_function_that_is_redefined_or_deleted",
+        "two functions of one name": "notebook/test_tools::the_function_counts_that_has_the_name",
+        "two tools of one name in one agent": f"{TOOL}::two_tools_of_one_name",
+        "names that are not ASCII": "notebook/test_tools::a_tool_needs_a_name_that_a_request_can_hold",
+        "steps whose names are not ASCII": "notebook/test_tools::steps_may_have_any_letters",
+        "names that are too long": f"{TOOL}::long_names_are_refused",
+        "no docstring": f"{TOOL}::a_missing_docstring_warns",
+        "results of every kind, lone surrogates": f"{TURNS}::results_of_every_kind_go_out",
+        "a result of 50 MB": f"{TURNS}::a_result_of_fifty_megabytes",
+        "secrets in exceptions of tools": f"{TURNS}::no_secret_goes_out_in_an_error",
+        "secrets in exceptions of tasks": "live/test_task_steps::no_secret_of_a_task_s_error",
+        "StopIteration, SystemExit": f"{TURNS}::whatever_a_function_raises",
+        "the same on every thread and process": f"{FUNCTIONS}::whatever_is_raised_is_a_result",
+        "a hang": f"{TURNS}::a_call_that_hangs",
+        "floods of prints": f"{TURNS}::a_flood_of_prints",
+        "prints in no other cell": "kernel/test_tasks_kernel::a_run_in_the_background_prints_into_no_other_cell",
+        "a cut call": f"{TURNS}::a_call_that_was_cut_never_runs",
+        "broken JSON": f"{TURNS}::arguments_that_are_no_json",
+        "no arguments": f"{TURNS}::no_arguments_are_an_empty_object",
+        "an unknown tool": f"{TURNS}::unknown_tools_and_unreadable_calls",
+        "30 calls in a reply, one fails": f"{TURNS}::thirty_calls_of_which_one_fails",
+        "the same call again and again": f"{TURNS}::the_same_call_again_and_again",
+        "one turn is one request": f"{TURNS}::one_turn_is_one_request",
+        "Stop in the middle of a tool": f"{TURNS}::a_stop_in_the_middle_of_a_tool",
+        "kill -9 in each gap: no turn twice": f"{DYING}::no_finished_turn_is_bought_twice",
+        "kill -9 in each gap: no unsafe call twice": f"{DYING}::no_call_is_repeated_that_may_have_happened",
+        "a kill after a person's edit": f"{PEOPLE}::a_call_that_was_changed_and_done_before_a_kill",
+        "a stream lost in turn 5": f"{TURNS}::a_stream_lost_in_turn_five",
+        "429 in turn 7": f"{TURNS}::a_429_in_turn_seven",
+        "the budget in turn 7": f"{TURNS}::a_budget_that_is_reached_in_turn_seven",
+        "an empty end_turn": f"{TURNS}::an_empty_end_after_results",
+        "a refusal in turn 3": f"{TURNS}::a_refusal_in_turn_three",
+        "pause_turn beside a call of ours": f"{TURNS}::a_pause_beside_a_call_of_ours",
+        "%%agent run again in the middle of a loop": "kernel/test_tools_kernel::a_cell_that_is_run_again_in_the_middle",
+        "a prefix that was changed": f"{TURNS}::a_broken_prefix_is_named_and_not_tried_again",
+        "bodies are append-only": f"{TURNS}::every_request_appends_to_the_one_before",
+        "any order of results, failures, cuts, stops": "engine/test_conversations::the_laws_of_conversations_hold",
+        "a model without tools": f"{TURNS}::a_model_without_tools",
+        "a replay without function, class, database, key": f"{WORKING}::it_replays_where_nothing_of_it_is",
+        "a recording that is damaged": f"{WORKING}::a_line_of_a_conversation_that_is_cut_or_flipped",
+        "a recording of another task": "live/test_task_steps::a_recording_of_other_code_or_of_other_values",
+        "a recording without texts": f"{WORKING}::without_texts_nothing_of_a_tool_run_is_left",
+        "a ledger whose first page is destroyed": "record/test_store::calls_outlive_a_destroyed_first_page",
+        "a forecast at another concurrency": "forecast/test_tools::a_forecast_of_tools_at_another_concurrency",
+    },
+    "typed": {
+        "enums in any case": f"{TYPED}::words_come_in_any_case",
+        "half a document, a refusal": f"{TYPED}::half_an_answer_is_no_value",
+        "25 optional or 17 union fields": f"{RETURNS}::the_limits_of_a_request",
+        "dict, Any, tuple, recursion": f"{RETURNS}::what_no_schema_holds_is_refused_with_its_field",
+        "a class edited after the run": "notebook/test_typed::a_class_that_was_run_again_counts",
+        "a field of a parent that failed": f"{TYPED}::the_second_time_is_the_last",
+        "columns without a value": f"{EACH}::dtypes_are_those_of_the_schema",
+        "no row is lost": f"{EACH}::a_row_is_never_lost",
+        "validators that raise anything": f"{RETURNS}::validators_may_raise_anything",
+    },
+    "content": {
+        "a closed or empty figure": f"{CONTENT}::what_is_no_picture_is_refused",
+        "a figure that changed after declaring": f"{SENT}::a_figure_counts_as_it_is_when_the_plan_is_frozen",
+        "CMYK": f"{CONTENT}::pictures_of_every_mode_are_sent",
+        "21 large pictures": f"{CONTENT}::what_cannot_be_is_refused_before_anything_is_sent",
+        "32 MB": f"{SENT}::nothing_is_sent_that_is_too_large",
+        "a picture for 1,000 rows": f"{SENT}::a_picture_of_many_rows_is_kept_once",
+        "filters over a picture": f"{CONTENT}::what_a_filter_leaves_of_a_picture",
+        "the mark of a picture in a model's text": f"{SENT}::a_model_forges_no_picture",
+        "citations with a type": "notebook/test_content::a_cell_that_cites_has_no_type",
+    },
+    "people": {
+        "nobody at the keyboard": f"{PEOPLE}::nobody_is_there",
+        "a console without buttons": "kernel/test_asking_console::a_console_is_not_waited_for",
+        "nobody in time": f"{PEOPLE}::nobody_answers_in_time",
+        "a nod after the run was stopped": f"{PEOPLE}::a_stop_closes_the_questions",
+        "two tabs": "browser/test_asking::two_tabs_show_the_same",
+        "the first answer counts": f"{PEOPLE}::the_first_answer_counts",
+    },
+}
+
+
+@pytest.mark.parametrize("place", sorted({name for rows in ROWS.values() for name in rows.values()}))
+def test_each_row_has_its_test(place: str) -> None:
+    """A test that is renamed or taken out takes its row along, or says which one holds it now."""
+    path, _, start = place.partition("::")
+    tree = ast.parse((TESTS / f"{path}.py").read_text())
+    names = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    assert 1 == sum(name.startswith(f"test_{start}") for name in names), names
