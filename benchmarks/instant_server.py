@@ -3,7 +3,8 @@
 HTTP/1.1 with keep-alive and chunks, written by hand; every answer is made before the first request. The path says
 which one: `/whole/10/v1/messages` is a stream of 10 events in one write, `/drip/200/10/v1/messages` one of 200 events
 with 10 ms between them. Streams do not drip in step: each begins at its own part of the interval.
-`/large/10/v1/messages` is a text of ten million characters in events of 64,000.
+`/large/10/v1/messages` is a text of ten million characters in events of 64,000. `/turns/4/v1/messages` asks for a call
+of the tool `look` in each turn but the fourth.
 """
 
 from __future__ import annotations
@@ -42,16 +43,28 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 @functools.cache
 def events(count: int, piece: str = PIECE) -> tuple[bytes, ...]:
     """Return the chunks of an answer with so many events."""
+    return _message({"type": "text", "text": ""}, {"type": "text_delta", "text": piece}, count, "end_turn")
+
+
+@functools.cache
+def asks(turn: int) -> bytes:
+    """Return a turn that asks for a call, as one piece."""
+    block = {"type": "tool_use", "id": f"call{turn}", "name": "look", "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": json.dumps({"word": f"word {turn}"})}
+    return HEAD + b"".join(_message(block, delta, FIXED_EVENTS + 1, "tool_use")) + LAST_CHUNK
+
+
+def _message(block: dict[str, Any], delta: dict[str, Any], count: int, reason: str) -> tuple[bytes, ...]:
+    """Return the chunks of a reply of one block."""
     usage = {"input_tokens": 25, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
     message = {"id": "msg_instant", "type": "message", "role": "assistant", "model": MODEL, "content": []}
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
-    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
     said: list[dict[str, Any]] = [
         {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        *[delta] * (count - FIXED_EVENTS),
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *[{"type": "content_block_delta", "index": 0, "delta": delta}] * (count - FIXED_EVENTS),
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
+        {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage},
         {"type": "message_stop"},
     ]
     return tuple(_chunk(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode()) for one in said)
@@ -94,8 +107,11 @@ class Connection(asyncio.Protocol):
         if len(self._seen) < head + 4 + (int(length[1]) if length else 0):
             return
         kind, *numbers = self._seen.split(b" ", 2)[1].decode().split("/")[1:-2]
+        turn = 1 + self._seen.count(b'"tool_result"') if kind == "turns" else 0
         self._seen = b""
-        if kind == "whole":
+        if kind == "turns":
+            self._transport.write(asks(turn) if turn < int(numbers[0]) else whole(FIXED_EVENTS + 1))
+        elif kind == "whole":
             self._transport.write(whole(int(numbers[0])))
         elif kind == "large":
             self._transport.write(large(int(numbers[0])))
