@@ -39,6 +39,8 @@ def result_text(value: object, most: int = MOST_CHARS) -> ToolResult:
             their `str` where JSON has no form for them.
         most: The characters that go out. The model is told what was left out.
     """
+    if type(value) is str:
+        return _written(value, most)
     try:
         return run_user_code(lambda: _written(value, most), _failed)  # `__str__` and its like are the user's code
     except _NoText as error:

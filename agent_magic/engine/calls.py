@@ -7,7 +7,7 @@ writes and others read. Calls begin in the order in which they were asked for, e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Source
     from agent_magic.record.events import CallStatus
     from agent_magic.record.reasons import Reason
+
+T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
@@ -136,7 +138,7 @@ class _Asked:
 
 
 class Calls:
-    """The calls of a run that wait or run.
+    """The calls of a run that wait or run, by step: the calls of a turn are asked for together.
 
     Args:
         resources: Who holds what, steps included.
@@ -144,8 +146,8 @@ class Calls:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._waiting: dict[tuple[int, int], _Asked] = {}
-        self._running: dict[tuple[int, int], Call] = {}
+        self._waiting: dict[int, dict[int, _Asked]] = {}
+        self._running: dict[int, dict[int, Call]] = {}
 
     def want(self, step: int, turn: int, first: int, wanted: Sequence[Wanted], held_by: str = "") -> None:
         """Add the calls of a turn.
@@ -157,17 +159,16 @@ class Calls:
             wanted: The calls.
             held_by: What they have waited for already.
         """
-        for number, one in enumerate(wanted, first):
-            self._waiting[step, number] = _Asked(Call(step, number, turn, one), held_by)
+        asked = {number: _Asked(Call(step, number, turn, one), held_by) for number, one in enumerate(wanted, first)}
+        self._waiting.setdefault(step, {}).update(asked)
 
     def questions(self, steps: Iterable[int]) -> list[Call]:
         """Return the calls of these steps that a person has to agree to."""
-        wanted = set(steps)
-        return [one.call for (step, _), one in self._waiting.items() if step in wanted and not one.free]
+        return [one.call for step in steps for one in self._waiting.get(step, {}).values() if not one.free]
 
     def agree(self, call: Call, wanted: Wanted) -> Call | None:
         """Record that a person has agreed to a call, as it is now; `None` where it does not wait any more."""
-        asked = self._waiting.get((call.step, call.number))
+        asked = self._waiting.get(call.step, {}).get(call.number)
         if asked is None:
             return None
         asked.call, asked.free, asked.held_by = call._replace(wanted=wanted), True, "person"
@@ -175,13 +176,14 @@ class Calls:
 
     def next(self) -> tuple[Call, str] | None:
         """Begin the first call that may: return it, and what it had waited for; `None` where none may."""
-        for place, asked in self._waiting.items():
+        for asked in (one for turn in self._waiting.values() for one in turn.values()):
             held = self._held(asked)
             if held is None:
-                del self._waiting[place]
-                self._running[place] = asked.call
-                self._resources.take(asked.call.wanted.holds)
-                return asked.call, asked.held_by
+                call = asked.call
+                self.take_out(call)
+                self._running.setdefault(call.step, {})[call.number] = call
+                self._resources.take(call.wanted.holds)
+                return call, asked.held_by
             asked.held_by = held
         return None
 
@@ -190,34 +192,43 @@ class Calls:
         if not asked.free:
             return "person"
         call = asked.call
-        beside = [one for one in self._running.values() if one.step == call.step]
-        if beside and (call.wanted.alone or any(one.wanted.alone for one in beside)):
+        beside = self._running.get(call.step)
+        if beside and (call.wanted.alone or any(one.wanted.alone for one in beside.values())):
             return "alone"
         return None if self._resources.are_free(call.wanted.holds) else "resource"
 
     def take_out(self, call: Call) -> bool:
         """Forget a call that has not begun; `False` where it has."""
-        return self._waiting.pop((call.step, call.number), None) is not None
+        return _take(self._waiting, call)
 
     def ended(self, call: Call) -> None:
         """Record that a call has ended."""
-        del self._running[call.step, call.number]
+        _take(self._running, call)
         self._resources.give_back(call.wanted.holds)
 
     def drop(self, step: int) -> None:
         """Forget the calls of a step that have not begun."""
-        self._waiting = {place: one for place, one in self._waiting.items() if place[0] != step}
+        self._waiting.pop(step, None)
 
     def running(self, step: int) -> list[Call]:
         """Return the calls of a step that run."""
-        return [call for call in self._running.values() if call.step == step]
+        return [*self._running.get(step, {}).values()]
 
     def has(self, step: int) -> bool:
         """Tell whether a step has calls that wait or run."""
-        return any(one == step for one, _ in self._waiting) or any(one == step for one, _ in self._running)
+        return step in self._waiting or step in self._running
 
     def held_by(self, step: int) -> str:
         """Return what a step waits for whose calls all wait; an empty string where one runs, or there is none."""
-        if any(one == step for one, _ in self._running):
+        if step in self._running:
             return ""
-        return next((asked.held_by for (one, _), asked in self._waiting.items() if one == step), "")
+        return next((asked.held_by for asked in self._waiting.get(step, {}).values()), "")
+
+
+def _take(calls: dict[int, dict[int, T]], call: Call) -> bool:
+    """Take a call out of those of its step; `False` where it is not among them."""
+    of_step = calls.get(call.step, {})
+    found = of_step.pop(call.number, None) is not None
+    if found and not of_step:
+        del calls[call.step]
+    return found

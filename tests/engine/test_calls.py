@@ -14,7 +14,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.resources import Held
 from agent_magic.engine.actions import Abort, Ask, Begin, Done, Send, WakeAt
-from agent_magic.engine.calls import Call, Result, Verdict, Wanted
+from agent_magic.engine.calls import Call, Calls, Resources, Result, Verdict, Wanted
 from agent_magic.engine.contract import Outcome
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.run import CUT, SPEAK, Engine
@@ -259,3 +259,24 @@ def test_writers_of_one_thing_go_one_after_the_other_and_readers_together():
     actions = engine.ended(1, responded("end_turn"), 2.0)
     assert {2, 3} == {one.step for one in told(actions)}
     assert {"resource"} == {one.held_by for one in told(actions)}
+
+
+def test_many_calls_at_once_are_told_apart_by_their_step():
+    """Each step's calls begin in order, beside all others, and each step is done when its own have ended."""
+    calls = Calls(Resources())
+    for step in range(500):
+        calls.want(step, 1, 1, [Wanted("", "one", "{}"), Wanted("", "two", "{}", alone=True)])
+    begun = [found[0] for found in iter(calls.next, None)]
+    assert [(step, 1) for step in range(500)] == [(one.step, one.number) for one in begun]
+    assert calls.held_by(7) == ""
+    assert [begun[7]] == calls.running(7)
+    calls.ended(begun[7])
+    assert "alone" == calls.held_by(7)
+    second, held = calls.next()
+    assert (7, 2, "alone") == (second.step, second.number, held)
+    calls.ended(second)
+    assert (False, True) == (calls.has(7), calls.has(8))
+    calls.drop(8)
+    assert calls.has(8), "one still runs"
+    calls.ended(begun[8])
+    assert not calls.has(8)
