@@ -272,9 +272,10 @@ def test_many_calls_at_once_are_told_apart_by_their_step():
     assert [begun[7]] == calls.running(7)
     calls.ended(begun[7])
     assert "alone" == calls.held_by(7)
-    second, held = calls.next()
-    assert (7, 2, "alone") == (second.step, second.number, held)
-    calls.ended(second)
+    second = calls.next()
+    assert second is not None
+    assert (7, 2, "alone") == (second[0].step, second[0].number, second[1])
+    calls.ended(second[0])
     assert (False, True) == (calls.has(7), calls.has(8))
     calls.drop(8)
     assert calls.has(8), "one still runs"
