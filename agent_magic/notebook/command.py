@@ -149,7 +149,7 @@ TRIED_OF_RUNS: Mapping[str, str] = {
     **dict.fromkeys(
         ("--force", "--no-cache", "--rerun"), "--fresh asks again instead of taking answers of the ledger."
     ),
-    **dict.fromkeys(("--max-cost", "--max-usd", "--limit", "--usd"), "--budget USD ends a run before it costs more."),
+    **dict.fromkeys(("--max-cost", "--cost", "--usd", "--spend"), "--budget USD ends a run before it costs more."),
     **dict.fromkeys(("--model", "--max-tokens", "--system"), "Give it to the agents: %%agent NAME --model M."),
     **dict.fromkeys(("--background", "--async", "--bg"), "%agents start runs in the background."),
 }

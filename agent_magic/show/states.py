@@ -60,6 +60,8 @@ OF_STATUS = {
     "capped": "m",
 }
 OF_SOURCE = {"ledger": "l", "replay": "y"}
+MEANINGS = {"l": "from the ledger, not paid again", "y": "from a recording", "k": "skipped: what it needs is missing"}
+"""What a legend says of states whose word is not enough."""
 
 
 def state_of(result: AgentResult) -> str:
@@ -69,6 +71,11 @@ def state_of(result: AgentResult) -> str:
     if result.status == "succeeded":
         return OF_SOURCE.get(result.source or "", "s")
     return OF_STATUS[result.status]
+
+
+def meaning_of(state: str) -> str:
+    """Return what a legend says of a state: its word, and where a reused answer is from."""
+    return MEANINGS.get(state, STATES[state].word)
 
 
 def tone_of(attempt: Attempt) -> str:

@@ -85,7 +85,7 @@ def test_commands_and_options_of_a_run_that_people_try() -> None:
     for option, told in (
         ("--dry-run", "%agents plan"),
         ("--workers 4", "--concurrency N"),
-        ("--max-usd 1", "--budget"),
+        ("--max-cost 1", "--budget"),
     ):
         with pytest.raises(UsageError, match=told):
             VERBS.parser("run").read(option)

@@ -10,7 +10,7 @@ import { barBox, seconds, short } from "./pure.js";
  * @typedef {import("./pure.js").Plot} Plot
  * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
  *   names: string[], tasks: number[], edges: [number, number, number][], plot?: Plot, groups?: import("./pure.js").Group[],
- *   phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
+ *   meanings: Record<string, string>, legend: string[], phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
  */
 
 export class Cards {

@@ -1,6 +1,6 @@
 // The header: progress, facts, the health of the API, and the buttons.
 
-import { button, html, icon, set, setText } from "./dom.js";
+import { button, html, icon, set, setText, svg } from "./dom.js";
 import { seconds } from "./pure.js";
 
 /**
@@ -16,8 +16,9 @@ export class Header {
    * @param {string} title
    * @param {string[]} verbs
    * @param {(verb: string) => void} press
+   * @param {HTMLElement} legend
    */
-  constructor(title, verbs, press) {
+  constructor(title, verbs, press, legend) {
     this.counts = html("span", { class: "am-counts" });
     this.time = html("span", { class: "am-time" });
     this.left = html("span", { class: "am-left" });
@@ -37,11 +38,18 @@ export class Header {
     this.stop.classList.add("am-stop");
     this.stop.setAttribute("aria-label", "Stop all agents");
     const line = html("div", { class: "am-line" }, [html("strong", { class: "am-title", title }, [title]), this.counts, this.time, this.left]);
-    const buttons = html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]);
+    const asked = button("?", () => {
+      legend.hidden = !legend.hidden;
+      set(asked, "aria-expanded", String(!legend.hidden));
+    });
+    for (const [key, value] of Object.entries({ "aria-label": "Legend", "aria-expanded": "false", title: "What the picture shows" })) set(asked, key, value);
+    asked.classList.add("am-asks");
+    const buttons = html("div", { class: "am-buttons" }, [...(verbs.includes("pause") ? [this.pause] : []), this.stop, asked]);
     this.element = html("div", { class: "am-head" }, [
       html("div", { class: "am-top" }, [line, this.health, buttons]),
       this.bar,
       html("div", { class: "am-under" }, [this.facts, this.meters]),
+      legend,
     ]);
   }
 
@@ -110,6 +118,25 @@ export class Header {
     this.health.title = words;
     this.health.replaceChildren(icon(/** @type {Record<string, string>} */ (LEVELS)[strip.level] ?? LEVELS.none, tone(strip.level)), html("b", {}, [strip.word]), strip.notes && ` · ${strip.notes}`);
   }
+}
+
+/**
+ * What icons, bars and lines mean, hidden until it is asked for.
+ * @param {import("./cards.js").Fixed} fixed
+ */
+export function legendOf(fixed) {
+  const states = Object.entries(fixed.icons).map(([state, outline]) => html("span", {}, [icon(outline, state), fixed.meanings[state] ?? ""]));
+  const bars = Object.entries(fixed.phases).map(([kind, word]) => {
+    const swatch = svg("svg", { class: "am-fig am-swatch s-r", viewBox: "0 0 18 12", width: "18", height: "12", "aria-hidden": "true" });
+    const thin = kind === "q" ? 3 : kind === "t" ? 7 : 11;
+    swatch.append(kind === "b" ? svg("path", { class: "b b-b", d: "M0 6h18" }) : svg("rect", { class: `b b-${kind}`, y: String(6 - thin / 2), width: "18", height: String(thin) }));
+    return html("span", {}, [swatch, word]);
+  });
+  const lines = fixed.legend.map((words) => html("span", {}, [words]));
+  const rows = [states, bars, lines].map((row) => html("div", {}, row));
+  const made = html("div", { class: "am-legend", role: "group", "aria-label": "Legend" }, rows);
+  made.hidden = true;
+  return made;
 }
 
 /** @param {string} level */

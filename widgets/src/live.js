@@ -5,7 +5,7 @@ import { Asking } from "./asking.js";
 import { Cards, Times } from "./cards.js";
 import { html, set, setText } from "./dom.js";
 import { Drawer, Rings } from "./groups.js";
-import { Header } from "./header.js";
+import { Header, legendOf } from "./header.js";
 import { keeps, onKernelEnd, saveStill, unsave } from "./keep.js";
 import { Panel } from "./panel.js";
 import { changedPlaces, nextFocus, spoken } from "./pure.js";
@@ -186,7 +186,7 @@ function render({ model, el }) {
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
-  const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }));
+  const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }), legendOf(fixed));
   const root = html("div", { class: "am-live", role: "group", "aria-label": `Run of ${fixed.title}`, "data-lm-suppress-shortcuts": "true" });
   const asking = new Asking((number, way, text) => model.send({ cmd: "answer", number, way, text }));
   const panel = new Panel(root, fixed, (verb, agent) => model.send({ cmd: verb, agent }));

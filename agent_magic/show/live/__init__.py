@@ -62,7 +62,7 @@ from agent_magic.show.live.feed import Feed, icons
 from agent_magic.show.live.panel import details_of
 from agent_magic.show.live.status import ALONE
 from agent_magic.show.progress import is_looked_at
-from agent_magic.show.states import OF_SOURCE, STATES
+from agent_magic.show.states import OF_SOURCE, STATES, meaning_of
 from agent_magic.show.text import steps_of
 from agent_magic.show.theme import PHASES, built
 
@@ -83,6 +83,12 @@ PATIENCE_S = 10.0
 """How long a run that is over waits for a page: the first view of a page takes seconds to load."""
 SESSION = "JPY_SESSION_NAME"
 """The variable that Jupyter servers give their kernels. Elsewhere no page can save a notebook itself."""
+LEGEND = (
+    "bold: the critical path, the longest chain of work",
+    "thicker line: a longer answer went along it",
+    "dashed line: waits for it, reads nothing",
+)
+"""What the legend says of borders and lines."""
 VERBS = ("stop", "pause", "resume", "retry", "skip")
 """The commands of buttons. `retry` and `skip` take one agent."""
 
@@ -312,6 +318,8 @@ def _fixed(plan: Plan) -> dict[str, Any]:
         "title": single_line(plan.name),
         "icons": icons(),
         "words": {state: look.word for state, look in STATES.items()},
+        "meanings": {state: meaning_of(state) for state in STATES},
+        "legend": LEGEND,
         "pills": {badge: round(pill_w(badge), 1) for badge in OF_SOURCE},
         "names": [single_line(name) for name in plan.names],
         "tasks": [number for number, one in enumerate(plan.agents) if one.is_task],

@@ -386,8 +386,9 @@ class Header {
    * @param {string} title
    * @param {string[]} verbs
    * @param {(verb: string) => void} press
+   * @param {HTMLElement} legend
    */
-  constructor(title, verbs, press) {
+  constructor(title, verbs, press, legend) {
     this.counts = html("span", { class: "am-counts" });
     this.time = html("span", { class: "am-time" });
     this.left = html("span", { class: "am-left" });
@@ -407,11 +408,18 @@ class Header {
     this.stop.classList.add("am-stop");
     this.stop.setAttribute("aria-label", "Stop all agents");
     const line = html("div", { class: "am-line" }, [html("strong", { class: "am-title", title }, [title]), this.counts, this.time, this.left]);
-    const buttons = html("div", { class: "am-buttons" }, verbs.includes("pause") ? [this.pause, this.stop] : [this.stop]);
+    const asked = button("?", () => {
+      legend.hidden = !legend.hidden;
+      set(asked, "aria-expanded", String(!legend.hidden));
+    });
+    for (const [key, value] of Object.entries({ "aria-label": "Legend", "aria-expanded": "false", title: "What the picture shows" })) set(asked, key, value);
+    asked.classList.add("am-asks");
+    const buttons = html("div", { class: "am-buttons" }, [...(verbs.includes("pause") ? [this.pause] : []), this.stop, asked]);
     this.element = html("div", { class: "am-head" }, [
       html("div", { class: "am-top" }, [line, this.health, buttons]),
       this.bar,
       html("div", { class: "am-under" }, [this.facts, this.meters]),
+      legend,
     ]);
   }
 
@@ -480,6 +488,25 @@ class Header {
     this.health.title = words;
     this.health.replaceChildren(icon(/** @type {Record<string, string>} */ (LEVELS)[strip.level] ?? LEVELS.none, tone(strip.level)), html("b", {}, [strip.word]), strip.notes && ` · ${strip.notes}`);
   }
+}
+
+/**
+ * What icons, bars and lines mean, hidden until it is asked for.
+ * @param {Fixed} fixed
+ */
+function legendOf(fixed) {
+  const states = Object.entries(fixed.icons).map(([state, outline]) => html("span", {}, [icon(outline, state), fixed.meanings[state] ?? ""]));
+  const bars = Object.entries(fixed.phases).map(([kind, word]) => {
+    const swatch = svg("svg", { class: "am-fig am-swatch s-r", viewBox: "0 0 18 12", width: "18", height: "12", "aria-hidden": "true" });
+    const thin = kind === "q" ? 3 : kind === "t" ? 7 : 11;
+    swatch.append(kind === "b" ? svg("path", { class: "b b-b", d: "M0 6h18" }) : svg("rect", { class: `b b-${kind}`, y: String(6 - thin / 2), width: "18", height: String(thin) }));
+    return html("span", {}, [swatch, word]);
+  });
+  const lines = fixed.legend.map((words) => html("span", {}, [words]));
+  const rows = [states, bars, lines].map((row) => html("div", {}, row));
+  const made = html("div", { class: "am-legend", role: "group", "aria-label": "Legend" }, rows);
+  made.hidden = true;
+  return made;
 }
 
 /** @param {string} level */
@@ -841,7 +868,7 @@ function attempts(detail) {
  * @typedef {Plot} Plot
  * @typedef {{title: string, icons: Record<string, string>, words: Record<string, string>, pills: Record<string, number>,
  *   names: string[], tasks: number[], edges: [number, number, number][], plot?: Plot, groups?: Group[],
- *   phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
+ *   meanings: Record<string, string>, legend: string[], phases: Record<string, string>, rows?: number[], verbs: string[]}} Fixed
  */
 
 class Cards {
@@ -1449,7 +1476,7 @@ function render({ model, el }) {
   const fixed = model.get("fixed");
   const figure = figureOf(model.get("svg"));
   const status = html("span", { class: "am-status", role: "status" });
-  const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }));
+  const header = new Header(fixed.title, fixed.verbs, (verb) => model.send({ cmd: verb }), legendOf(fixed));
   const root = html("div", { class: "am-live", role: "group", "aria-label": `Run of ${fixed.title}`, "data-lm-suppress-shortcuts": "true" });
   const asking = new Asking((number, way, text) => model.send({ cmd: "answer", number, way, text }));
   const panel = new Panel(root, fixed, (verb, agent) => model.send({ cmd: verb, agent }));
