@@ -14,6 +14,8 @@ pytestmark = pytest.mark.browser
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 GROUPS = "plan = layered_plan(300, 60)\nawait play(record_of(plan), finished_run(plan).events, until_s=6.0)"
 
+STACKS = "plan = each_plan(40)\nawait play(record_of(plan), finished_run(plan).events, until_s=4.0)"
+
 
 def violations(jupyter: Lab) -> list[str]:
     """Let axe-core look at the live view."""
@@ -54,6 +56,27 @@ def test_groups_and_their_agents_have_no_violation(jupyter: Lab, book: str) -> N
     assert [] == violations(jupyter)
     page.keyboard.press("Enter")
     page.get_by_role("dialog", name="Agent agent_1").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".am-stop").click()
+    said(page, "finished")
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_stacked_cards_open_and_the_legend_explains(jupyter: Lab, book: str, theme: str) -> None:
+    """A stack opens its agents, a card beside it its panel; the legend is asked for; no violation."""
+    page = start(jupyter, book, PLAYER, STACKS)
+    jupyter.theme(theme)
+    assert 2 == page.locator(".am-live .n").count()
+    assert page.locator(".am-legend").is_hidden()
+    page.get_by_role("button", name="Legend", exact=True).click()
+    assert "not needed" in page.locator(".am-legend").inner_text()
+    assert [] == violations(jupyter)
+    page.get_by_role("button", name="Legend", exact=True).click()
+    page.locator(".am-live .gr").nth(0).click()
+    page.locator(".am-drawer .z").first.wait_for(state="attached")
+    page.locator(".am-live .gr").nth(1).click()
+    page.get_by_role("dialog", name="Agent report").wait_for()
+    assert [] == violations(jupyter)
     page.keyboard.press("Escape")
     page.locator(".am-stop").click()
     said(page, "finished")

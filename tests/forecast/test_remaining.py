@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.engine.policy import Policy
 from agent_magic.forecast.remaining import remaining
+from agent_magic.record.events import AgentEnded
 from agent_magic.record.history import History, Past
+from tests.live.virtual import Reply, drive
 from tests.show.calling import calling_run
 from tests.show.story import MODEL, business_run, finished_run, plan_of, record_of
 
@@ -54,3 +63,26 @@ def test_of_tasks_nothing_is_known() -> None:
     history = History([row for some in rows for row in some])
     assert None is remaining(calling_run(6.9), 6.9, history, 8)
     assert None is not remaining(calling_run(7.3), 7.3, history, 8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_many_items_the_rest_is_known_from_the_first_tenth_on(seed: int) -> None:
+    """Within a factor of 1.5, though answers of one prompt differ by ten and earlier ones were another matter."""
+    items, slots = 300, 8
+    rng = random.Random(seed)
+    plan = Plan((Agent("label", "Which? {{ item }}", each="rows"),), values={"rows": ["x"] * items})
+    record, _ = drive(plan, lambda _p, _n: Reply(rng.uniform(0.2, 2.0)), Policy(slots))
+    told = record_of(plan)
+    history = History(past("essay", *[20.0] * 20, simulated=True))
+    end_s = record.events[-1].at_s
+    seen = 0
+    for event in record.events:
+        told.add(event)
+        done = sum(one.finished_s is not None for one in told.results)
+        if isinstance(event, AgentEnded) and items // 10 <= done < items * 9 // 10 and not done % 20:
+            low, high = remaining(told, event.at_s, history, slots) or (0.0, 0.0)
+            left_s = end_s - event.at_s
+            assert left_s / 1.5 <= (low + high) / 2 <= left_s * 1.5
+            assert high <= 1.5 * low + 2.0
+            seen += 1
+    assert seen > 5
