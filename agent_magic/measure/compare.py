@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
@@ -62,6 +63,31 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
     """Return the rows of `compared` without the last, as plain values; unknown is `None`."""
     first, second = ({one.name: one for one in run.results} for run in (a, b))
     return [_row(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
+
+
+def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
+    """Count why agents that had succeeded were asked again, as far as the two runs tell.
+
+    Args:
+        before: An earlier run of the plan.
+        record: The run.
+
+    Returns:
+        How many have another prompt, how many another model, and how many had an answer that was cut.
+    """
+    earlier = {one.name: one for one in before.results if one.status in {"succeeded", "capped"} and one.attempts}
+    found: Counter[str] = Counter()
+    for now in record.results:
+        was = earlier.get(now.name)
+        if was is None or not now.attempts or now.is_served:
+            continue
+        if _asked(was) != _asked(now):
+            found["another prompt"] += 1
+        elif was.model != now.model:
+            found["another model"] += 1
+        elif was.status == "capped":
+            found["an answer that was cut before"] += 1
+    return found
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
@@ -34,17 +35,27 @@ class _Next(NamedTuple):
     tone: Tone = ""
 
 
-def closing(record: RunRecord, price: str = "") -> Page:
+def closing(record: RunRecord, price: str = "", before: RunRecord | None = None) -> Page:
     """Return the line below a run.
 
     Args:
         record: The run, which is over.
         price: What `%agents retry` costs, such as `about $0.0021`; empty where that is unknown, or nothing is paid.
+        before: The last run of its plan; why answers of it were bought again is said.
     """
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record) or _fine(numbers)
     line = Line(f"{told.happened} · {_cost(record, numbers)}", told.tone)
-    return Page([line, *([Line(told.step, "soft")] if told.step else []), *_answers(record)])
+    steps = [Line(one, "soft") for one in (_again(before, record), told.step) if one]
+    return Page([line, *steps, *_answers(record)])
+
+
+def _again(before: RunRecord | None, record: RunRecord) -> str:
+    """Say why agents that had an answer were asked again; empty where none was, or it cannot be told."""
+    if before is None or before.plan.name != record.plan.name:
+        return ""
+    parts = [f"{number:,} with {reason}" for reason, number in bought_again(before, record).items()]
+    return f"asked again: {', '.join(parts)}." if parts else ""
 
 
 def _cost(record: RunRecord, numbers: Summary) -> str:

@@ -71,7 +71,7 @@ def still_alive(jupyter: Lab) -> None:
     """The view of the run that is over stays, without buttons; no other picture is beside it."""
     jupyter.page.wait_for_selector(".am-live.am-over", timeout=60_000)
     assert 0 == jupyter.page.locator(".jp-OutputArea-output img[src^='data:image/svg']").count()
-    assert 0 == jupyter.page.locator(".am-head .am-button:visible").count()
+    assert 0 == jupyter.page.locator(".am-head .am-button:not(.am-asks):visible").count()
 
 
 def alive_then_still(jupyter: Lab, book: str) -> None:
@@ -186,7 +186,7 @@ def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
     """Tab, arrows, Enter, Escape: open a card, press its button, come back, stop the run. Keys stay with the view."""
     page = start(jupyter, book, PLAYER, STORY, "print(pressed)")
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-s').length === 3")
-    page.locator(".am-stop").focus()
+    page.locator(".am-asks").focus()
     page.keyboard.press("Tab")
     assert "0" == page.evaluate("document.activeElement.getAttribute('data-agent')")
     page.keyboard.press("End")
@@ -202,6 +202,8 @@ def test_the_keyboard_alone_is_enough(jupyter: Lab, book: str) -> None:
     page.keyboard.press("Escape")
     assert "7" == page.evaluate("document.activeElement.getAttribute('data-agent')")
     assert 0 == page.locator(".am-detail:visible").count()
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.classList.contains('am-asks')")
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("document.activeElement.classList.contains('am-stop')")
     page.keyboard.press("Enter")

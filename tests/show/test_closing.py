@@ -72,3 +72,18 @@ def test_answers_and_errors_stay_text(text: str):
     """Whatever a model or a server wrote, nothing of it becomes markup."""
     record = drive(PLAN, lambda prompt, _: Reply(text=text, error=Unreachable(text) if prompt == "y" else None))[0]
     assert Seen(closing(record, text).bundle()["text/html"]).tags <= {"style", "div", "details", "summary", "pre"}
+
+
+def test_why_answers_were_bought_again_is_said():
+    """Another prompt, by itself or by what it reads, another model, an answer that was cut; --fresh needs no reason."""
+
+    def run(prompt, model="claude-haiku-5-5"):
+        plan = Plan((Agent("a", prompt), Agent("b", "{{ a }}"), Agent("c", "y", model=model)))
+        return drive(plan, lambda asked, _: Reply(1.0, text=asked))[0]
+
+    first = run("x")
+    assert "asked again: 2 with another prompt." == closing(run("other"), "", first).text().split("\n")[1]
+    told = closing(run("x", "claude-opus-5-5"), "", first).text()
+    assert "asked again: 1 with another model." in told
+    assert "asked again" not in closing(run("x"), "", first).text()
+    assert "asked again" not in closing(run("x")).text()

@@ -83,3 +83,13 @@ def test_limits_of_several_models_have_their_names():
     assert "ok · requests 20 % of 1,000/min" in str(one)
     assert "warn: opus requests at 65 % of the limit" in str(two)
     assert f"{both[0].model_class} requests 20 % of 1,000/min · opus requests 65 % of" in str(two)
+
+
+def test_a_paused_run_does_not_say_that_all_is_well():
+    """Nothing is sent, so good health says nothing; a fault is still said."""
+    paused = strip_of(Health("ok", ""), paused=True)
+    assert paused is not None
+    assert ("none", "nothing new is sent") == (paused["level"], paused["word"])
+    bad = strip_of(Health("bad", "requests at 95 % of the limit"), paused=True)
+    assert bad is not None
+    assert ("bad", "requests at 95 % of the limit") == (bad["level"], bad["word"])

@@ -62,6 +62,7 @@ async def run_and_tell(
     """Run a plan in a cell as its options say, and print what the picture, or the answer, does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
+    before = None if session.last is None else session.last.record
     if answer is None and resume is None and not given.fresh and session.asks_mock_again(plan):
         note(MOCK_AGAIN)
     run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, **front)
@@ -84,7 +85,8 @@ async def run_and_tell(
     if answer is not None and run.ok:
         return run
     if graphic or sys.stdout.isatty():  # a log has a line at each end
-        show_page(closing(run.record, "" if run.ok else retry_price(session, run, policy)), graphic=graphic)
+        price = "" if run.ok else retry_price(session, run, policy)
+        show_page(closing(run.record, price, before), graphic=graphic)
     return run
 
 

@@ -117,7 +117,7 @@ class Feed:
         for key, value in self._body.values(now_s, ended=ended or first, over=over).items():
             self._set(delta, key, value)
         self._set(delta, "head", self._head(now_s, around))
-        self._set(delta, "strip", strip_of(around.health))
+        self._set(delta, "strip", strip_of(around.health, paused=around.paused))
         if not over:
             self._repeat(delta)
         self._set(delta, "now", None if over else round(now_s, 2))

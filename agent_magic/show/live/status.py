@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.health import LimitUse
 
 GOOD = "API healthy"
+HELD = "nothing new is sent"
 TREND_S = 0.1
 """A smaller change of the first-token latency has no arrow."""
 _MOST_REASON = 90
@@ -42,12 +43,15 @@ class Around(NamedTuple):
 ALONE = Around()
 
 
-def strip_of(health: Health | None, thresholds: Thresholds | None = None) -> dict[str, Any] | None:
+def strip_of(
+    health: Health | None, thresholds: Thresholds | None = None, *, paused: bool = False
+) -> dict[str, Any] | None:
     """Return the health strip: a meter per kind of limit, one of latency, and a verdict with its reason.
 
     Args:
         health: The health of the provider; `None` where it is not watched.
         thresholds: The values from which a meter warns.
+        paused: Whether new requests are held, so that good health says nothing.
     """
     if health is None:
         return None
@@ -55,9 +59,10 @@ def strip_of(health: Health | None, thresholds: Thresholds | None = None) -> dic
     notes = [f"{health.refusals:,} × 429"] if health.refusals else []
     notes += [f"{health.retries:,} {'retry' if health.retries == 1 else 'retries'}"] if health.retries else []
     meters = [_meter(kind, [one for one in health.limits if one.kind == kind], thresholds) for kind in DIMENSIONS]
+    reason = single_line(health.reason)[:_MOST_REASON]
     return {
-        "level": health.level,
-        "word": single_line(health.reason)[:_MOST_REASON] or GOOD,
+        "level": "none" if paused and not reason else health.level,
+        "word": reason or (HELD if paused else GOOD),
         "notes": " · ".join(notes),
         "meters": [*meters, _latency(health, thresholds)],
     }
