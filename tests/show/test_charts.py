@@ -283,3 +283,10 @@ def test_a_chosen_row_is_marked():
     assert "this run and chosen" in run.tradeoff(same, chosen=0).svg
     with pytest.raises(DeclarationError, match=r"no row of the frame.*6 rows"):
         run.tradeoff(made, chosen=99)
+
+
+def test_a_large_limit_is_written_in_full():
+    """Not as a power of ten."""
+    chart = Run(business_run()).limits_chart({"input tokens": 2_000_000})
+    assert "limit 2,000,000, far above" in chart.svg
+    assert "e+0" not in chart.text

@@ -8,6 +8,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Bar, Label, Look, Panel, Rows, times
+from agent_magic.show.markup import fit
 from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ LEAST_SHARE: Final = 0.1
 """An agent is slower or faster from so much of its time on; less is chance."""
 LEAST_USD: Final = 0.00005
 BAR_H: Final = 6.0
+LABEL_W: Final = 250.0
 BEFORE: Final = Look("idle", 0.75, BAR_H, "a")
 AFTER: Final = Look("done", 1.0, BAR_H, "b")
 SLOWER: Final = Look("wait", 1.0, BAR_H, "b, slower")
@@ -51,7 +53,7 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
     ]
     until_s = max((bar.x1 for bar in marks if isinstance(bar, Bar)), default=0.0)
     names = Rows([single_line(str(row["agent"])) for row in kept])
-    panel = Panel(marks, times(until_s), names, height=len(kept) * ROW_H, left=150, right=230)
+    panel = Panel(marks, times(until_s), names, height=len(kept) * ROW_H, left=150, right=LABEL_W + 10)
     looks = list(dict.fromkeys(mark.look for mark in marks if isinstance(mark, Bar)))
     left = len(rows) - len(kept)
     caption = [
@@ -108,9 +110,10 @@ def _words(row: Mapping[str, object], a: AgentResult | None, b: AgentResult | No
     words = [f"{a.status} → {b.status}"] if a.status != b.status else []
     words += [_signed(took, seconds(abs(took)))] if took is not None and abs(took) >= LEAST_S else []
     words += [_signed(cost, dollars(abs(cost)))] if cost is not None and abs(cost) >= LEAST_USD else []
-    words += ["prompt changed"] if row["prompt_changed"] is True else []
-    words += ["answer changed"] if row["text_changed"] is True else []
-    return " · ".join(words)
+    parts = {"prompt": row["prompt_changed"], "answer": row["text_changed"]}
+    changed = [name for name, is_changed in parts.items() if is_changed is True]
+    words += [f"{', '.join(changed)} changed"] if changed else []
+    return fit(" · ".join(words), LABEL_W, 11, bold=True)
 
 
 def _signed(number: float, words: str) -> str:

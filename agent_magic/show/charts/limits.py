@@ -161,7 +161,7 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float) -
         Area([(start, end, 0.0, value) for start, end, value in steps], Look("run", 0.16)),
         Line(edge, Look("run", size=1.5), is_stepped=True),
     ]
-    note = "limit unknown" if limit is None else f"limit {limit:,.6g}"
+    note = "limit unknown" if limit is None else f"limit {limit:,.10g}"
     if limit is not None and is_near:
         marks.append(Line([(0.0, limit), (x.most, limit)], Look("fail", size=1.2, dash="5 4")))
     elif limit is not None:
@@ -173,7 +173,7 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float) -
 
 
 def _write(value: float) -> str:
-    return f"{value:,.6g}"
+    return f"{value:,.10g}"
 
 
 def _changes(attempts: Iterable[Attempt]) -> list[tuple[float, float, float, float]]:
