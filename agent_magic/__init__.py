@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Question
+    from agent_magic.live.saving import save
     from agent_magic.measure.judge import judge
     from agent_magic.measure.votes import best, vote
     from agent_magic.show.charts.tradeoff import tradeoff
@@ -80,6 +81,7 @@ __all__ = [
     "plan_for",
     "resource",
     "roles",
+    "save",
     "share",
     "speedup_bounds",
     "start",
@@ -115,6 +117,7 @@ _HOMES = {
     "plan_for": "agent_magic.api",
     "resource": "agent_magic.declare.resources",
     "roles": "agent_magic.declare.roles:ROLES",
+    "save": "agent_magic.live.saving",
     "task": "agent_magic.declare.task",
     "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",

@@ -11,6 +11,7 @@ from agent_magic.declare.condition import check_flow, deciding_names, without_ow
 from agent_magic.declare.each import Part
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
+from agent_magic.declare.saving import check_save
 from agent_magic.declare.template import Template
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.declare.validation import (
@@ -36,7 +37,7 @@ LISTS = ("after", "uses_resources", "writes", "attach")
 """The options that are names."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns")
+OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Agent:
         attach: Names of pictures and documents, values or answers, that are sent before the text: a list, or `"a,b"`.
             What is neither picture nor document goes out as a document of its text.
         cite: Whether the model says which places of the documents it quotes; see `run["name"].citations`.
+        save: The file its answer is written to, relative to the folder of the notebook: the text, or JSON where it
+            `returns` a type. With `each`, a template of `{{ item }}`, `{{ key }}` and `{{ name }}`.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -113,6 +116,7 @@ class Agent:
     writes: Sequence[str] = field(default=(), kw_only=True)
     attach: Sequence[str] = field(default=(), kw_only=True)
     cite: bool = field(default=False, kw_only=True)
+    save: str | None = field(default=None, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     role_text: str | None = field(init=False, repr=False)
     template: Template = field(init=False, repr=False, compare=False)
@@ -136,6 +140,8 @@ class Agent:
             made = tools_of(self.tools, agent=self.name, schema=self.schema) if self.tools else NO_TOOLS
             object.__setattr__(self, "tools", made)
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
+        if self.save is not None:
+            check_save(self)
 
     is_task: ClassVar[bool] = False
     """Whether it is a Python function, and asks no model."""
@@ -200,7 +206,7 @@ class Agent:
 _CHECKS: Mapping[str, Callable[..., None]] = {
     **dict.fromkeys(("max_tokens", "max_turns"), check_integer),
     "timeout_s": check_positive,
-    **dict.fromkeys(("model", "system", "context", "each"), check_text),
+    **dict.fromkeys(("model", "system", "context", "each", "save"), check_text),
     "effort": partial(check_word, words=EFFORTS),
 }
 

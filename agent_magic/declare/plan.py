@@ -19,6 +19,7 @@ from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, item_of
 from agent_magic.declare.resources import Held, conflicts, held_by
+from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import RenderError, python_notes, sendable
 from agent_magic.declare.task import Task
@@ -77,6 +78,7 @@ class Plan:
         inputs: Per agent, the names of the parents whose answers its prompt takes.
         dropped: The edges that were dropped, as (agent, missing parent).
         holds: Per step that holds something while it runs, what that is.
+        saves: Per agent whose answer is saved, the file.
 
     Raises:
         DuplicateAgent: Two agents have one name.
@@ -102,6 +104,7 @@ class Plan:
     inputs: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
     dropped: frozenset[tuple[str, str]] = field(init=False, repr=False, compare=False)
     holds: Mapping[int, tuple[Held, ...]] = field(init=False, repr=False, compare=False)
+    saves: Mapping[int, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self, contexts: Iterable[Context] | None) -> None:
         check_mapping("values", self.values)
@@ -136,8 +139,10 @@ class Plan:
 
     def _hold(self) -> None:
         """Say who holds what, and what follows where two could change one thing at once."""
-        held = [held_by(one.uses_resources, one.writes) for one in self.agents]
-        self._put(holds={step: one for step, one in enumerate(held) if one})
+        saves = saved_paths(self.agents)
+        files = [(saves[step],) if step in saves else () for step in range(len(self.agents))]
+        held = [held_by(one.uses_resources, (*one.writes, *files[step])) for step, one in enumerate(self.agents)]
+        self._put(saves=saves, holds={step: one for step, one in enumerate(held) if one})
         found = conflicts(held, self.dag) if self.holds else []
         if not found:
             return

@@ -122,6 +122,7 @@ class Task:
     ask: ClassVar[bool] = False
     attach: ClassVar[tuple[str, ...]] = ()
     cite: ClassVar[bool] = False
+    save: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a task")

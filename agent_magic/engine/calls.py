@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.resources import Held
     from agent_magic.record.answer import Source
-    from agent_magic.record.events import CallStatus
+    from agent_magic.record.events import Artifact, CallStatus
     from agent_magic.record.reasons import Reason
 
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class Result(NamedTuple):
         attempts: How many tries a failure of a task is worth.
         ends: Whether the agent cannot go on with it: it has failed.
         takes: What a task took; see `agent_magic.record.taken`.
+        artifacts: The files it wrote.
     """
 
     status: CallStatus
@@ -88,6 +89,7 @@ class Result(NamedTuple):
     attempts: int = 1
     ends: bool = False
     takes: str = ""
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Verdict(NamedTuple):

@@ -144,6 +144,11 @@ class Requests(Protocol):
         """The steps whose answers a person has to agree to before they are passed on."""
         ...
 
+    @property
+    def saved(self) -> Container[int]:
+        """The steps whose answers are written to files before they are passed on."""
+        ...
+
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
         """Return the calls that a response asks for before the conversation goes on; nothing for an answer."""
         ...
@@ -192,6 +197,7 @@ class WithoutCalls:
     holds: Mapping[int, tuple[Held, ...]] = {}
     flow: Choices | None = None
     asked_of: Container[int] = frozenset[int]()
+    saved: Container[int] = frozenset[int]()
 
     def close(self, step: int) -> bool:
         """Do nothing."""

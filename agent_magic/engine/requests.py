@@ -210,6 +210,7 @@ class PlanRequests:
         self.holds = plan.holds
         self.flow = None if plan.flow is None else PlanChoices(plan.flow, self._texts)
         self.asked_of: set[int] = set()
+        self.saved = plan.saves
         for number in plan.special:
             one = plan.agents[number]
             if one.returns is not None or one.check is not None:

@@ -34,7 +34,7 @@ from agent_magic.engine.settlement import Settlement
 from agent_magic.engine.turns import judge
 from agent_magic.errors import InvalidAnswer, Late
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Usage
-from agent_magic.record.call import APPROVAL
+from agent_magic.record.call import APPROVAL, SAVE
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -146,6 +146,7 @@ class Engine:
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
+        self._saving: set[int] = set()  # whose answer is being written to its file
         self._to_agree: dict[int, Answer] = {}  # answers that a person is to agree to
         self._turns: dict[int, list[str]] = {}  # the texts of the turns of an answer that goes on
         self._checked = dict(requests.checked)
@@ -460,11 +461,12 @@ class Engine:
 
     def _call_over(self, call: Call, result: Result, now: float) -> None:
         """Record the end of a call, and tell who writes the next request."""
-        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes)
+        ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes, result.artifacts)
         self.record.add(CallEnded(now, call.step, call.number, *ended))
         if call.step in self._tasks and result.status == "succeeded":
             self.record.results[call.step].keep(result.value)
-        self._requests.called(call, result)
+        if call.step not in self._saving:
+            self._requests.called(call, result)
 
     def _after_call(self, step: int, result: Result, now: float) -> list[Action]:
         """Decide what follows the end of a step's call, if it was the last of its turn."""
@@ -473,12 +475,14 @@ class Engine:
         if self.calls.has(step):
             return []
         ended = self._ending.pop(step, None)
+        saved = step in self._saving
+        self._saving.discard(step)
         if step in self.aborting:
             return self._call_aborted(step, now)
         if ended is not None:
             failure = Failure(ended.error or "", kind=ended.kind or "")
             return self._take(self.conductor.failed(step, failure, now), now)
-        if step not in self._tasks:
+        if step not in self._tasks and not saved:
             return self._take(self.conductor.continue_turn(step, now), now)
         if result.status == "succeeded":
             return self._take(self.conductor.succeeded(step, now), now)
@@ -519,7 +523,12 @@ class Engine:
 
     def _succeeded(self, step: int, answer: Answer, now: float) -> list[Action]:
         self._requests.answered(step, self._whole_text(step, answer) if self._turns else answer.text)
-        return self._take(self.conductor.succeeded(step, now), now)
+        if step not in self._requests.saved:
+            return self._take(self.conductor.succeeded(step, now), now)
+        self._saving.add(step)
+        calls, turn = self.record.results[step].calls, self.record.results[step].attempts[-1].number
+        self.calls.want(step, turn, len(calls) + 1, [Wanted("", SAVE, "")])
+        return [*self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
 
     def _whole_text(self, step: int, answer: Answer) -> str:
         """Return the text of an answer, all turns of it, and forget the turns."""

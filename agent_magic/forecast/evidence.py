@@ -11,7 +11,7 @@ from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, TOOL_USE
-from agent_magic.record.call import APPROVAL, stretches
+from agent_magic.record.call import stretches
 from agent_magic.record.history import Past
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         final = last and not waited_s
         went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
-        calls = [one for one in result.calls if one.turn == attempt.number and one.tool != APPROVAL]
+        calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()
         yield Tried(
             attempt.started_s - attempt.granted_s,

@@ -12,13 +12,15 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.flow import MISSING
-from agent_magic.declare.serialization import RenderError, value_text
+from agent_magic.declare.serialization import RenderError, as_json, value_text
 from agent_magic.declare.task import Task
+from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.values import plain
 from agent_magic.engine.calls import Result, Verdict
 from agent_magic.errors import AgentMagicError
 from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
+from agent_magic.live.saving import write_artifact
 from agent_magic.record.ledger.base import Busy, CallKey, Doubt
 from agent_magic.record.packing import pack
 from agent_magic.record.returned import Returned
@@ -86,6 +88,8 @@ class Caller:
             earlier = None if self._earlier is None else self._earlier.done(self._record, call.step, takes)
             result = await self._task(step, call) if earlier is None else earlier
             return result._replace(takes=written(takes))
+        if not call.wanted.id:
+            return await self._save(call.step)
         tool = step.tools.named(call.wanted.tool)
         if tool is None:
             names = ", ".join(one.name for one in step.tools) or "none"
@@ -108,7 +112,19 @@ class Caller:
         told = tool_result(ran, secrets)
         if told.is_error:
             return _broken(ran, told.content, shown.prints, secrets)
-        return Result("succeeded", told.content, prints=shown.prints)
+        return Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts)
+
+    async def _save(self, step: int) -> Result:
+        """Write the answer of an agent to its file."""
+        plan, text = self._record.plan, self._record.results[step].text
+        if plan.agents[step].returns is not None:
+            text = as_json(plan.meaning_of(step, text), indent=2)
+        try:
+            file = await asyncio.to_thread(write_artifact, plan.saves[step], f"{text.rstrip()}\n".encode())
+        except (AgentMagicError, OSError) as error:
+            why = str(error) if isinstance(error, AgentMagicError) else reason_of(error)
+            return _failed(f"The answer was not saved: {why}", type(error).__name__)
+        return Result("succeeded", file.path, artifacts=(file,))
 
     async def _task(self, task: Task, call: Call) -> Result:
         """Run a task."""
@@ -137,7 +153,8 @@ class Caller:
             text = value_text(task.name, ran.value)
         except RenderError:  # only a prompt needs a text of it
             text = f"<{type(ran.value).__name__}>"
-        return Result("succeeded", _cut(text), value=ran.value, packed=pack(ran.value), prints=shown.prints)
+        done = Result("succeeded", _cut(text), value=ran.value, packed=pack(ran.value), prints=shown.prints)
+        return done._replace(artifacts=ran.artifacts)
 
     def arguments(self, step: int) -> dict[str, Any]:
         """Return what a task takes: values, and what agents and tasks returned, by the names of its parameters."""
@@ -245,6 +262,7 @@ def _result_of(end: CallEnded) -> Result:
         prints=end.prints,
         trace=end.trace,
         blocks=end.blocks,
+        artifacts=end.artifacts,
     )
 
 
@@ -252,7 +270,7 @@ def _broken(ran: Ran, told: str, prints: str, secrets: Mapping[str, str]) -> Res
     """Return the failure of a function. What it raised is kept without secrets, as it is told."""
     kind = "DeclarationError" if ran.error is None else type(ran.error).__name__
     trace = masked(ran.trace, secrets)
-    return Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace)
+    return Result("failed", told, " ".join(told.split()), kind, prints=prints, trace=trace, artifacts=ran.artifacts)
 
 
 def _failed(why: str, kind: str) -> Result:

@@ -29,6 +29,7 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import AgentMagicError
 from agent_magic.live.prints import Prints
 from agent_magic.live.ran import Ran, called, failed
+from agent_magic.live.saving import Saves
 from agent_magic.live.workers import Workers, check_sendable
 from agent_magic.record.secret_scan import masked
 
@@ -105,6 +106,12 @@ def _late(timeout_s: float, *, finished: bool) -> Ran:
 
 
 async def _on_loop(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
+    with Saves() as saves:
+        ran = await _awaited(function, arguments, prints)
+    return ran._replace(artifacts=saves.found) if saves.found else ran
+
+
+async def _awaited(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
     """Await an `async def`. It may be cancelled by whoever cancels us; one that cancels itself has failed."""
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

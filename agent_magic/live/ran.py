@@ -6,11 +6,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.user_code import trace_of
+from agent_magic.live.saving import Saves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agent_magic.live.prints import Prints
+    from agent_magic.record.events import Artifact
 
 
 class Ran(NamedTuple):
@@ -21,12 +23,14 @@ class Ran(NamedTuple):
         error: What it raised; `None` if it returned. Its traceback is taken off: the frames hold data alive.
         trace: The traceback as text, the user's lines only; empty without an error.
         finished: Whether it has ended. Otherwise nobody waits for it any more, and it may end later.
+        artifacts: The files it has saved.
     """
 
     value: Any = None
     error: BaseException | None = None
     trace: str = ""
     finished: bool = True
+    artifacts: tuple[Artifact, ...] = ()
 
 
 def failed(error: BaseException) -> Ran:
@@ -37,8 +41,10 @@ def failed(error: BaseException) -> Ran:
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None = None) -> Ran:
     """Call a function here and now. Whatever it raises is caught: most of it must not leave a thread or a task."""
-    try:
-        with prints or nullcontext():
-            return Ran(function(**arguments))
-    except BaseException as error:  # noqa: BLE001 - `SystemExit` and `StopIteration` too
-        return failed(error)
+    with Saves() as saves:
+        try:
+            with prints or nullcontext():
+                ran = Ran(function(**arguments))
+        except BaseException as error:  # noqa: BLE001 - `SystemExit` and `StopIteration` too
+            ran = failed(error)
+    return ran._replace(artifacts=saves.found) if saves.found else ran

@@ -79,7 +79,8 @@ AGENTS = table(
 )
 """`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
 model and uses no tokens. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
-Places that were reserved and not needed have no row."""
+Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
+names."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
@@ -123,11 +124,13 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "on_critical_path": number in path,
             "slack_s": slack[number],
             "round": _round(record, number),
+            "artifacts": result.artifacts,
         }
         for number, result in enumerate(record.results)
         if result.status != "unused"
     ]
-    return frame_of(rows, AGENTS, record)
+    wrote = any(row["artifacts"] for row in rows)
+    return frame_of(rows, {**AGENTS, "artifacts": "object"} if wrote else AGENTS, record)
 
 
 def _round(record: RunRecord, number: int) -> int | None:

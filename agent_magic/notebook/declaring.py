@@ -48,6 +48,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent letter --ask                              # you agree to its answer before others use it, in the picture or
     Write to {{ customer }}.                          # by %agents approve; @am.tool(ask=True) asks before each call
 
+    %%agent letter --each people --save "letters/{{ item.id }}.md"    # a file per row; am.save(name, value) in tasks
+    Write to {{ item.name }}.
+
     %%agent quick --run                               # asked at once; the answer comes below the cell
     What does {{ error }} mean?
 
@@ -150,6 +153,7 @@ def _agent_parser() -> Parser:
     add("--writes", default="", metavar="A,B", help="What is changed while it runs: nobody else writes or uses it.")
     add("--attach", default="", metavar="A,B", help="Pictures and documents (am.image, am.pdf, figures) to send first.")
     add("--cite", action="store_true", help="Name the places of the documents that the answer quotes.")
+    add("--save", metavar="FILE", help="Write its answer to this file beside the notebook, if it succeeds.")
     add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -243,6 +247,7 @@ def read_agent(
         after=given.after,
         attach=given.attach,
         cite=given.cite,
+        save=given.save,
         timeout_s=given.timeout,
         effort=given.effort,
         max_turns=given.max_turns,

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agent_magic.record.answer import Source
-    from agent_magic.record.events import CallEnded, CallStarted
+    from agent_magic.record.events import Artifact, CallEnded, CallStarted
 
 
 APPROVAL: Final = "approval"
 """Stands in the place of a function's name for the look of a person at an answer."""
+SAVE: Final = "save"
+"""Stands in the place of a function's name for the writing of an answer to a file."""
 
 
 @dataclass(slots=True, repr=False)
@@ -105,6 +107,16 @@ class ToolCall:
     def source(self) -> Source | None:
         """Where its result came from; `None` while it runs."""
         return None if self.ended is None else self.ended.source
+
+    @property
+    def is_own(self) -> bool:
+        """Whether no response asked for it: a task, the look of a person at an answer, the saving of one."""
+        return not self.begun.id
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The files it wrote."""
+        return () if self.ended is None else self.ended.artifacts
 
     @property
     def is_served(self) -> bool:

@@ -39,8 +39,10 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} |
 SELDOM: dict[type, frozenset[str]] = {
     Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite"}),
     answers.Answer: frozenset({"citations"}),
+    events.CallEnded: frozenset({"artifacts"}),
 }
-"""The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text."""
+"""The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text,
+and most calls write no file."""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 

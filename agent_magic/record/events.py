@@ -116,6 +116,18 @@ class CallStarted(NamedTuple):
     code: str = ""
 
 
+class Artifact(NamedTuple):
+    """A file that was written.
+
+    Attributes:
+        path: Relative to the folder of the notebook, parted by `/`.
+        sha256: Of what was written.
+    """
+
+    path: str
+    sha256: str
+
+
 class CallEnded(NamedTuple):
     """A call is over.
 
@@ -130,6 +142,7 @@ class CallEnded(NamedTuple):
         trace: The traceback of an error, from the user's own line on.
         blocks: Whether `result` is content blocks.
         takes: What a task took, as fingerprints; see `agent_magic.record.taken`.
+        artifacts: The files it wrote, as far as it has said so.
     """
 
     at_s: float
@@ -145,6 +158,7 @@ class CallEnded(NamedTuple):
     trace: str = ""
     blocks: bool = False
     takes: str = ""
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class AgentEnded(NamedTuple):

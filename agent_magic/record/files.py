@@ -58,11 +58,16 @@ def check_folder(path: Path, error: type[AgentMagicError]) -> None:
 
 
 def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> None:
-    """Write lines to a new file beside the old one, sync it, and put it in the old one's place.
+    """Write lines, given without their line feeds, as UTF-8; see `write_bytes`."""
+    write_bytes(path, (f"{line}\n".encode() for line in lines), private=private)
+
+
+def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
+    """Write a new file beside the old one, sync it, and put it in the old one's place.
 
     Args:
         path: The file. An old one keeps its mode.
-        lines: Without their line feeds.
+        parts: What it holds, in order.
         private: Make a new file readable for its owner only; otherwise the umask decides.
 
     Raises:
@@ -71,9 +76,9 @@ def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> N
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            for line in lines:
-                file.write(line + "\n")
+        with os.fdopen(handle, "wb") as file:
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         if path.exists():
@@ -95,19 +100,24 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def inside(name: str | Path, folder: Path) -> Path:
+def inside(
+    name: str | Path,
+    folder: Path,
+    error: type[AgentMagicError] = CassetteError,
+    hint: str = "Name a file in it, or add --anywhere.",
+) -> Path:
     """Return the path of a file in a folder or below it, links followed.
 
     A notebook from a stranger names files too. Its cells must not read or write anywhere else.
 
-    Raises:
-        CassetteError: The path leads out of the folder.
+    Args:
+        name: The file.
+        folder: The folder.
+        error: Raised if the path leads out of the folder.
+        hint: What to do then.
     """
     root = folder.resolve()
-    path = real_path(name if str(name).startswith("~") else root / name, CassetteError)
+    path = real_path(name if str(name).startswith("~") else root / name, error)
     if path == root or not path.is_relative_to(root):
-        raise CassetteError(
-            f"{str(name)!r} leads out of the project, which is the folder of the notebook. Name a file in it, or add "
-            "--anywhere."
-        )
+        raise error(f"{str(name)!r} leads out of the project, which is the folder of the notebook. {hint}")
     return path

@@ -134,11 +134,20 @@ class AgentResult:
     @property
     def text(self) -> str:
         """The answer, or the part of it that had arrived. Of a task, what it returned, as text."""
-        if self.calls and (self.is_task or (self.calls[-1].tool == APPROVAL and self.calls[-1].result)):
+        if self.is_task and self.calls:
             return self.calls[-1].result
+        own = [one for one in self.calls if one.is_own and one.turn == len(self.attempts)]
+        approved = next((one.result for one in own if one.tool == APPROVAL), "")
+        if approved:
+            return approved
         if not self.attempts:
             return ""
         return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
+
+    @property
+    def artifacts(self) -> list[str]:
+        """The files that were written for it, each once: its answer, what its functions have saved."""
+        return list(dict.fromkeys(file.path for one in self.calls for file in one.artifacts))
 
     @property
     def citations(self) -> list[Citation]:

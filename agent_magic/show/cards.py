@@ -126,6 +126,7 @@ def _facts(agent: Step, edges: Sequence[str], items: int | None) -> list[str]:
             agent.context and f"context {single_line(agent.context)}",
             f"attaches {listed([*map(single_line, agent.attach)])}" if agent.attach else "",
             "cites its documents" if agent.cite else "",
+            agent.save and f"saved to {single_line(agent.save)}",
             agent.each and f"one for each of {single_line(agent.each)}{_many(items, agent.most)}",
         )
         if word

@@ -122,6 +122,12 @@ def _asked(agent: str, tool: str) -> str:
     return f"the answer of {agent}" if tool == APPROVAL else f"{agent} ({tool})"
 
 
+def replayed_files_note(record: RunRecord) -> str:
+    """Name the files that a replayed run had written, which a replay does not write; empty where there are none."""
+    names = [name for result in record.results if result.source == "replay" for name in result.artifacts]
+    return f"a replay writes no files; the recorded run wrote {listed([*dict.fromkeys(names)], 5)}" if names else ""
+
+
 def filled_note(record: RunRecord) -> str:
     """Say what the live part of a partly replayed run cost; empty where all or nothing was replayed."""
     if not record.replayed:

@@ -168,12 +168,14 @@ def result_facts(result: AgentResult) -> list[str]:
     found += many_of(result)
     if result.stop_reason and result.stop_reason not in {"end_turn", "tool_use"}:
         found.append(f"stopped at {single_line(result.stop_reason)}")
+    found += [f"wrote {listed(result.artifacts, 3)}"] if result.artifacts else []
     return [*found, *filter(None, [source_word(result.source)])]
 
 
 def many_of(result: AgentResult) -> list[str]:
     """Return how many turns, calls of tools and attempts an agent took, as far as that is more than one response."""
-    turns, calls, attempts = result.turns, len(result.calls), len(result.attempts)
+    calls = len(result.calls) if result.is_task else sum(not one.is_own for one in result.calls)
+    turns, attempts = result.turns, len(result.attempts)
     found = [plural(turns, "turn")] if turns > 1 else []
     if calls > result.is_task:  # a task that was called once is what everybody expects
         found.append(plural(calls, "call"))

@@ -16,7 +16,15 @@ from agent_magic.notebook.running import execute
 from agent_magic.notebook.settings import add_policy
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.show.closing import closing
-from agent_magic.show.notes import budget_note, capped_note, context_notes, filled_note, rounds_note, unasked_note
+from agent_magic.show.notes import (
+    budget_note,
+    capped_note,
+    context_notes,
+    filled_note,
+    replayed_files_note,
+    rounds_note,
+    unasked_note,
+)
 from agent_magic.show.text import one_line
 
 if TYPE_CHECKING:
@@ -76,6 +84,7 @@ async def run_and_tell(
         budget_note(run.record, policy),
         unasked_note(run.record),
         filled_note(run.record),
+        replayed_files_note(run.record),
         *context_notes(run.record, run.prices),
         *session.keeping.take_notes(),
         *session.shared.client.take_notes(),

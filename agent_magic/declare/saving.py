@@ -1,0 +1,104 @@
+"""Where answers are saved: `%%agent NAME --save FILE`, a path inside the folder of the notebook.
+
+The path is a template with a few names, so that each row of an `--each` has a file of its own:
+
+```
+%%agent letter --each customers --save "letters/{{ item.id }}.md"
+```
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.each import ITEM, KEY
+from agent_magic.declare.template import Template
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agent_magic.declare.agent import Agent
+    from agent_magic.declare.step import Step
+
+NAME = "name"
+"""What a path calls the agent: `letter_0` for the first row of `letter`."""
+
+
+def check_save(agent: Agent) -> None:
+    """Raise `DeclarationError` where the path of an agent cannot be one."""
+    template = _template(agent)
+    item = (ITEM, KEY) if agent.each is not None or agent.part is not None else ()
+    for name in template.names:
+        if name not in {NAME, *item}:
+            known = ", ".join(f"{{{{ {one} }}}}" for one in (NAME, *item))
+            raise DeclarationError(
+                f"save of agent {agent.name!r} uses {{{{ {name} }}}}, and a path takes {known} only.",
+                agent=agent.name,
+                hint="" if item else f"{{{{ {ITEM} }}}} is there for agents with each.",
+            )
+    if not template.names:
+        checked_path(agent.save or "", f"save of agent {agent.name!r}")
+
+
+def saved_paths(agents: Iterable[Step]) -> dict[int, str]:
+    """Return the paths that answers are saved at, by the number of the agent.
+
+    Raises:
+        DeclarationError: One leads out of the folder, or the rows of a group have one file.
+    """
+    found: dict[int, str] = {}
+    rows: dict[tuple[str, str], str] = {}
+    for number, agent in enumerate(agents):
+        if agent.save is None or agent.is_task:
+            continue
+        path = found[number] = _path(agent)
+        if agent.part is None or agent.part.rounds:  # the rounds of a loop come one after the other: the last one stays
+            continue
+        group = agent.part.group
+        if (other := rows.setdefault((group, path), agent.name)) != agent.name:
+            raise DeclarationError(
+                f"save of {group!r} gives {other} and {agent.name} one file, {path!r}.",
+                agent=agent.name,
+                hint=f"Write what tells them apart into the path, such as {{{{ {KEY} }}}} or {{{{ {NAME} }}}}.",
+            )
+    return found
+
+
+def checked_path(path: str, what: str) -> str:
+    """Return a relative path in its shortest form, parted by `/`.
+
+    Raises:
+        DeclarationError: It is no file inside the folder.
+    """
+    plain = os.path.normpath(path) if path.strip() else ""
+    parts = PurePath(plain).parts
+    leads_out = PurePath(path).is_absolute() or bool(PureWindowsPath(path).anchor) or path.startswith("~")
+    if leads_out or ".." in parts:
+        raise DeclarationError(
+            f"{what} is {path!r}, which leads out of the folder of the notebook.",
+            hint="Name a file in it, such as 'out/report.md'.",
+        )
+    if not parts or path.endswith(("/", os.sep)) or "\0" in path or "\n" in path:
+        raise DeclarationError(f"{what} must be the name of a file, got {path!r}.")
+    return PurePath(plain).as_posix()
+
+
+def _template(agent: Step) -> Template:
+    return Template.parse(agent.save or "", agent=agent.name, title=f"save of agent {agent.name!r}")
+
+
+def _path(agent: Step) -> str:
+    """Return the path of one agent, filled in."""
+    template, part = _template(agent), agent.part
+    values: dict[str, Any] = {NAME: agent.name, **(part.values if part is not None else {})}
+    missing = [name for name in template.names if name not in values]
+    if missing:
+        raise DeclarationError(
+            f"save of agent {agent.name!r} uses {{{{ {missing[0]} }}}}, which is known only while the plan runs.",
+            agent=agent.name,
+            hint=f"Use {{{{ {NAME} }}}}, or am.save(name, value) in a task.",
+        )
+    return checked_path(template.render(values).text, f"save of agent {agent.name!r}")

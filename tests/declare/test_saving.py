@@ -1,0 +1,65 @@
+"""`save` of an agent: which paths it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.declare.plan_json import plan_from_dict, plan_to_dict
+from agent_magic.errors import DeclarationError
+
+ROWS = {"rows": ["a", "../b"]}
+
+
+def saved(*agents: Agent, **values: Any) -> dict[int, str]:
+    """Return the paths of a plan."""
+    return dict(Plan(agents, values=values).saves)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("a.md", "a.md"), ("./out//a.md", "out/a.md"), ("{{ name }}.md", "x.md"), ("a b.md", "a b.md")]
+)
+def test_a_path_is_kept_in_its_shortest_form(path: str, shown: str):
+    """Two ways to write one file are one file."""
+    assert {0: shown} == saved(Agent("x", "p", save=path))
+
+
+def test_a_path_takes_the_row():
+    """Its item, its key, and the name of the agent."""
+    agent = Agent("x", "{{ item }}", each="rows", save="{{ key }}/{{ name }}-{{ item | upper }}.md")
+    assert {0: "0/x_0-A.md", 1: "1/x_1-B.md"} == saved(agent, rows=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("../a.md", "leads out of the folder"),
+        ("/a.md", "leads out of the folder"),
+        ("out/", "must be the name of a file"),
+        (" ", "must be the name of a file"),
+        ("{{ item }}.md", "a path takes {{ name }} only"),
+        ("{{ topic }}.md", "uses {{ topic }}"),
+    ],
+)
+def test_a_wrong_path_is_an_error_when_it_is_declared(path: str, message: str):
+    """It says what is wrong with it."""
+    with pytest.raises(DeclarationError, match=message):
+        Agent("x", "p", save=path)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("out/{{ item }}.md", "leads out of the folder"), ("a.md", "x_0 and x_1 one file")]
+)
+def test_a_wrong_path_of_a_row_is_an_error_when_the_plan_is_frozen(path: str, message: str):
+    """A row cannot lead out of the folder, and rows do not share a file."""
+    with pytest.raises(DeclarationError, match=message):
+        Plan([Agent("x", "{{ item }}", each="rows", save=path)], values={"rows": ["../../b", "c"]})
+
+
+def test_a_plan_keeps_its_paths_as_json():
+    """A recording shows what was saved where."""
+    plan = Plan([Agent("x", "{{ item }}", each="rows", save="{{ item }}.md")], values={"rows": ["a", "b"]})
+    assert plan.saves == plan_from_dict(plan_to_dict(plan), Plan).saves
