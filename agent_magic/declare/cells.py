@@ -42,6 +42,7 @@ FLAGS: Mapping[str, str] = {
     "timeout_s": "--timeout",
     "system": "--system",
     "max_turns": "--max-turns",
+    "save": "--save",
     **{option: f"--{option}" for option in FLOW},
 }
 """The options with one value, by the agent's field."""
