@@ -24,23 +24,15 @@ from agent_magic.measure.frames import (
     texts_series,
     tool_calls_frame,
 )
-from agent_magic.measure.judge import Judge, compared, compared_rows, judged, to_compare, to_judge
+from agent_magic.measure.judge import Judge
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
-from agent_magic.measure.scores import (
-    GradeBook,
-    answers_of,
-    grade_by,
-    grade_truth,
-    score_frame,
-    score_rows,
-    scores_frame,
-    truth_rows,
-)
+from agent_magic.measure.scores import GradeBook, score_answers, scores_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
-from agent_magic.measure.trial import settings_of
+from agent_magic.measure.trial import settings_of, with_scores
 from agent_magic.record.cassette.writing import only_hash, write_cassette
+from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.limits import run_limits
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import run_tradeoff
@@ -52,10 +44,11 @@ from agent_magic.show.text import forecast_words, one_line
 from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
+    from agent_magic.api.applying import Applied
     from agent_magic.api.plan import Plan
     from agent_magic.api.session import Session
     from agent_magic.api.trial import Until
@@ -66,7 +59,7 @@ if TYPE_CHECKING:
     from agent_magic.live.playing import Player
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
-    from agent_magic.measure.scores import Answered, Grade, Grader
+    from agent_magic.measure.scores import Grader
     from agent_magic.measure.trial import Trial
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
@@ -191,19 +184,7 @@ class Run:
         if isinstance(grader, Judge):
             hint = f"It is a model, asked in a run of its own: await run.judge({target!r}, ...)."
             raise DeclarationError("run.score takes no judge.", hint=hint)
-        if (truth is None) == (grader is None):
-            raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")
-        answers = answers_of(self.record, target)
-        if grader is not None:
-            grades = grade_by(answers, target, grader)
-            return self._graded(answers, grades, list(score_rows(grades)))
-        found = grade_truth(answers, target, truth)
-        return self._graded(answers, found.grades, list(truth_rows(found)))
-
-    def _graded(self, answers: Sequence[Answered], grades: Sequence[Grade], rows: Sequence[Any]) -> pd.DataFrame:
-        for one, grade in zip(answers, grades, strict=True):
-            self.grades.add(self.record, one, grade)
-        return score_frame(self.record, rows)
+        return score_answers(self.record, self.grades, target, truth=truth, grader=grader)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -221,16 +202,9 @@ class Run:
         Raises:
             PlanError: There is no answer to judge.
         """
-        from agent_magic.api.plan import Plan  # noqa: PLC0415  # lazy: plans make runs
+        from agent_magic.api.judging import plan_of  # noqa: PLC0415  # lazy: plans make runs
 
-        answers = answers_of(self.record, target)
-        if not isinstance(judge, Judge):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DeclarationError("judge must be am.judge('...').", hint="A function goes to run.score(grader=...).")
-        others = None if against is None else answers_of(record_of(against, "judge"), target)
-        values = to_judge(answers) if others is None else to_compare(answers, others)
-        if not any(values.values()):
-            raise PlanError(f"{target!r} has no answer to judge. Look at run.agents for what became of it.")
-        return Plan([judge.agent(pairs=others is not None)], values, name=f"{self.plan.name}: {judge.name}")
+        return plan_of(self, target, judge, against)
 
     async def judge(
         self,
@@ -258,15 +232,9 @@ class Run:
             UnknownAgent: There is no such agent.
             PlanError: There is no answer to judge, or nobody to ask; nothing was sent.
         """
-        plan = self.judge_plan(target, judge, against=against)
-        done = await plan.run(policy, session=self.asking(session))
-        answers, parts = answers_of(self.record, target), [agent.part for agent in done.plan.agents]
-        said = {part.key: one for part, one in zip(parts, done.record.results, strict=True) if part is not None}
-        pairs = against is not None
-        grades = (compared if pairs else judged)(judge, target, answers, said)
-        frame = self._graded(answers, grades, list((compared_rows if pairs else score_rows)(grades)))
-        frame.attrs["cost_usd"] = done.totals.cost_usd if done.record.attempts else 0.0
-        return frame
+        from agent_magic.api.judging import ask_judge  # noqa: PLC0415  # lazy: plans make runs
+
+        return await ask_judge(self, target, judge, against, policy, self.asking(session))
 
     async def trial(  # noqa: PLR0913 - each by its name
         self,
@@ -354,6 +322,23 @@ class Run:
         """
         return advise(Outlook(self.forecaster()), self.totals.wall_s, self.totals.cost_usd, by=by)
 
+    def apply(self, what: object) -> Applied:
+        """Return the plan and the policy with a change: what `run.advise()`, a what-if or a trial came to.
+
+        Nothing is sent and the run stays as it is; the result shows what differs. In a notebook `%agents apply` changes
+        what is declared, and `%agents undo` takes that back.
+
+        Args:
+            what: A row of `run.whatif(...)`, one of `run.advise().changes`, a trial, `trial.chosen`, or arguments of
+                `run.whatif` as a mapping.
+
+        Raises:
+            DeclarationError: It changes nothing that is declared, or cannot be read.
+        """
+        from agent_magic.api.applying import apply_to  # noqa: PLC0415  # lazy: plans make runs
+
+        return apply_to(self, what)
+
     @property
     def barrier_cost_s(self) -> float:
         """What layer barriers cost in seconds: a forecast with them minus one without."""
@@ -400,6 +385,7 @@ class Run:
     ) -> pd.DataFrame:
         """Return what the run would have cost and taken: one row per combination of values. Nothing is sent.
 
+        After a trial its measured scores stand beside: a score is never forecast, and `to_score` says what would tell.
         Each argument is a value or a list of values; what is left out stays as it was. For the columns see
         `agent_magic.forecast.whatif`.
 
@@ -425,7 +411,8 @@ class Run:
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl, **misspelt,
         }  # fmt: skip
         with Progress("scenarios") as progress:
-            return whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
+            frame = whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
+        return with_scores(frame, self.trials, self.record)
 
     def forecaster(self) -> Forecaster:
         """Return a forecaster for many what-ifs of this run; see `agent_magic.forecast.forecast`."""
@@ -518,15 +505,28 @@ class Run:
         """
         return run_limits(self.record, limits, theme=theme)
 
-    def tradeoff(self, frame: pd.DataFrame, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
-        """Draw what `run.whatif(...)` returned as cost against time: the Pareto front, the run, a `chosen` row.
+    def tradeoff(
+        self, frame: pd.DataFrame | None = None, *, by: str | None = None, chosen: Any = None, theme: Theme = "auto"
+    ) -> Chart:
+        """Draw dollars against seconds, or against score, with the settings that no other one beats on both.
+
+        By seconds it draws what `run.whatif(...)` returned, with the run; by score the last `run.trial(...)`, measured
+        with whiskers, and rings for the scenarios of a what-if at the models' measured scores.
 
         Args:
-            frame: What `run.whatif(...)` returned.
-            chosen: The label of a row to mark, such as `frame["cost_usd"].idxmin()`; `None` marks none.
+            frame: What `run.whatif(...)` returned; it may be left out by score.
+            by: `seconds` or `score`; by default seconds with a frame, and score without.
+            chosen: By seconds the label of a row to mark, such as `frame["cost_usd"].idxmin()`; by score a setting,
+                such as `trial.chosen`; `None` marks none.
             theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+
+        Raises:
+            DeclarationError: There is nothing to draw: no frame by seconds, no trial by score.
         """
-        return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
+        if by == "seconds" or (by is None and frame is not None):
+            return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
+        check_by(by, self.trials)
+        return front_chart(self.trials[-1], frame, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
         """Show a panel for what-ifs, with the forecast, its timeline and the trade-off."""

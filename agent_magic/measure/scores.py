@@ -12,7 +12,7 @@ import hashlib
 import math
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from agent_magic.declare.each import Row
@@ -410,13 +410,50 @@ def reading(found: Interval) -> str:
     return f"{found.value:.2f}, {found.low:.2f} to {found.high:.2f}"
 
 
-def score_frame(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return one row per metric; columns are `SCORE`. Where nothing was graded a score is `NA`.
+def score_answers(
+    record: RunRecord, book: GradeBook, target: str, *, truth: Any = None, grader: Grader | None = None
+) -> pd.DataFrame:
+    """Grade answers against a truth or by a function, keep the grades, and return one row per metric; see `SCORE`.
 
     Args:
         record: The run.
+        book: Where grades are kept.
+        target: What is graded.
+        truth: What is true; see `grade_truth`.
+        grader: A function; see `grade_by`.
+
+    Raises:
+        DeclarationError: There is not exactly one of both, or it does not fit.
+        UnknownAgent: There is no such agent.
+    """
+    if (truth is None) == (grader is None):
+        raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")
+    answers = answers_of(record, target)
+    if grader is not None:
+        grades = grade_by(answers, target, grader)
+        return keep_grades(record, book, answers, grades, score_rows(grades))
+    found = grade_truth(answers, target, truth)
+    return keep_grades(record, book, answers, found.grades, truth_rows(found))
+
+
+def keep_grades(
+    record: RunRecord,
+    book: GradeBook,
+    answers: Sequence[Answered],
+    grades: Sequence[Grade],
+    rows: Iterable[Mapping[str, Any]],
+) -> pd.DataFrame:
+    """Keep grades of answers, and return one row per metric; columns are `SCORE`. What nobody knows is `NA`.
+
+    Args:
+        record: The run.
+        book: Where they are kept.
+        answers: The answers.
+        grades: The grade of each.
         rows: The rows.
     """
+    for one, grade in zip(answers, grades, strict=True):
+        book.add(record, one, grade)
     return frame_of(rows, SCORE, record)
 
 

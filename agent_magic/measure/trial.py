@@ -24,14 +24,15 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.errors import DeclarationError
-from agent_magic.measure.frames import DTYPES, make_frame
+from agent_magic.measure.frames import DTYPES, as_made, make_frame
 from agent_magic.measure.intervals import Interval, mean_interval, more_needed, running_interval
-from agent_magic.measure.scores import summary_of
+from agent_magic.measure.scores import answers_of, summary_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.measure.scores import Grade
+    from agent_magic.record.results import RunRecord
 
 Verdict = Literal["best", "as good", "worse", "undecided", "unknown"]
 Stopped = Literal["decided", "sample", "rows", "budget"]
@@ -308,6 +309,49 @@ def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
     if len(found) < 2:
         raise DeclarationError("A trial compares settings.", hint="Give two models or efforts at least: model=[...].")
     return found
+
+
+def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
+    """Put beside scenarios what a trial measured of their models. No score is forecast: what nobody graded is `NA`.
+
+    Adds the columns `score`, `score_low` and `score_high`, and `to_score`: what would fill them, where they are empty.
+
+    Args:
+        frame: What `run.whatif(...)` returned.
+        trials: The trials of the run; the last one counts, and without one nothing is added.
+        record: The run.
+    """
+    if not trials:
+        return frame
+    trial = trials[-1]
+    models = {one.result.model for one in answers_of(record, trial.target)}
+    unchanged = models.pop() if len(models) == 1 else ""
+    measured = {(one["model"], one["effort"]): one for one in trial.frame.astype(object).to_dict("records")}
+    rows: list[dict[str, Any]] = []
+    for row in frame.astype(object).to_dict("records"):
+        model, effort = (str(row[name]) if isinstance(row.get(name), str) else None for name in ("model", "effort"))
+        keys = [(model or unchanged, effort)]
+        keys += [("", effort)] if model in (None, unchanged) else []
+        found = next((one for (of, at), one in measured.items() if (_word(of) or "", _word(at)) in keys), None)
+        cost = row["cost_usd"]
+        about = f", about ${float(cost) * SAMPLE / trial.rows:.2g}" if isinstance(cost, float) else ""
+        setting = ", ".join(f"{name}=[{value!r}]" for name, value in (("model", model), ("effort", effort)) if value)
+        missing = f"grade {SAMPLE} answers{about}: await run.trial({trial.target!r}, {setting or 'model=[...]'}, ...)"
+        numbers = {f"score_{name}": found[name] for name in ("low", "high")} if found else {}
+        rows.append({"score": found["score"] if found else None, **numbers, "to_score": None if found else missing})
+    scores = make_frame(rows, dict.fromkeys(SCORED, "Float64") | {"to_score": "string"})
+    joined = frame.assign(**{name: scores[name].set_axis(frame.index) for name in scores.columns})
+    joined.attrs.update(frame.attrs)
+    return as_made(joined)
+
+
+SAMPLE: Final = 20
+"""So many answers are proposed to be graded."""
+SCORED: Final = ("score", "score_low", "score_high")
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _listed(given: Any) -> list[Any]:

@@ -47,6 +47,10 @@ class CommandContext(Protocol):
         """Return the plan that the options select from the declared agents."""
         ...
 
+    def configure(self, name: str, value: Any) -> Callable[[], None]:
+        """Set a default of `%config AgentMagics`; return what puts it back."""
+        ...
+
     def policy(self, given: argparse.Namespace) -> Policy:
         """Return the policy of the options, with the configured defaults where an option is missing."""
         ...

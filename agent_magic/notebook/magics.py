@@ -168,6 +168,12 @@ class AgentMagics(Magics, Settings):
                 on_missing=given.on_missing or self.on_missing,
             )
 
+    def configure(self, name: str, value: Any) -> Callable[[], None]:
+        """Set a default of `%config AgentMagics`; return what puts it back."""
+        before = getattr(self, name)
+        self.set_trait(name, value)
+        return partial(self.set_trait, name, before)
+
     def _command(self, line: str) -> Any:
         """Run the command of a line. Returns a coroutine if it has to be awaited."""
         command, rest = VERBS.split(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agent_magic.declare.condition import deciding_names
@@ -12,7 +12,7 @@ from agent_magic.declare.expansion import in_rounds, names_before
 from agent_magic.errors import DeclarationError, UnknownAgent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.step import Step
@@ -180,6 +180,30 @@ class Registry:
         for name in names:
             self._agents.pop(name, None)
             self._contexts.pop(name, None)
+
+    def change(self, name: str, **options: Any) -> None:
+        """Give a declared agent other options; its cell stays its cell.
+
+        Args:
+            name: The agent.
+            **options: Its new options.
+
+        Raises:
+            UnknownAgent: It is not declared.
+        """
+        if name not in self._agents:
+            raise UnknownAgent(name, known=self._agents)
+        one = self._agents[name]
+        self._agents[name] = replace(one, value=replace(one.value, **options))
+
+    def snapshot(self) -> Callable[[], None]:
+        """Return what puts the agents back as they are now."""
+        kept = dict(self._agents)
+
+        def restore() -> None:
+            self._agents = kept
+
+        return restore
 
     def clear(self) -> None:
         """Remove all agents and contexts."""

@@ -30,7 +30,7 @@ from agent_magic.simulator import child
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
@@ -122,6 +122,7 @@ class Session:
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.
         servers: The servers of tools that run, by name.
+        applied: What was applied, the last one last: its words, and what takes it back.
     """
 
     def __init__(self) -> None:
@@ -142,6 +143,7 @@ class Session:
         self.just_shown: object = None
         self.theme: Theme = "auto"
         self.servers: dict[str, McpServer] = {}
+        self.applied: list[tuple[str, list[Callable[[], None]]]] = []
         self._views: list[LiveView] = []
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:

@@ -34,7 +34,7 @@ ALWAYS: Final = ("error", "why")
 """Columns that are shown wherever they say something."""
 MEASURES: Final = (
     *("total_s", "wall_s", "api_s", "seconds_a", "seconds_b", "diff_s", "cost_usd", "diff_usd", "cost_usd_a"),
-    *("cost_usd_b", "change"),
+    *("cost_usd_b", "change", "score"),
 )
 """Columns that are shown even where all rows agree. They get a place first, in this order."""
 RANKS: Final = {name: rank for rank, name in enumerate((*MEASURES, "input_tokens", "output_tokens"), 1)}

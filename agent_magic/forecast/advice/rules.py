@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.pacing.limits import DIMENSIONS
@@ -13,7 +13,7 @@ from agent_magic.measure.path import Chains, works
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.forecast.outlook import Outlook
@@ -49,6 +49,7 @@ class Finding:
         forecast_usd: Dollars of it.
         basis: What that stands on: `measured`, `ledger` or `assumed`.
         assumed: What was assumed, in words.
+        apply: The change as arguments of `run.whatif`, for `run.apply`; empty where only a person can do it.
     """
 
     rule: str
@@ -61,12 +62,29 @@ class Finding:
     forecast_usd: float | None = field(default=None, kw_only=True)
     basis: str = field(default="measured", kw_only=True)
     assumed: str = field(default="", kw_only=True)
+    apply: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
 
 
 def found(
-    outlook: Outlook, rule: str, measured: str, source: str, changed: Forecast | None = None, change: str = ""
+    outlook: Outlook,
+    rule: str,
+    measured: str,
+    source: str,
+    changed: Forecast | None = None,
+    change: str = "",
+    **apply: Any,
 ) -> Finding:
-    """Say what a rule found; `changed` is the forecast of the run with the change, if the rule has one."""
+    """Say what a rule found; `changed` is the forecast of the run with the change, if the rule has one.
+
+    Args:
+        outlook: The run.
+        rule: The rule's name.
+        measured: What it looked at.
+        source: Where it is from.
+        changed: The forecast of the run with the change.
+        change: What to change, in words.
+        **apply: The same as arguments of `run.whatif`.
+    """
     if changed is None:
         return Finding(rule, measured, source=source)
     return Finding(
@@ -80,6 +98,7 @@ def found(
         forecast_usd=changed.cost_usd,
         basis=changed.note.basis,
         assumed=changed.note.assumed,
+        apply=apply if change else {},
     )
 
 
@@ -113,7 +132,8 @@ def wall_time(outlook: Outlook) -> Finding | None:
         return found(outlook, rule, measured, source)
     slots = outlook.enough_slots()
     change = f"Run it with concurrency={slots}; more slots would save no more."
-    return found(outlook, rule, measured, source, outlook.under(concurrency=slots, schedule="ready"), change)
+    changed = outlook.under(concurrency=slots, schedule="ready")
+    return found(outlook, rule, measured, source, changed, change, concurrency=slots, schedule="ready")
 
 
 def barrier(outlook: Outlook) -> Finding | None:
@@ -126,7 +146,7 @@ def barrier(outlook: Outlook) -> Finding | None:
         return found(outlook, "no barriers", f"{measured}, and there is none", source)
     ready = outlook.under(schedule="ready")
     change = "Run it with schedule='ready'." if pays(outlook, ready) else ""
-    return found(outlook, "no barriers", measured, source, ready, change)
+    return found(outlook, "no barriers", measured, source, ready, change, schedule="ready")
 
 
 def longest(outlook: Outlook) -> Finding | None:
@@ -301,7 +321,10 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     share = sum(priced[number] for number in dearest) / total
     measured = f"{names}: {share:.0%} of the dollars, with {models}"
     change = f"Try {DEFAULT_MODEL} for {names}, and read both answers: quality is not measured."
-    return found(outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change)
+    models = {results[number].name: DEFAULT_MODEL for number in dearest}
+    return found(
+        outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change, model=models
+    )
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:
@@ -322,7 +345,8 @@ def shared_context(outlook: Outlook) -> Finding | None:
         total = outlook.as_it_was.cost_usd or 0.0
         measured = f"{', '.join(sorted(shared))} goes to several agents, cache {outlook.policy.cache}"
         change = f"Run it with cache={word!r}." if max(saves, outlook.saves_usd(best) or 0.0) > WORTH * total else ""
-        return found(outlook, "shared text is paid for once", measured, source, best if change else None, change)
+        best = best if change else None
+        return found(outlook, "shared text is paid for once", measured, source, best, change, cache=word)
     tokens, names = _common_prefix(outlook)
     if tokens < LEAST_PREFIX:
         return None

@@ -1,4 +1,4 @@
-"""What answers are worth: grade them, and try which setting is good enough."""
+"""What answers are worth: grade them, try which setting is good enough, and apply it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_magic.errors import did_you_mean
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.scores import answers_of
 from agent_magic.measure.trial import settings_of
-from agent_magic.notebook.command import CommandContext, Parser, Verb
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.settings import add_policy
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from agent_magic.api import Run
     from agent_magic.measure.trial import Trial
 
 
@@ -83,6 +84,58 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
     return await run.trial(given.target, model=model, effort=effort, **how, **graders_of(ctx, given))
 
 
+def _apply_options(parser: Parser) -> None:
+    what = "A number of %agents advise, or a variable: a row of a what-if, a setting. Without: what the trial chose."
+    parser.add_argument("what", nargs="?", metavar="WHAT", help=what)
+
+
+def _apply(ctx: CommandContext, given: Namespace) -> None:
+    session = ctx.session
+    run = session.last_run()
+    found = run.apply(_wanted(ctx, run, given.what))
+    if not found.lines:
+        say(repr(found))
+        return
+    registry = session.registry(run.plan.name)
+    undo = [registry.snapshot()]
+    for name, options in found.agents.items():
+        if "dropped" in options:
+            registry.drop([name])
+        else:
+            registry.change(name, **{option: after for option, (_, after) in options.items()})
+    undo += [ctx.configure(name, after) for name, (_, after) in found.defaults.items()]
+    words = "\n".join(found.lines)
+    session.applied.append((words, undo))
+    changed = [name for name, options in found.agents.items() if "dropped" not in options]
+    say(words)
+    say("%agents undo takes it back." + (f" The cells of {', '.join(changed)} say the old options." if changed else ""))
+
+
+def _wanted(ctx: CommandContext, run: Run, what: str | None) -> object:
+    """Return what is to be applied."""
+    if what is None:
+        if not run.trials:
+            raise UsageError("%agents apply needs a number of %agents advise, a variable, or a trial before it.")
+        return run.trials[-1]
+    if what.isdigit():
+        changes = run.advise().changes
+        if not 0 < int(what) <= len(changes):
+            raise UsageError(f"%agents apply {what}: %agents advise has {len(changes)} changes.")
+        return changes[int(what) - 1]
+    if what not in ctx.shell.user_ns:
+        raise UsageError(f"%agents apply {what}: there is no such variable.{did_you_mean(what, ctx.shell.user_ns)}")
+    return ctx.shell.user_ns[what]
+
+
+def _undo(ctx: CommandContext, _: Namespace) -> None:
+    if not ctx.session.applied:
+        raise UsageError("Nothing was applied that could be taken back.")
+    words, undo = ctx.session.applied.pop()
+    for one in undo:
+        one()
+    say(f"Taken back:\n{words}")
+
+
 def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
     """Return `truth` and `grader` as the options name them: a function or values of the notebook, or a column.
 
@@ -113,6 +166,18 @@ VERBS = {
             "%agents score report --grader has_three_sources    # def has_three_sources(answer, row): ...",
             '%agents score report --judge "Is every claim supported?" --budget 0.50',
         ),
+    ),
+    "apply": Verb(
+        "Change what is declared: by a number of %agents advise, a row of a what-if, or what the last trial chose.",
+        _apply_options,
+        _apply,
+        examples=("%agents apply 2", "%agents apply    # what the trial chose", "%agents apply row"),
+    ),
+    "undo": Verb(
+        "Take back what was applied last.",
+        add_nothing,
+        _undo,
+        examples=("%agents undo",),
     ),
     "trial": Verb(
         "Really answer a sample of rows under several settings, graded. Prints the price; --yes runs it.",

@@ -99,19 +99,25 @@ Mark: TypeAlias = Bar | Area | Line | Point | Label
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A numeric axis from 0.
+    """A numeric axis, from 0 where nothing else is said.
 
     Attributes:
         most: Where it ends.
         ticks: The values with a grid line or a label.
+        least: Where it begins.
         label: Writes a tick.
         write: Writes a value in full.
     """
 
     most: float
     ticks: Sequence[float] = ()
+    least: float = field(default=0.0, kw_only=True)
     label: Callable[[float], str] = field(default=str, kw_only=True)
     write: Callable[[float], str] = field(default=seconds, kw_only=True)
+
+    def share(self, value: float) -> float:
+        """Return where a value lies, from 0 at the beginning to 1 at the end."""
+        return (value - self.least) / (self.most - self.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +164,13 @@ class Panel:
 
     def at_x(self, value: float) -> float:
         """Return the position of a value, in px from the left edge of the plot."""
-        return value / self.x.most * self.width
+        return self.x.share(value) * self.width
 
     def at_y(self, value: float) -> float:
         """Return the position of a value, in px from the upper edge of the plot."""
         if isinstance(self.y, Rows):
             return value * ROW_H
-        return self.height * (1 - value / self.y.most)
+        return self.height * (1 - self.y.share(value))
 
 
 def numbers(most: float, count: int = 6) -> list[float]:

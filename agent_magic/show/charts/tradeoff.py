@@ -5,26 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
-from agent_magic.show.charts.marks import Label, Line, Look, Panel, Point, Scale, numbers
+from agent_magic.show.charts.labels import around, place_label
+from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, numbers
 from agent_magic.show.markup import fit, width_px
 from agent_magic.show.units import dollars, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
+    from agent_magic.show.charts.labels import Box
     from agent_magic.show.charts.marks import Mark
     from agent_magic.show.theme import Theme
-
-    Box: TypeAlias = tuple[float, float, float, float]
-    # Left, top, width, height, in px of the plot.
 
 HEIGHT: Final = 340.0
 MOST_POINTS: Final = 1500
@@ -35,8 +34,6 @@ MODEL_INKS: Final = ("run", "kept", "tape", "wait", "done")
 """The colours of models in order of appearance; with more models all points have the first."""
 MOST_AVOIDED: Final = 150
 """With at most so many points labels avoid every point, otherwise only the front."""
-LEADER_DY: Final = (-26.0, -42.0, -58.0, -74.0)
-"""The heights of a label above its point, joined to it by a line, if there is no room beside it."""
 HINT: Final = "Give what run.whatif(...) returned."
 NONE: Final = frozenset({"<NA>", "None", "nan"})
 
@@ -123,7 +120,7 @@ def _chosen(frame: Any, chosen: Any) -> Marked:
         )
         raise DeclarationError(f"chosen={shown_value(chosen)} is {what} of the frame.", hint=hint)
     cost, wall_s = (frame[name].iloc[places[0]] for name in ("cost_usd", "wall_s"))
-    if not (_is_number(cost) and _is_number(wall_s)):
+    if not (is_number(cost) and is_number(wall_s)):
         hint = "Choose one that has both: frame.dropna(subset=['cost_usd', 'wall_s'])."
         raise DeclarationError(f"The seconds or dollars of row {shown_value(chosen)} are unknown.", hint=hint)
     return Marked("chosen", float(cost), float(wall_s), is_chosen=True)
@@ -151,7 +148,7 @@ def tradeoff_chart(
     step = len(known) // MOST_POINTS + 1
     shown = [one for place, one in enumerate(known) if one.is_front or place % step == 0]
     front = sorted((one for one in known if one.is_front), key=lambda one: one.cost_usd)
-    looks = _looks(known)
+    looks = looks_of([one.model for one in known])
     marks = [*_points(shown, front, plot, looks), *_diamonds(marked, plot), *_labels(shown, front, marked, plot)]
     unknown, above = len(frame) - len(known), sum(one.wall_s > _top_s(plot) for one in known)
     notes = [
@@ -187,7 +184,7 @@ def scenarios_of(frame: Any) -> list[Scenario]:
             basis=str(row.get("basis", "")),
         )
         for row in rows
-        if _is_number(row["wall_s"]) and _is_number(row["cost_usd"])
+        if is_number(row["wall_s"]) and is_number(row["cost_usd"])
     ]
     front = pareto([(one.cost_usd, one.wall_s) for one in found])
     return [one._replace(is_front=place in front) for place, one in enumerate(found)]
@@ -225,7 +222,8 @@ def _word(name: str, value: object) -> str:
     return "as it was" if str(value) in NONE else single_line(str(value).replace("claude-", ""))
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Tell whether a cell of a frame is a finite number; `None` and `NA` are none."""
     try:
         return math.isfinite(float(value))
     except (TypeError, ValueError):  # `None`, and pandas' `NA`
@@ -234,7 +232,7 @@ def _is_number(value: Any) -> bool:
 
 def _range(row: Mapping[str, Any]) -> tuple[float, float] | None:
     low, high = row.get("wall_low_s"), row.get("wall_high_s")
-    return (float(str(low)), float(str(high))) if _is_number(low) and _is_number(high) else None
+    return (float(str(low)), float(str(high))) if is_number(low) and is_number(high) else None
 
 
 def _merged(marked: Sequence[Marked]) -> list[Marked]:
@@ -255,12 +253,13 @@ def _plot(scenarios: Sequence[Scenario], marked: Sequence[Marked]) -> Panel:
     while len(walls) > 1 and walls[-1] > OFF_SCALE * walls[(len(walls) - 2) // 2]:
         walls.pop()
     across, up = numbers(max(costs, default=1.0) * 1.06, 6), numbers(max(walls, default=1.0) * 1.04, 6)
-    x = Scale(across[-1], across, label=_dollar_tick, write=dollars)
+    x = Scale(across[-1], across, label=dollar_tick, write=dollars)
     y = Scale(up[-1], up, label=lambda tick: f"{tick:,.6g}")
     return Panel((), x, y, height=HEIGHT, left=52, title="seconds")
 
 
-def _dollar_tick(value: float) -> str:
+def dollar_tick(value: float) -> str:
+    """Write a tick of an axis of dollars."""
     return "$0" if not value else f"${value:.4g}"
 
 
@@ -268,9 +267,9 @@ def _top_s(plot: Panel) -> float:
     return plot.y.most if isinstance(plot.y, Scale) else math.inf
 
 
-def _looks(scenarios: Sequence[Scenario]) -> dict[str, Look]:
+def looks_of(models: Iterable[str]) -> dict[str, Look]:
     """Return the look of each model's points."""
-    models = list(dict.fromkeys(one.model for one in scenarios))
+    models = list(dict.fromkeys(models))
     inks = MODEL_INKS if len(models) <= len(MODEL_INKS) else ("run",) * len(models)
     return {model: Look(ink, size=4.6, word=model) for model, ink in zip(models, inks, strict=False)}
 
@@ -339,41 +338,9 @@ def _labels(
         width = width_px(words, 11, bold=True)
         middle = min(max(plot.at_x(one.cost_usd) - width / 2, 4), plot.width - width)
         offers = [(middle - plot.at_x(one.cost_usd), dy) for dy in (-14.0, 22.0, -30.0, 38.0, -46.0, -62.0)]
-        marks += _label(one.cost_usd, min(one.wall_s, top), words, offers, plot, taken, is_bold=True)
+        marks += place_label(one.cost_usd, min(one.wall_s, top), words, offers, plot, taken, is_bold=True)
     for one in front:
         words = f"↑ {seconds(one.wall_s)} · {one.label}" if one.wall_s > top else one.label
         words = fit(single_line(words), 230, 11)
-        width = width_px(words, 11)
-        beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
-        above = [(dx, dy) for dy in LEADER_DY for dx in (9.0, -width / 2, -9.0 - width)]
-        marks += _label(one.cost_usd, min(one.wall_s, top), words, [*beside, *above], plot, taken)
+        marks += place_label(one.cost_usd, min(one.wall_s, top), words, around(words), plot, taken)
     return marks
-
-
-def _label(
-    x: float,
-    y: float,
-    words: str,
-    offers: Sequence[tuple[float, float]],
-    plot: Panel,
-    taken: list[Box],
-    *,
-    is_bold: bool = False,
-) -> list[Mark]:
-    """Write a label at the first free position inside the plot, joined to its point by a line if it is far."""
-    at_x, at_y = plot.at_x(x), plot.at_y(y)
-    width = width_px(words, 11, bold=is_bold)
-    for dx, dy in offers:
-        box = (at_x + dx, at_y + dy - 10, width, 13.0)
-        is_inside = box[0] >= 0 and box[0] + width <= plot.width + 8 and box[1] > -20 and box[1] + 13 < plot.height
-        if is_inside and not any(_touch(box, other) for other in taken):
-            taken.append(box)
-            leader = [(x, y), (x, y - (dy + 5) / plot.height * _top_s(plot))]
-            far: list[Mark] = [Line(leader, Look("edge"))] if dy in LEADER_DY else []
-            return [*far, Label(x, y, words, dx=dx, dy=dy, ink="ink", is_bold=is_bold)]
-    return []
-
-
-def _touch(a: Box, b: Box) -> bool:
-    room = 4.0
-    return a[0] < b[0] + b[2] + room and b[0] < a[0] + a[2] + room and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]

@@ -81,7 +81,7 @@ def _axis(scale: Scale | Rows) -> dict[str, Any]:
         return {"scale": {"domain": [0, len(scale.names)], "reverse": True}, "title": None, "axis": axis}
     ticks = list(scale.ticks)
     axis = {"values": ticks, "labelExpr": _lookup(ticks, list(map(scale.label, ticks)))}
-    return {"scale": {"domain": [0, scale.most], "nice": False}, "title": None, "axis": axis}
+    return {"scale": {"domain": [scale.least, scale.most], "nice": False}, "title": None, "axis": axis}
 
 
 def _lookup(values: Sequence[float], words: Sequence[str]) -> str:
