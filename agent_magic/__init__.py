@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
-    from agent_magic.forecast.capacity import capacity, monthly, speedup_bounds
+    from agent_magic.forecast.capacity import capacity, monthly, roi, speedup_bounds
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Question
     from agent_magic.live.saving import save
@@ -80,6 +80,7 @@ __all__ = [
     "pdf",
     "plan_for",
     "resource",
+    "roi",
     "roles",
     "save",
     "share",
@@ -131,6 +132,7 @@ _HOMES = {
     "text_file": "agent_magic.declare.pictures",
     "tradeoff": "agent_magic.show.charts.tradeoff",
     "monthly": "agent_magic.forecast.capacity",
+    "roi": "agent_magic.forecast.capacity",
     "speedup_bounds": "agent_magic.forecast.capacity",
     "share": "agent_magic.api",
     "start": "agent_magic.api",

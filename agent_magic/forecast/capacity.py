@@ -253,3 +253,67 @@ def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
         )
     best, worst = work_s / max(path_s, work_s / concurrency), work_s / (path_s + (work_s - path_s) / concurrency)
     return Bounds(best, worst, work_s=work_s, path_s=path_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Roi:
+    """What answers bring beside what they cost.
+
+    Attributes:
+        accepted: Answers that can be used.
+        cost_per_accepted_usd: Dollars of one of those, review included; `None` where there is none.
+        value_usd: What they are worth.
+        cost_usd: What all answers cost, review included.
+        net_usd: The difference.
+        roi: `net_usd / cost_usd`; `None` where nothing was spent.
+        break_even_share: The share that has to be accepted so that nothing is lost; above 1 it never pays.
+    """
+
+    accepted: float
+    cost_per_accepted_usd: float | None
+    value_usd: float = field(kw_only=True)
+    cost_usd: float = field(kw_only=True)
+    net_usd: float = field(kw_only=True)
+    roi: float | None = field(kw_only=True)
+    break_even_share: float | None = field(kw_only=True)
+
+
+def roi(
+    *,
+    value_per_answer: float,
+    cost_usd: float,
+    answers: float,
+    accepted_share: float,
+    review_usd_per_answer: float | None = None,
+) -> Roi:
+    """Say what answers bring and what an accepted one costs. Every number is yours: none has a default.
+
+    Args:
+        value_per_answer: Dollars that one accepted answer is worth to you.
+        cost_usd: Dollars of all answers, such as `run.totals.cost_usd`.
+        answers: How many there are.
+        accepted_share: The share that can be used, such as a score; its lower end says what is safe to expect.
+        review_usd_per_answer: Dollars to look at one answer, where somebody does.
+
+    Raises:
+        AgentMagicError: Something is no number from 0, there are no answers, or the share is above 1.
+    """
+    given = {"value_per_answer": value_per_answer, "cost_usd": cost_usd, "answers": answers}
+    _check_numbers(
+        {**given, "accepted_share": accepted_share}, optional={"review_usd_per_answer": review_usd_per_answer}
+    )
+    if not answers:
+        raise must_be("answers", "above 0", answers, error=AgentMagicError)
+    if accepted_share > 1:
+        raise must_be("accepted_share", "a share from 0 to 1", accepted_share, error=AgentMagicError)
+    accepted, cost = answers * accepted_share, cost_usd + answers * (review_usd_per_answer or 0.0)
+    value = accepted * value_per_answer
+    return Roi(
+        accepted,
+        cost / accepted if accepted else None,
+        value_usd=value,
+        cost_usd=cost,
+        net_usd=value - cost,
+        roi=(value - cost) / cost if cost else None,
+        break_even_share=cost / (answers * value_per_answer) if value_per_answer else None,
+    )

@@ -15,7 +15,8 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from agent_magic.declare.each import Row
+from agent_magic.declare.each import ITEM, KEY, Row, as_item
+from agent_magic.declare.flow import item_of
 from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, lacking, schema_of, unwrapped
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
@@ -147,10 +148,9 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
         raise AgentMagicError("A forecast has no answers to grade. Run it: await run.trial(...) asks a sample.")
     name, *path = target.split(".")
     numbers = record.plan.numbers([name])
-    results = [record.results[number] for number in numbers]
-    if results[0].is_task:
+    if record.results[numbers[0]].is_task:
         raise DeclarationError(f"{name!r} is a task: no model answered.", hint="Grade an agent.")
-    returns = results[0].returns
+    returns = record.results[numbers[0]].returns
     no_fields: list[str] = []
     if returns is not None:
         lacks = lacking(schema_of(returns.schema), path)
@@ -161,12 +161,22 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
         raise DeclarationError(
             f"{name}{lacks[0]} has no field {lacks[1]!r}.", hint=fields + did_you_mean(lacks[1], lacks[2])
         )
-    parts = [record.plan.agents[number].part for number in numbers]
-    return [
-        Answered(result, None if part is None else part.key, Row(record.plan.values) if part is None else part.item,
-                 tuple(path))
-        for result, part in zip(results, parts, strict=True)
-    ]  # fmt: skip
+    used = [number for number in numbers if record.results[number].status != "unused"]
+    return [Answered(record.results[number], *_row_of(record, number), tuple(path)) for number in used]
+
+
+def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
+    """Return the key and the row that an agent was asked for: for an agent of its own, none and the plan's values."""
+    plan, part = record.plan, record.plan.agents[number].part
+    if part is None or part.rounds:
+        return None if part is None else part.key, Row(plan.values)
+    if not part.source:
+        return part.key, part.item
+    done = [(at, one) for at, one in enumerate(record.results) if one.status == "succeeded"]
+    found = item_of(
+        plan, number, {one.name: one.value if one.is_task else plan.meaning_of(at, one.text) for at, one in done}
+    )
+    return found[KEY], as_item(found[ITEM])
 
 
 def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str = "") -> list[Grade]:

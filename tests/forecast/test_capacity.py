@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.engine.policy import Policy
-from agent_magic.forecast.capacity import CAPACITY
+from agent_magic.errors import AgentMagicError
+from agent_magic.forecast.capacity import CAPACITY, roi
 from agent_magic.measure.metrics import summarize
 from tests.measure.test_path import graphs, run_of
 
@@ -116,3 +117,28 @@ def test_what_cannot_be_is_refused(call):
     """The message names the value."""
     with pytest.raises(am.AgentMagicError, match="must be"):
         call()
+
+
+def test_what_an_accepted_answer_costs_and_brings():
+    """400 answers at $2 and half a cent of review each; 95 % can be used, each worth two cents."""
+    found = roi(value_per_answer=0.02, cost_usd=2.0, answers=400, accepted_share=0.95, review_usd_per_answer=0.005)
+    assert (380, 4.0, 7.6, 3.6, 0.9) == tuple(
+        round(one, 9) for one in (found.accepted, found.cost_usd, found.value_usd, found.net_usd, found.roi or 0)
+    )
+    assert 4 / 380 == found.cost_per_accepted_usd
+    assert 0.5 == found.break_even_share
+
+
+def test_nothing_accepted_has_no_price():
+    """Unknown is None, and what was spent is lost."""
+    found = roi(value_per_answer=1, cost_usd=2.0, answers=4, accepted_share=0)
+    assert (None, -1.0) == (found.cost_per_accepted_usd, found.roi)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"answers": 0}, {"accepted_share": 1.5}, {"cost_usd": -1}, {"value_per_answer": "x"}]
+)
+def test_a_return_needs_real_numbers(wrong):
+    """None of them has a default."""
+    with pytest.raises(AgentMagicError, match=next(iter(wrong))):
+        roi(**{"value_per_answer": 1, "cost_usd": 1, "answers": 1, "accepted_share": 1, **wrong})

@@ -202,3 +202,14 @@ def test_one_agent_has_one_truth():
     """Without rows the truth is the value itself."""
     done = runs([Agent("capital", "Of France?")], {"Of France?": "paris."}, [])
     assert (1, 1.0) == rows_of(done.score("capital", truth="Paris"))["normalised match"]
+
+
+def test_rows_that_an_answer_brought_are_graded():
+    """Each item of the answer is a row; places that were reserved and not needed are none."""
+    agents = [
+        Agent("list", "List", returns=list[str]),
+        Agent("label", "{{ item }}", each="list", returns=Literal["good", "bad"], most=5),
+    ]
+    done = runs(agents, {"List": {"value": ["a", "b"]}, "a": {"value": "good"}, "b": {"value": "good"}}, [])
+    frame = done.score("label", grader=lambda answer, row: (answer == "good") == (row == "a"))
+    assert (2, 0.5, 0) == tuple(frame.loc[0, ["n", "score", "errors"]])
