@@ -529,8 +529,8 @@ class Run:
         return front_chart(self.trials[-1], frame, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
-        """Show a panel for what-ifs, with the forecast, its timeline and the trade-off."""
-        explore(Explorer(self.forecaster()))
+        """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores."""
+        explore(Explorer(self.forecaster(), self.trials[-1] if self.trials else None))
 
     def markdown(self, name: str) -> Markdown:
         """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web.

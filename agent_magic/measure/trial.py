@@ -171,6 +171,14 @@ class Trial:
         ]
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
 
+    def score_of(self, setting: Setting) -> Interval:
+        """Return the score of a setting, with its interval.
+
+        Args:
+            setting: One of `settings`.
+        """
+        return self._score(self.tried[self.settings.index(setting)])
+
     def _score(self, tried: Sequence[Tried]) -> Interval:
         """Return the score of a setting; where one stopped because of what one saw, with a band that holds then too."""
         if self.sequential:

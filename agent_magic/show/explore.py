@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
+from agent_magic.measure.scores import answers_of, reading
+from agent_magic.measure.trial import Setting
 from agent_magic.providers.anthropic.client import MODELS
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import provenance
+from agent_magic.show.charts.front import front_chart
 from agent_magic.show.charts.marks import WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.measure.trial import Trial
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"
@@ -93,14 +97,15 @@ class Answer(NamedTuple):
 
 
 class Explorer:
-    """Forecasts choices for one run.
+    """Forecasts choices for one run. A score is never forecast: it is what a trial measured of the chosen models.
 
     Args:
         forecaster: The run.
+        trial: What was measured of its models; `None` where nobody graded an answer.
     """
 
-    def __init__(self, forecaster: Forecaster) -> None:
-        self._forecaster = forecaster
+    def __init__(self, forecaster: Forecaster, trial: Trial | None = None) -> None:
+        self._forecaster, self.trial = forecaster, trial
         self._frame: Any = None
         self._run = summarize(forecaster.record)
         self._served = forecaster.record.served
@@ -115,8 +120,8 @@ class Explorer:
     def answer(self, choice: Choice) -> Answer:
         """Forecast a choice and draw it."""
         found = forecast_one(self._forecaster, None, choice.changes)
-        line = self._line(found)
-        charts = [*self._timeline(found, choice, line), self._tradeoff(found)]
+        line = " · ".join(filter(None, [self._line(found), self._score(choice)]))
+        charts = [*self._timeline(found, choice, line), self._tradeoff(found), *self._front(choice)]
         text = "\n\n".join([f"forecast of {choice.words}: {line}", *(chart.text for chart in charts)])
         return Answer(line, {"image/svg+xml": stacked(charts, line), "text/plain": text})
 
@@ -130,6 +135,46 @@ class Explorer:
         parts += [f"limited by {found.totals.limited_by}"] if found.totals.limited_by else []
         parts += [f"{found.totals.rate_limited} refused (429)"] if found.totals.rate_limited else []
         return " · ".join([*parts, f"basis: {found.note.basis}"])
+
+    def _setting(self, choice: Choice) -> Setting | None:
+        """Return the setting of the trial that a choice means; `None` where it was not tried."""
+        if self.trial is None:
+            return None
+        names = [one.result.name for one in answers_of(self.record, self.trial.target)]
+        models = {choice.models.get(name, self.record[name].model) for name in names}
+        asked = {Setting(model, None) for model in models}
+        if models == {self.record[name].model for name in names}:
+            asked.add(Setting(None, None))
+        return next((one for one in self.trial.settings if one in asked), None) if len(models) == 1 else None
+
+    def _score(self, choice: Choice) -> str:
+        """Say what the chosen models score, as measured."""
+        if self.trial is None:
+            return ""
+        setting = self._setting(choice)
+        if setting is None:
+            return "score unknown: run.trial(...) would measure it"
+        return f"score {reading(self.trial.score_of(setting))} (measured)"
+
+    def _front(self, choice: Choice) -> list[Chart]:
+        if self.trial is None or self.trial.chosen is None:
+            return []
+        return [front_chart(self.trial, self._frame, chosen=self._setting(choice))]
+
+    def goal(self, under_usd: float, least: float) -> str:
+        """Say which setting has the best score under a budget, and which is the cheapest with a score.
+
+        Args:
+            under_usd: The most dollars of the whole run.
+            least: The least score.
+        """
+        if self.trial is None:
+            return ""
+        best, cheap = self.trial.best(under_usd), self.trial.cheapest(least)
+        return (
+            f"best score under {dollars(under_usd)}: {best.label if best else 'none'} · "
+            f"cheapest at {least:g} or more: {cheap.label if cheap else 'none'} (measured)"
+        )
 
     def _timeline(self, found: Forecast, choice: Choice, line: str) -> list[Chart]:
         """Draw the timeline of the forecast; a batch has none."""
@@ -234,12 +279,21 @@ class Panel:
             options=[RECORDED, *POLICY_WORDS["cache"]], value=RECORDED, description="cache", **shared
         )
         self.batch = w.Checkbox(value=False, description="as a batch: half the price, hours", indent=True, **shared)
-        self.line = w.HTML()
+        self.line, self.goal = w.HTML(), w.HTML()
         self.line.add_class("am-explore-line")
+        most_usd = 5.0 if explorer.trial is None else float(explorer.trial.frame["run_usd"].max())
+        self.under = w.BoundedFloatText(
+            value=most_usd, min=0, max=1e9, step=most_usd / 20, description="most dollars", **shared
+        )
+        self.least = w.BoundedFloatText(value=0.9, min=0, max=1, step=0.01, description="least score", **shared)
         left = w.VBox([self.concurrency, self.schedule, self.limits, self.batch])
         right = w.VBox([self.agent, self.model, self.cache])
         keeper = _keeper_class()()
-        self.widget = w.VBox([w.HBox([left, right]), self.line, keeper])
+        goals = [w.HBox([self.under, self.least]), self.goal] if explorer.trial is not None else []
+        self.widget = w.VBox([w.HBox([left, right]), self.line, *goals, keeper])
+        for control in (self.under, self.least):
+            control.observe(self._aimed, "value")
+        self._aimed(None)
         keeper.top = self.widget.model_id
         for control in (self.concurrency, self.schedule, self.limits, self.model, self.cache, self.batch):
             control.observe(self._changed, "value")
@@ -277,6 +331,10 @@ class Panel:
         self._write(answer.line)
         if self._handle is not None:
             self._handle.update(answer.bundle, raw=True)
+
+    def _aimed(self, _: Any) -> None:
+        """Write what fits the goals: measured, so nothing is forecast anew."""
+        self.goal.value = escape(self._explorer.goal(self.under.value, self.least.value))
 
     def _chosen(self, _: Any) -> None:
         """Show the model of the chosen agent, without a new forecast."""

@@ -14,9 +14,11 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.live.earlier import Earlier
+from agent_magic.measure.trial import Setting, Trial
 from agent_magic.show.explore import ALL, RECORDED, Choice, Explorer, Panel
 from agent_magic.show.units import seconds
 from tests.live.virtual import Reply, drive
+from tests.measure.test_trial import trial
 from tests.show.story import business_run, finished_run, layered_plan
 from tests.show.test_pictures import HOSTILE
 
@@ -126,3 +128,27 @@ def test_names_stay_texts(payload: str):
     svg = explorer(record).answer(Choice(concurrency=2)).bundle["image/svg+xml"]
     tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
     assert tags <= {"svg", "style", "g", "rect", "text", "path", "circle", "title"}
+
+
+def test_a_score_is_measured_or_unknown():
+    """After a trial the line has the score of the chosen models, the picture the front, and goals are answered."""
+    record = business_run()
+    name = record.plan.names[0]
+    made = trial([1.0] * 20, [0.0] * 20)
+    models = record[name].model, OPUS
+    settings = tuple(Setting(model, None) for model in models)
+    given = Trial(name, settings, made.tried[:2], rows=1, margin=0.1, error_rate=0.05)
+    explorer = Explorer(Run(record).forecaster(), given)
+    assert "score 0.84 to 1.00, from only 20 (measured)" in explorer.answer(Choice()).line
+    assert "score 0.00 to 0.16" in explorer.answer(Choice(models={name: OPUS})).line
+    answer = explorer.answer(Choice(models={name: "claude-sonnet-5-5"}))
+    assert "score unknown: run.trial(...) would measure it" in answer.line
+    assert "Dollars against score" in answer.bundle["text/plain"]
+    assert (
+        f"best score under $50.00: {settings[0].label} · cheapest at 0.9 or more: {settings[0].label}"
+        in explorer.goal(50, 0.9)
+    )
+    panel = Panel(explorer)
+    panel.least.value = 1.0
+    assert "cheapest at 1 or more" in panel.goal.value
+    assert "" == Explorer(Run(record).forecaster()).goal(5, 0.9)
