@@ -1,14 +1,19 @@
-"""Grading as commands."""
+"""Grading and applying as commands."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic.api import Plan
 from agent_magic.notebook.command import Parser
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.worth import VERBS, graders_of
+from tests.measure.test_each import known
 
 
 def test_truth_and_grader_are_names_of_the_notebook():
@@ -22,3 +27,56 @@ def test_truth_and_grader_are_names_of_the_notebook():
     assert {"grader": len} == graders_of(magics, parser.read("label --grader right"))
     with pytest.raises(UsageError, match="Did you mean 'right'"):
         graders_of(magics, parser.read("label --grader rihgt"))
+
+
+@pytest.fixture
+def magics() -> AgentMagics:
+    """A session in which two agents were declared and have run."""
+    found = AgentMagics(InteractiveShell.instance())
+    found.agent("first --model claude-haiku-5-5", "One")
+    found.agent("second --model claude-haiku-5-5", "Two")
+    agents = list(found.session.registry().agents)
+    found.session.last = asyncio.run(Plan(agents, name=DEFAULT_PLAN).run(client=known({"One": "1", "Two": "2"})))
+    return found
+
+
+def models(magics: AgentMagics) -> list[str | None]:
+    """The models of the declared agents."""
+    return [one.model for one in magics.session.registry().agents]
+
+
+def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back(magics, capsys):
+    """The diff is printed; undo goes back step by step."""
+    magics.shell.user_ns.update(row={"model": {"second": "claude-opus-5-5"}, "concurrency": 3}, out={"drop": "first"})
+    before = magics.concurrency
+    magics.agents("apply row")
+    assert ["claude-haiku-5-5", "claude-opus-5-5"] == models(magics)
+    assert 3 == magics.concurrency
+    assert "second: model claude-haiku-5-5 -> claude-opus-5-5\nrun: concurrency" in capsys.readouterr().out
+    magics.agents("apply out")
+    assert ["claude-opus-5-5"] == models(magics)
+    magics.agents("undo")
+    magics.agents("undo")
+    assert ["claude-haiku-5-5", "claude-haiku-5-5"] == models(magics)
+    assert before == magics.concurrency
+    with pytest.raises(UsageError, match="Nothing was applied"):
+        magics.agents("undo")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("apply", "a trial before it"), ("apply 9", "has 0 changes|has 1 changes"), ("apply rwo", "no such variable")],
+)
+def test_what_cannot_be_applied_is_said(magics, line, message):
+    """With the next step."""
+    magics.shell.user_ns.pop("rwo", None)
+    with pytest.raises(UsageError, match=message):
+        magics.agents(line)
+
+
+def test_what_is_so_already_is_said(magics, capsys):
+    """Nothing is kept for undo."""
+    magics.shell.user_ns["same"] = {"model": "claude-haiku-5-5"}
+    magics.agents("apply same")
+    assert "Nothing changes" in capsys.readouterr().out
+    assert [] == magics.session.applied
