@@ -526,7 +526,8 @@ class Run:
         if by == "seconds" or (by is None and frame is not None):
             return run_tradeoff(self.record, frame, chosen=chosen, theme=theme)
         check_by(by, self.trials)
-        return front_chart(self.trials[-1], frame, chosen=chosen, theme=theme)
+        scored = None if frame is None else with_scores(frame, self.trials, self.record)
+        return front_chart(self.trials[-1], scored, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
         """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores."""

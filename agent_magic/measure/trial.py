@@ -322,14 +322,15 @@ def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
     """Put beside scenarios what a trial measured of their models. No score is forecast: what nobody graded is `NA`.
 
-    Adds the columns `score`, `score_low` and `score_high`, and `to_score`: what would fill them, where they are empty.
+    Adds the columns `score`, `score_low`, `score_high` and `score_of`, the setting that was measured; and `to_score`,
+    what would fill them where they are empty. A frame that has them stays as it is.
 
     Args:
         frame: What `run.whatif(...)` returned.
         trials: The trials of the run; the last one counts, and without one nothing is added.
         record: The run.
     """
-    if not trials:
+    if not trials or "score" in frame.columns:
         return frame
     trial = trials[-1]
     models = {one.result.model for one in answers_of(record, trial.target)}
@@ -346,8 +347,10 @@ def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord)
         setting = ", ".join(f"{name}=[{value!r}]" for name, value in (("model", model), ("effort", effort)) if value)
         missing = f"grade {SAMPLE} answers{about}: await run.trial({trial.target!r}, {setting or 'model=[...]'}, ...)"
         numbers = {f"score_{name}": found[name] for name in ("low", "high")} if found else {}
-        rows.append({"score": found["score"] if found else None, **numbers, "to_score": None if found else missing})
-    scores = make_frame(rows, dict.fromkeys(SCORED, "Float64") | {"to_score": "string"})
+        of = Setting(_word(found["model"]), _word(found["effort"])).label if found else None
+        score = {"score": found["score"]} if found else {}
+        rows.append({**score, **numbers, "score_of": of, "to_score": None if found else missing})
+    scores = make_frame(rows, {**dict.fromkeys(SCORED, "Float64"), "score_of": "string", "to_score": "string"})
     joined = frame.assign(**{name: scores[name].set_axis(frame.index) for name in scores.columns})
     joined.attrs.update(frame.attrs)
     return as_made(joined)

@@ -12,7 +12,7 @@ from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.scores import answers_of, reading
-from agent_magic.measure.trial import Setting
+from agent_magic.measure.trial import Setting, with_scores
 from agent_magic.providers.anthropic.client import MODELS
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import provenance
@@ -159,7 +159,8 @@ class Explorer:
     def _front(self, choice: Choice) -> list[Chart]:
         if self.trial is None or self.trial.chosen is None:
             return []
-        return [front_chart(self.trial, self._frame, chosen=self._setting(choice))]
+        scored = with_scores(self._frame, [self.trial], self.record)
+        return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
         """Say which setting has the best score under a budget, and which is the cheapest with a score.

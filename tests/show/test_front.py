@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -36,8 +37,10 @@ def test_settings_stand_at_their_dollars_and_score():
 
 def test_measured_points_have_whiskers_and_forecasts_are_rings():
     """A scenario whose model was tried stands at its measured score; the others are counted."""
+    run = Run(business_run())
+    run.trials.append(replace(FOUND, target=run.plan.names[0]))
     scenarios = frame([{"model": name, "wall_s": 1.0, "cost_usd": usd} for name, usd in (("cheap", 8.0), ("new", 3.0))])
-    chart = front_chart(FOUND, scenarios, theme="light")
+    chart = run.tradeoff(scenarios, by="score", theme="light")
     layers = chart.spec["vconcat"][0]["layer"]
     rows = [row for layer in layers for row in layer["data"]["values"]]
     assert ["forecast dollars"] == [row["verdict"] for row in rows if row.get("verdict") == "forecast dollars"]
@@ -84,6 +87,7 @@ def test_scenarios_have_the_score_of_their_models_or_none():
     assert found["score"].isna().iloc[2]
     assert "model=['claude-sonnet-5-5'], ...)" in found["to_score"].iloc[2]
     assert found["to_score"].isna().iloc[0]
+    assert ["haiku-5-5", "opus-5-5"] == list(found["score_of"])[:2]
 
 
 def tried_with(run: Run) -> Trial:

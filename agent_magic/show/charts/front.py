@@ -66,7 +66,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
 
     Args:
         trial: The trial.
-        frame: What `run.whatif(...)` returned of the same run; `None` is the trial alone.
+        frame: What `run.whatif(...)` returned of the same run, with scores (`with_scores`); `None` is the trial alone.
         chosen: A setting to mark, such as `trial.chosen`.
         theme: Its colours.
 
@@ -126,14 +126,14 @@ def _measured(trial: Trial) -> list[Scored]:
 
 
 def _forecast(frame: Any, measured: Sequence[Scored]) -> list[Scored]:
-    """Return the scenarios whose model was tried, at the score of the trial."""
-    by_model = {one.label: one for one in measured}
-    found: list[Scored] = []
-    for one in scenarios_of(frame):
-        of = by_model.get(one.model)
-        if of is not None:
-            found.append(of._replace(label=one.label, cost_usd=one.cost_usd, cost_range_usd=None, is_forecast=True))
-    return found
+    """Return the scenarios that have a score: at that of the trial, with the dollars of the forecast."""
+    by_label = {one.label: one for one in measured}
+    known = frame.dropna(subset=["wall_s", "cost_usd", "score"])
+    return [
+        by_label[str(of)]._replace(label=one.label, cost_usd=one.cost_usd, cost_range_usd=None, is_forecast=True)
+        for one, of in zip(scenarios_of(known), known["score_of"], strict=True)
+        if str(of) in by_label
+    ]
 
 
 def _plot(known: Sequence[Scored]) -> Panel:
