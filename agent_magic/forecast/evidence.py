@@ -172,6 +172,7 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
                 attempt.ttft_s,
                 attempt.api_s,
                 simulated=simulated,
+                calls=attempt.answer is not None and attempt.answer.stop_reason == TOOL_USE,
             )
 
 

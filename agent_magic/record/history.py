@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.answer import PAID_BEFORE, TOOL_USE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +30,7 @@ class Past(NamedTuple):
         ttft_s: Seconds from the request to the first token; `None` if unknown.
         api_s: Seconds from the request to the end of the answer.
         simulated: Whether it is simulated.
+        calls: Whether it asks for calls of tools, so that another turn followed.
     """
 
     agent: str
@@ -40,6 +41,7 @@ class Past(NamedTuple):
     ttft_s: float | None
     api_s: float
     simulated: bool
+    calls: bool = False
 
 
 class History:
@@ -120,4 +122,5 @@ def answers_of(record: RunRecord) -> Iterator[Past]:
                 attempt.ttft_s,
                 api_s,
                 simulated=attempt.source == "simulated",
+                calls=attempt.answer.stop_reason == TOOL_USE,
             )

@@ -231,8 +231,51 @@ def test_ranges_are_in_order_and_more_money_reaches_no_less(drawn, budgets):
     assert (len(plan), len(plan)) == (full.likely, full.surely)
 
 
+def look(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+def test_an_agent_with_tools_takes_one_turn_three_or_all_it_may():
+    """Each turn sends again what came before it. Those who read the answer read its last turn only."""
+    assumed, cap = 400, 5
+
+    def ask(turns):
+        first = Agent("a", "x" * 400, tools=[look], max_tokens=500, max_turns=turns)
+        return Plan([first, Agent("b", "{{ a }}")]).estimate(prices=PRICES)
+
+    plain, found = ask(1), ask(cap)
+    own, turn = found.expected[0].input.low, plain.expected[0].output
+    assert (turn.low, 3 * turn.likely, cap * turn.high) == found.expected[0].output
+    assert 3 * own + 3 * (turn.likely + assumed) == found.expected[0].input.likely
+    assert cap * own + 10 * (turn.high + 4 * assumed) == found.expected[0].input.high
+    most = cap * own + 10 * (500 + 4 * assumed)
+    assert found.expected[0].most_usd == pytest.approx((most + 5 * cap * 500) / 1e6)
+    assert "turns: 3 assumed (1–5, at most 5)" in found.expected[0].stands_on
+    assert plain.expected[1].input.high == found.expected[1].input.high
+    assert found.expected[0].seconds.likely == pytest.approx(3 * plain.expected[0].seconds.likely)
+
+
+def test_turns_are_counted_by_earlier_answers():
+    """Two answers in five requests are two and a half turns."""
+    rows = [past("a", 100)._replace(calls=calls) for calls in (True, True, False, True, False)]
+    plan = Plan([Agent("a", "x" * 400, tools=[look], max_tokens=2000)])
+    found = plan.estimate(history=History(rows), prices=PRICES).expected[0]
+    assert 250 == found.output.likely
+    assert "turns: 2.5 by its 2 earlier answers, taken as half to twice (1.25–5, at most 10)" in found.stands_on
+
+
+def test_a_budget_reaches_an_agent_with_tools_surely_only_with_all_its_turns():
+    """What warns of a budget counts the cap."""
+    plan = Plan([Agent("a", "x" * 400, tools=[look], max_tokens=500), Agent("b", "y")])
+    found = plan.estimate(prices=PRICES)
+    most = found.expected[0].most_usd
+    assert most is not None
+    assert (2, 1) == found.reach(most)[1:]
+
+
 def test_tasks_cost_nothing_and_the_notes_say_what_is_left_out():
-    """Nobody knows how long a task takes; an agent with tools is counted as one turn."""
+    """Nobody knows how long a task takes, nor a tool."""
 
     def look(word: str) -> str:
         """Look a word up.
@@ -251,5 +294,5 @@ def test_tasks_cost_nothing_and_the_notes_say_what_is_left_out():
     assert (0, 0, 0.0, 0.0, "") == (task.input_tokens, task.output_tokens, task.cost_usd, task.most_usd, task.model)
     assert found.wall_s.likely == pytest.approx(agent.seconds.likely)
     assert "1 task counted as no time and no text: nobody knows yet" in found.notes
-    assert "counted as one turn, without the seconds of tools: a" in found.notes
+    assert "without the seconds of tools: a" in found.notes
     assert [True, False] == [one == 0.0 for one in found.agents["likely_usd"]]

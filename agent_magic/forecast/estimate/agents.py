@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.schema import schema_of, typical_chars
+from agent_magic.declare.tool import Tool
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
 from agent_magic.forecast.terms import facts_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
     from agent_magic.forecast.pace import Basis
     from agent_magic.record.answer import Answer
     from agent_magic.record.history import Past
@@ -28,6 +30,10 @@ ASSUMED_OUTPUT_TOKENS: Final = 500
 UNSEEN: Final = (0.25, 4.0)
 """The range of a length that is assumed: a quarter to four times."""
 MIDDLE: Final = 0.5
+ASSUMED_TURNS: Final = 3.0
+"""The requests of an agent with tools that nobody has seen at work: an assumption, from 1 to `max_turns`."""
+ASSUMED_RESULT_TOKENS: Final = 400
+"""The length of a tool's result: an assumption too."""
 
 InputBasis = Literal["counted", "estimated", "ledger"]
 """`counted` by the API as a whole, `estimated` by characters and parents' answers, in the `ledger`: not sent again."""
@@ -72,6 +78,8 @@ class Guess(NamedTuple):
         held: Whether its answer is in the ledger, so that nothing is sent.
         words: What its numbers stand on.
         is_task: Whether it is a task, which asks no model.
+        answer: The tokens of its last turn, which others read.
+        most_output: Its output if every turn that it may have fills its `max_tokens`.
     """
 
     own: int
@@ -88,6 +96,8 @@ class Guess(NamedTuple):
     seconds_basis: Basis
     words: tuple[str, ...]
     is_task: bool = False
+    answer: Span = NOTHING
+    most_output: int = 0
 
 
 def guess_all(
@@ -99,6 +109,7 @@ def guess_all(
     pilot: Collection[str] = (),
     *,
     terms: Terms | None = None,
+    max_turns: int = 10,
 ) -> list[Guess]:
     """Say of every agent what it may use and take.
 
@@ -110,6 +121,7 @@ def guess_all(
         rows: Earlier answers.
         pilot: Who has answers of a pilot. What nobody has seen of other agents of their models is estimated by those.
         terms: What the provider says of the models, how they count pictures for one.
+        max_turns: The most requests for an answer of agents that set none.
     """
     history, speeds, counted = History(rows), Speeds(rows), counted or [None] * len(plan)
     tried = [row for row in rows if row.agent in pilot]
@@ -128,16 +140,17 @@ def guess_all(
         name = plan.agents[agent].name
         before = [one for one in parents if not one[0].held]
         attached = _attached(request, terms)
+        turns = _turns(plan.agents[agent], max_turns, history)
         if own := history.of_agent(name):
-            found[agent] = _guess(request, before, counted[agent], _seen(request, own, tried), speeds, attached)
+            guess = _guess(request, before, counted[agent], _seen(request, own, tried), speeds, attached)
+            found[agent] = _in_turns(guess, turns)
             continue
         key = (kin_of(name), request.model, request.effort)
         if key not in shared:
             kin = history.of_kin(name)
             shared[key] = _seen(request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
-        found[agent] = _by_kin(
-            _guess(request, before, counted[agent], shared[key], speeds, attached), piloted=shared[key].piloted
-        )
+        guess = _guess(request, before, counted[agent], shared[key], speeds, attached)
+        found[agent] = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
     return [found[agent] for agent in range(len(plan))]
 
 
@@ -215,9 +228,9 @@ def _guess(
     cap = request.max_tokens
     texts = request.texts()
     own = sum(map(len, texts)) // CHARS_PER_TOKEN + 1 + attached.likely if counted is None else counted
-    likely = round(sum(one.output.likely * by for one, by in parents))
+    likely = round(sum(one.answer.likely * by for one, by in parents))
     most = round(sum(one.cap * by for one, by in parents))
-    ends = (round(sum(one.output[end] * by for one, by in parents)) for end in range(3))
+    ends = (round(sum(one.answer[end] * by for one, by in parents)) for end in range(3))
     size = sum(len(text.encode(errors="replace")) for text in texts) + OVERHEAD_TOKENS + attached.most
     output, output_basis, length_words = seen.length
     output = Span(*(float(min(max(round(tokens), 1), cap)) for tokens in output))
@@ -236,6 +249,60 @@ def _guess(
         output_basis=output_basis,
         seconds_basis=seconds_basis,
         words=(length_words, pace_words, *(attached.words if counted is None else ())),
+        answer=output,
+        most_output=cap,
+    )
+
+
+class _Turns(NamedTuple):
+    """How many requests an answer may take.
+
+    Attributes:
+        number: Low, likely and high.
+        most: The cap.
+        words: What that stands on.
+    """
+
+    number: Span
+    most: int
+    words: str
+
+
+def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
+    """Return how many requests an answer may take, which calls of functions make several; `None` is one."""
+    if not any(isinstance(one, Tool) for one in agent.tools):
+        return None
+    most = agent.max_turns or max_turns
+    rows = history.of_agent(agent.name) or history.of_kin(agent.name)
+    answers = sum(not row.calls for row in rows)
+    if not answers:
+        likely, told = min(ASSUMED_TURNS, most), "assumed"
+        number = Span(1.0, likely, float(most))
+    else:
+        likely, told = min(len(rows) / answers, most), f"by {_answers(answers)}, taken as half to twice"
+        number = Span(max(1.0, likely / 2), likely, min(likely * 2, most))
+    words = f"turns: {likely:.3g} {told} ({number.low:.3g}–{number.high:.3g}, at most {most})"
+    return _Turns(number, most, f"{words}, each tool result assumed as {ASSUMED_RESULT_TOKENS} tokens")
+
+
+def _in_turns(guess: Guess, turns: _Turns | None) -> Guess:
+    """Return what all turns of a conversation use together: each sends again all that came before it."""
+    if turns is None:
+        return guess
+
+    def sent(first: float, output: float, result: float, number: float) -> float:
+        return number * first + (output + result) * number * (number - 1) / 2
+
+    results = (ASSUMED_RESULT_TOKENS * UNSEEN[0], ASSUMED_RESULT_TOKENS, ASSUMED_RESULT_TOKENS * UNSEEN[1])
+    parts = list(zip(guess.input, guess.output, results, turns.number, strict=True))
+    return guess._replace(
+        input=Span(*(float(round(sent(*one))) for one in parts)),
+        output=Span(*(float(round(output * number)) for _, output, _, number in parts)),
+        seconds=Span(*(took_s * number for took_s, number in zip(guess.seconds, turns.number, strict=True))),
+        most_input=round(sent(guess.most_input, guess.cap, results[-1], turns.most)),
+        most_output=guess.cap * turns.most,
+        input_basis="estimated",
+        words=(*guess.words, turns.words),
     )
 
 

@@ -89,7 +89,9 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     simulated = simulated or bool(tried and tried.simulated)
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
-    guesses = guess_all(plan, requests, held, counted, rows, tried.agents if tried else (), terms=terms)
+    guesses = guess_all(
+        plan, requests, held, counted, rows, tried.agents if tried else (), terms=terms, max_turns=policy.max_turns
+    )
     work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
     totals = [summarize(one) for one in ends]
@@ -128,7 +130,7 @@ def _expect(
     known = [0.0] * len(ends) if guess.is_task else []
     known += [cost for one in ends if (cost := _cost_in(one, agent)) is not None]
     cost = _span(known) if len(known) == len(ends) else None
-    most = price(guess.most_input, guess.cap)
+    most = price(guess.most_input, guess.most_output)
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
     part = plan.agents[agent].part
@@ -305,7 +307,7 @@ def _work_notes(plan: Plan) -> Iterator[str]:
     if tasks := sum(one.is_task for one in plan.agents):
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
-        yield f"counted as one turn, without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
+        yield f"without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
 
 
 def _flow_notes(plan: Plan) -> Iterator[str]:

@@ -14,7 +14,7 @@ from agent_magic.declare.edges import PlanWarning
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.errors import LedgerError
-from agent_magic.record.answer import NOTHING_USED, TURNS, Answer, Price, Usage
+from agent_magic.record.answer import NOTHING_USED, TOOL_USE, TURNS, Answer, Price, Usage
 from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
@@ -157,13 +157,14 @@ def history_of(file: LedgerFile, most: int) -> list[Past]:
     """Return what the latest answers took, oldest first, without refusals."""
     marks = ", ".join("?" * len(MEASURED))
     rows = file.read(
-        "SELECT name, model, effort, input_tokens, output_tokens, ttft_s, api_s, source = 'simulated' FROM calls "  # noqa: S608 - ours
+        "SELECT name, model, effort, input_tokens, output_tokens, ttft_s, api_s, source = 'simulated', "  # noqa: S608 - ours
+        f"stop_reason = '{TOOL_USE}' FROM calls "
         "WHERE state = 'finished' AND key IS NOT NULL AND stop_reason != 'refusal' AND api_s IS NOT NULL "
         f"AND source IN ({marks}) ORDER BY id DESC LIMIT ?",
         *sorted(MEASURED),
         most,
     )
-    return [Past(*row[:7], simulated=bool(row[7])) for row in reversed(rows)]
+    return [Past(*row[:7], simulated=bool(row[7]), calls=bool(row[8])) for row in reversed(rows)]
 
 
 def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, str]:
