@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
+from agent_magic.record.call import artifacts_of
 from agent_magic.record.events import (
     AgentEnded,
     AttemptEnded,
@@ -124,7 +125,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "on_critical_path": number in path,
             "slack_s": slack[number],
             "round": _round(record, number),
-            "artifacts": result.artifacts,
+            "artifacts": artifacts_of(result.calls),
         }
         for number, result in enumerate(record.results)
         if result.status != "unused"

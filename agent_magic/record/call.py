@@ -167,6 +167,17 @@ def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
         yield Stretch("tool", tools_of(running), max(since_s, *marks), None)
 
 
+def own_text(calls: Sequence[ToolCall], turn: int) -> str:
+    """Return what a task (turn 0) returned, or the answer of a turn as a person has changed it; empty for neither."""
+    own = [one for one in calls if one.is_own and one.turn == turn]
+    return next((one.result for one in reversed(own) if not turn or one.tool == APPROVAL), "")
+
+
+def artifacts_of(calls: Sequence[ToolCall]) -> list[str]:
+    """Return the paths of the files that calls wrote, each once."""
+    return list(dict.fromkeys(file.path for one in calls for file in one.artifacts))
+
+
 def tools_of(calls: Sequence[ToolCall]) -> str:
     """Return the names of the functions that calls are of, each once."""
     return ", ".join(dict.fromkeys(one.tool for one in calls))

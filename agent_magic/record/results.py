@@ -12,7 +12,7 @@ from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import PAUSED, TOOL_USE, Usage, add_usage
 from agent_magic.record.attempt import Attempt
-from agent_magic.record.call import APPROVAL, ToolCall, stretches
+from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -134,20 +134,11 @@ class AgentResult:
     @property
     def text(self) -> str:
         """The answer, or the part of it that had arrived. Of a task, what it returned, as text."""
-        if self.is_task and self.calls:
-            return self.calls[-1].result
-        own = [one for one in self.calls if one.is_own and one.turn == len(self.attempts)]
-        approved = next((one.result for one in own if one.tool == APPROVAL), "")
-        if approved:
-            return approved
+        if own := own_text(self.calls, len(self.attempts)):
+            return own
         if not self.attempts:
             return ""
         return self.answer.text if self.answer else self._earlier_turns + self.attempts[-1].partial
-
-    @property
-    def artifacts(self) -> list[str]:
-        """The files that were written for it, each once: its answer, what its functions have saved."""
-        return list(dict.fromkeys(file.path for one in self.calls for file in one.artifacts))
 
     @property
     def citations(self) -> list[Citation]:
