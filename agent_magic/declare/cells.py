@@ -131,7 +131,8 @@ def options_text(agent: Agent, *, without: str = "") -> str:
         lost = ", ".join(named.keys() - kept.keys())
         why = f"a cell cannot name its {lost}" if lost else "it has an option without a place there"
         raise PlanError(f"Agent {agent.name!r} cannot be written as a cell: {why}.")
-    words = [(flag, held[name] or None) for name, flag in FLAGS.items() if name != without]
+    held |= {"priority": agent.priority or None}
+    words = [(flag, held[name]) for name, flag in FLAGS.items() if name != without]
     words += [(flag, kept[name].written) for name, flag in WRITTEN.items() if name in kept]
     words += [(flag, ",".join(held[name]) or None) for name, flag in LISTS.items()]
     told = [f"{flag} {_quoted(value, agent.name)}" for flag, value in words if value is not None]
@@ -148,14 +149,15 @@ def _quoted(value: object, agent: str) -> str:
 
 
 def declared(plan: Plan) -> Iterator[Step]:
-    """Yield a plan's steps as they were declared: those for each item of a value are one again."""
+    """Yield a plan's steps as they were declared: those for each item, and the rounds of a loop, are one again."""
     seen: set[str] = set()
     for step in plan.agents:
         if step.part is None:
             yield step
         elif step.part.group not in seen:
             seen.add(step.part.group)
-            yield replace(step, name=step.part.group, each=step.part.over, part=None)
+            over = None if step.part.rounds else step.part.over
+            yield replace(step, name=step.part.group, each=over, part=None)
 
 
 def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "") -> str:

@@ -282,6 +282,8 @@ def read_agents(
         except (UsageError, AgentMagicError) as error:
             said = shown_message(error) if isinstance(error, AgentMagicError) else str(error)
             raise UsageError(f"{where}: {said}") from None
+        if asks_at_once("", one.line):
+            raise UsageError(f"{where}: --run is for a cell of one agent. %agents run {agent.name} asks this one.")
         if named != DEFAULT_PLAN:
             raise UsageError(f"{where}: --plan belongs to the first line: %%agents --plan {named}")
         if agent.name in found:
