@@ -22,6 +22,7 @@ from agent_magic.declare.plan_json import (
 )
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import PlanError, shown_value
+from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.forecast.pilot import pilot_agents
@@ -32,6 +33,7 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.each import each_frame
+from agent_magic.measure.plans import diff_frame, todo_frame
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.prices import TokenPrice
@@ -43,6 +45,7 @@ from agent_magic.show.notes import capped_note, filled_note, ledger_notes, round
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import pandas as pd
     from anthropic import AsyncAnthropic
     from graphviz import Digraph  # pyright: ignore[reportMissingTypeStubs] - it has none
 
@@ -228,6 +231,36 @@ class Plan(DeclaredPlan):
             simulated=simulated,
             pilot=tried,
         )
+
+    def lint(self, estimate: Estimate | None = None, *, session: Session | None = None) -> Advice:
+        """Check the plan before it runs: needless edges, unused answers, text that is sent for nothing, ...
+
+        The rules are those of `run.advise()`; seconds and dollars are forecast from an estimate. Nothing is sent.
+
+        Args:
+            estimate: What `plan.estimate()` returned; by default it is made now.
+            session: Whose history, prices and limits that counts.
+        """
+        prices = None if session is None else session.price_book(lambda _: None)  # the estimate tells which are unknown
+        return lint(estimate or self.estimate(session=session), prices=prices)
+
+    def todo(self, run: Run | None = None, estimate: Estimate | None = None) -> pd.DataFrame:
+        """Return what is to be done: a row per step with status, owner and what it waits for; see `measure.plans`.
+
+        Args:
+            run: A run of the plan, for the statuses.
+            estimate: What `plan.estimate()` returned, for seconds and dollars.
+        """
+        rows = [] if estimate is None else [(one.seconds.likely, one.cost_usd) for one in estimate.expected]
+        return todo_frame(self, None if run is None else record_of(run, "todo"), rows)
+
+    def diff(self, other: DeclaredPlan) -> pd.DataFrame:
+        """Return what another version of the plan changes: a row per step, option or value; see `measure.plans`.
+
+        Args:
+            other: The other version, such as `run.plan`.
+        """
+        return diff_frame(self, other)
 
     async def count_tokens(
         self,

@@ -120,7 +120,7 @@ class Forecaster:
     def __init__(self, record: RunRecord, history: History | None = None, prices: Prices | None = None) -> None:
         self.record, self.evidence = record, Evidence(record, history)
         self.policy, self._policy_words = policy_of(record)
-        self._prices = prices or Prices()
+        self.prices = prices or Prices()
         self._costs: dict[tuple[object, ...], Price] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
@@ -258,7 +258,7 @@ class Forecaster:
         return found
 
     def _pricing(self, scenario: Scenario) -> Pricing:
-        prices, factor = scenario.prices or self._prices, BATCH_PRICE if scenario.batch else 1.0
+        prices, factor = scenario.prices or self.prices, BATCH_PRICE if scenario.batch else 1.0
         return Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
 
     def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:

@@ -26,10 +26,12 @@ class Outlook:
     Attributes:
         record: The run.
         policy: How it ran.
+        prices: What tokens cost.
     """
 
     def __init__(self, forecaster: Forecaster) -> None:
         self._forecaster, self.record, self.policy = forecaster, forecaster.record, forecaster.policy
+        self.prices = forecaster.prices
 
     @cached_property
     def as_it_was(self) -> Forecast:

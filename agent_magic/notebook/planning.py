@@ -9,6 +9,8 @@ from IPython.core.error import UsageError
 from agent_magic.declare.plan_json import attachments_of
 from agent_magic.engine.requests import model_of
 from agent_magic.errors import NotConnected
+from agent_magic.forecast.advice.advice import several_or_one
+from agent_magic.forecast.advice.rules import MOST_COUNTED
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
@@ -53,6 +55,8 @@ async def show_plan(
         pilot: A run of a few of its agents, by which the rest is estimated.
     """
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
+    prices = session.shared.price_book(lambda _: None)
+    worth = several_or_one(found, prices) if len(plan) <= MOST_COUNTED else ""
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
         display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
@@ -61,12 +65,17 @@ async def show_plan(
     notes = [f"tokens could not be counted: {trouble}"] if trouble else []
     for text in [*notes, *plan.hints()]:
         note(text)
-    show_page(estimate_page(found, _prompts_text(plan, session.shared.client)), graphic=graphic)
+    show_page(estimate_page(found, _prompts_text(plan, session.shared.client), worth), graphic=graphic)
     attached = attachments_of(plan)
     if graphic and attached:
         rule = session.shared.client.token_rule(model_of(plan.agents[0]))
         display_bundle(attachments_card(attached.values(), rule))
     return found
+
+
+async def estimated(plan: Plan, session: Session, policy: Policy) -> Estimate:
+    """Return the estimate of a plan, with prompts counted where the provider counts."""
+    return (await _estimate(plan, session, policy, fresh=False))[0]
 
 
 async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:

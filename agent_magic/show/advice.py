@@ -9,7 +9,7 @@ from agent_magic.show.units import dollars, known, plural, seconds
 
 if TYPE_CHECKING:
     from agent_magic.forecast.advice.advice import Advice
-    from agent_magic.forecast.advice.rules import Finding
+    from agent_magic.forecast.advice.finding import Finding
     from agent_magic.show.page import Block
 
 LEAST_S: Final = 0.05
@@ -21,6 +21,7 @@ CHANGES: Final = (
     Column("run then", "number"),
 )
 SOURCES: Final = (Column("rule"), Column("source", "prose"))
+EDITS: Final = (Column("rule", "prose"), Column("where", "prose"), Column("write", "prose"))
 RULES: Final = (Column("rule"), Column("measured", "prose"))
 
 
@@ -30,11 +31,14 @@ def advice_page(advice: Advice) -> Page:
         (f"{number}.", one.change, _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
         for number, one in enumerate(advice.changes, 1)
     ]
-    why = [(one.rule, f"{one.measured}{_trust(one)}") for one in advice.changes]
+    why = [(one.rule, one.measured + ("" if advice.planned else _trust(one))) for one in advice.changes]
     fine = [(one.rule, one.measured) for one in advice if not one.change]
-    blocks: list[Block] = [Line(_headline(advice), head="Advice:")]
+    blocks: list[Block] = [Line(_headline(advice), head="Lint:" if advice.planned else "Advice:")]
     if changes:
         blocks += [Table(CHANGES, changes), Table(RULES, why, strong=True)]
+    edits = [(one.rule, one.where, one.edit) for one in advice.changes if one.edit]
+    if edits:
+        blocks.append(Fold("the edits", [Table(EDITS, edits, strong=True)]))
     if fine:
         blocks.append(Fold(f"{plural(len(fine), 'rule')} found nothing to change", [Table(RULES, fine)]))
     sources = [(one.rule, one.source) for one in advice]
@@ -44,6 +48,8 @@ def advice_page(advice: Advice) -> Page:
 def _headline(advice: Advice) -> str:
     label = " (simulated)" if advice.simulated else ""
     found = f"{plural(len(advice.changes), 'change')} would pay" if advice.changes else "no change would pay"
+    if advice.planned:
+        return f"{found}; the run is expected to take {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
     return f"{found}; the run took {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
 
 

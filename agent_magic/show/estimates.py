@@ -35,7 +35,7 @@ COLUMNS = (
 FACTS = (Column(""), Column("", "prose"))
 
 
-def estimate_page(estimate: Estimate, prompts: str = "") -> Page:
+def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "") -> Page:
     """Compose what a plan may cost and take: the whole in a line, a row per agent, what the numbers are based on.
 
     The agents of a declaration with many items are one row, as they are one card of the picture.
@@ -43,6 +43,7 @@ def estimate_page(estimate: Estimate, prompts: str = "") -> Page:
     Args:
         estimate: The estimate.
         prompts: Every prompt as it will go out; folded.
+        worth: A paragraph on whether several agents are worth it.
     """
     expected = estimate.expected
     lines = _lines(expected)
@@ -57,6 +58,7 @@ def estimate_page(estimate: Estimate, prompts: str = "") -> Page:
             Line("≈ estimated, ? assumed; failures and retries not included.", "soft"),
             *(Line(reason, "soft") for reason in _reasons(expected)),
             *(Line(note, "warn", head="note:") for note in estimate.notes),
+            *([Line(worth, head="several agents or one:")] if worth else []),
             *([Fold("the prompts", [Words(prompts)])] if prompts else []),
         ]
     )

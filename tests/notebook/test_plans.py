@@ -201,3 +201,43 @@ def test_a_goal_without_a_plan_is_told(shell, connected):
     with pytest.raises(UsageError, match=r"No plan came back: .*%agents show coordinator"):
         connected.plan("", "Compare Python and Rust [[stop:refusal]]")
     assert not hasattr(shell, "put")
+
+
+def test_a_plan_is_linted_before_it_runs(connected):
+    """The rules of advice, and the loops of the notebook's cells; nothing is sent."""
+    connected.agents_cell("", "## a\nx\n## b --after a\ny")
+    connected.shell.user_ns["In"] = ["", "for one in many:\n    await plan.run()"]
+    found = {one.rule: one for one in connected.agents("lint")}
+    assert "a -> b" == found["only necessary dependencies"].where
+    assert "In [1]" == found["no await in a loop"].where
+    assert connected.session.last is None
+
+
+def test_the_estimate_says_whether_several_agents_are_worth_it(connected, capsys):
+    """In a paragraph, with this plan's numbers."""
+    connected.agents_cell("", "## a\nx\n## b\ny")
+    connected.agents("plan")
+    assert "several agents or one: use it: parts that do not need each other" in capsys.readouterr().out
+
+
+def test_a_plan_is_a_list_of_things_to_do(connected, capsys):
+    """Before a run nothing is done, after it all is."""
+    connected.agents_cell("", "## a\nx\n## b (critic)\n{{ a }}")
+    connected.agents("todo")
+    assert "- [ ] **b** (critic), after a" in capsys.readouterr().out
+    connected.agents("run")
+    capsys.readouterr()
+    connected.agents("todo")
+    assert "- [x] **b** (critic), after a" in capsys.readouterr().out
+
+
+def test_a_version_of_a_plan_is_brought_back(shell, connected):
+    """Its agents are declared as they were, with the types that cells name, and stand in a cell below."""
+    connected.agents_cell("", "## a (critic) --returns 'list[str]'\nx\n## b\n{{ a }}")
+    connected.agents("run")
+    connected.agents("drop b")
+    connected.agents_cell("", "## a --returns 'list[str]'\nchanged\n## c\nx")
+    connected.agents("open --declare")
+    assert ["a", "b"] == names(connected)
+    assert '## a (critic) --returns "list[str]"\nx\n\n## b\n{{ a }}\n' in shell.put
+    assert "x" == connected.session.registry().agents[0].prompt

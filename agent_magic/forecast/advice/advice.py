@@ -7,21 +7,25 @@ cannot judge, the quality of the answers, it leaves to the reader.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from agent_magic.declare.validation import is_word, must_be
 from agent_magic.errors import did_you_mean
-from agent_magic.forecast.advice.rules import RULES
+from agent_magic.forecast.advice.rules import OF_PLANS, RULES
+from agent_magic.forecast.advice.structure import awaits_in_loops, worth_it
+from agent_magic.forecast.forecast import Forecaster
+from agent_magic.forecast.outlook import Outlook
 from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
 
-    from agent_magic.forecast.advice.rules import Finding
-    from agent_magic.forecast.outlook import Outlook
+    from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.record.prices import Prices
 
 Action = Literal["change", "keep"]
 ADVICE: Mapping[str, str] = {
@@ -36,6 +40,8 @@ ADVICE: Mapping[str, str] = {
     "basis": "string",
     "assumed": "string",
     "source": "string",
+    "where": "string",
+    "edit": "string",
 }
 CENT = 0.005
 BY = ("seconds", "dollars")
@@ -50,12 +56,14 @@ class Advice:
         wall_s: What the run took.
         cost_usd: What it cost; `None` is unknown.
         simulated: Whether its answers are simulated.
+        planned: Whether it is about a plan that has not run: seconds and dollars are those of its estimate.
     """
 
     findings: tuple[Finding, ...]
     wall_s: float | None = field(kw_only=True)
     cost_usd: float | None = field(kw_only=True)
     simulated: bool = field(kw_only=True)
+    planned: bool = field(default=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -87,7 +95,8 @@ class Advice:
     def __repr__(self) -> str:
         took = "" if self.wall_s is None else f" {self.wall_s:.1f} s"
         cost = "" if self.cost_usd is None else f", ${self.cost_usd:.4f}"
-        head = f"Advice on a run of{took}{cost}{', simulated' if self.simulated else ''}"
+        what = "Lint of a plan" if self.planned else "Advice on a run"
+        head = f"{what} of{took}{cost}{', simulated' if self.simulated else ''}"
         fine = [one for one in self.findings if not one.change]
         lines = [head, *(f"{number}. {_told(one)}" for number, one in enumerate(self.changes, 1))]
         if not self.changes:
@@ -137,3 +146,31 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
     told = [found for rule in RULES if (found := rule(outlook)) is not None] if worked else []
     told.sort(key=_by_seconds if by == "seconds" else _by_dollars)
     return Advice(tuple(told), wall_s=wall_s, cost_usd=cost_usd, simulated=outlook.record.simulated)
+
+
+def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = None) -> Advice:
+    """Ask the rules of a plan that has not run: what is said stands on its estimate.
+
+    Args:
+        estimate: The estimate.
+        cells: The cells of the notebook as Python.
+        prices: What tokens cost; `None` is the list.
+    """
+    outlook = Outlook(Forecaster(estimate.likely, prices=prices))
+    told = [found for rule in OF_PLANS if (found := rule(outlook)) is not None]
+    told += [found] if (found := awaits_in_loops(cells)) is not None else []
+    cost = None if estimate.cost is None else estimate.cost.likely
+    rows = [replace(one, basis=estimate.basis, assumed="") for one in told]  # the estimate says what that stands on
+    return Advice(
+        tuple(sorted(rows, key=_by_seconds)),
+        wall_s=estimate.wall_s.likely,
+        cost_usd=cost,
+        simulated=estimate.simulated,
+        planned=True,
+    )
+
+
+def several_or_one(estimate: Estimate, prices: Prices | None = None) -> str:
+    """Return the paragraph on whether several agents are worth it; empty where nothing is known. See `lint`."""
+    found = worth_it(Outlook(Forecaster(estimate.likely, prices=prices)))
+    return "" if found is None else found.measured

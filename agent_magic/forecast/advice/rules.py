@@ -1,13 +1,27 @@
-"""The rules of `run.advise()`, each with its public source. A rule returns `None` where it has no number."""
+"""The rules of `run.advise()` and `plan.lint()`, each with its public source. One without a number returns `None`."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.pacing.limits import DIMENSIONS
+from agent_magic.forecast.advice.finding import (
+    ALIKE,
+    CONCURRENT,
+    DEEP_DIVE,
+    LAYERS,
+    LEAST_PREFIX,
+    SCALING,
+    SPECIFICATION,
+    TOKENS,
+    WORTH,
+    Finding,
+    found,
+    listed,
+)
+from agent_magic.forecast.advice.structure import SHAPE, speaks_of
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -17,89 +31,6 @@ if TYPE_CHECKING:
 
     from agent_magic.forecast.forecast import Forecast
     from agent_magic.forecast.outlook import Outlook
-
-
-CONCURRENT = '"Technical Architecture: Concurrent vs. Parallel Execution", git.openharbor.io/svrnty/claude-skills'
-TOKENS = '"Token Usage & Cost Analysis", git.openharbor.io/svrnty/claude-skills'
-SPECIFICATION = '"Parallel Agent Architecture Specification"'
-DEEP_DIVE = '"Parallel Execution - Deep Dive"'
-LAYERS = '"Parallel Execution Architecture", Meta-Agent System'
-SCALING = '"Agent Scaling Analysis & Solutions", github.com/rawjaws/anvil'
-
-ALIKE = 0.9
-"""Agents that cost at least this share of the dearest one are looked at together with it."""
-LEAST_PREFIX = 1024
-"""The shortest shared text that is worth naming, in tokens: the least a provider caches."""
-WORTH = 0.05
-"""A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one rule says.
-
-    Attributes:
-        rule: The rule's name.
-        measured: What it looked at, in numbers of this run.
-        change: What to change; an empty string where all is fine.
-        source: Where the rule is from.
-        saves_s: Seconds that the change saves; `None` where it foresees none.
-        saves_usd: Dollars that it saves; `None` where unknown.
-        forecast_s: Seconds of the run with the change.
-        forecast_usd: Dollars of it.
-        basis: What that stands on: `measured`, `ledger` or `assumed`.
-        assumed: What was assumed, in words.
-        apply: The change as arguments of `run.whatif`, for `run.apply`; empty where only a person can do it.
-    """
-
-    rule: str
-    measured: str
-    change: str = field(default="", kw_only=True)
-    source: str = field(kw_only=True)
-    saves_s: float | None = field(default=None, kw_only=True)
-    saves_usd: float | None = field(default=None, kw_only=True)
-    forecast_s: float | None = field(default=None, kw_only=True)
-    forecast_usd: float | None = field(default=None, kw_only=True)
-    basis: str = field(default="measured", kw_only=True)
-    assumed: str = field(default="", kw_only=True)
-    apply: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
-
-
-def found(
-    outlook: Outlook,
-    rule: str,
-    measured: str,
-    source: str,
-    changed: Forecast | None = None,
-    change: str = "",
-    **apply: Any,
-) -> Finding:
-    """Say what a rule found; `changed` is the forecast of the run with the change, if the rule has one.
-
-    Args:
-        outlook: The run.
-        rule: The rule's name.
-        measured: What it looked at.
-        source: Where it is from.
-        changed: The forecast of the run with the change.
-        change: What to change, in words.
-        **apply: The same as arguments of `run.whatif`.
-    """
-    if changed is None:
-        return Finding(rule, measured, source=source)
-    return Finding(
-        rule,
-        measured,
-        change=change,
-        source=source,
-        saves_s=outlook.saves_s(changed),
-        saves_usd=outlook.saves_usd(changed),
-        forecast_s=changed.wall_s,
-        forecast_usd=changed.cost_usd,
-        basis=changed.note.basis,
-        assumed=changed.note.assumed,
-        apply=apply if change else {},
-    )
 
 
 def pays(outlook: Outlook, changed: Forecast) -> bool:
@@ -160,17 +91,20 @@ def longest(outlook: Outlook) -> Finding | None:
         return None
     best = min(halved, key=lambda one: halved[one].wall_s)
     name, changed = record.results[best].name, halved[best]
-    measured = f"{name} works {work[best]:.1f} s; halving it saves {outlook.saves_s(changed):.1f} s"
+    share = work[best] / sum(work)
+    measured = f"{name} works {work[best]:.1f} s, {share:.0%} of all; halving it saves {outlook.saves_s(changed):.1f} s"
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
     change = advice if pays(outlook, changed) else ""
-    return found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
+    told = found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
+    return told.at(name, f"## {name}_1 and ## {name}_2, a half of the work each")
 
 
 def needless_edges(outlook: Outlook) -> Finding | None:
     """An agent that comes `after` another does not use its text: does it have to wait?"""
     record = outlook.record
     plan = record.plan
-    edges = [(plan.number(one.parent), plan.number(one.child)) for one in plan.edges if one.kind == "after"]
+    after = [one for one in plan.edges if one.kind == "after" and not speaks_of(plan[one.child].prompt, one.parent)]
+    edges = [(plan.number(one.parent), plan.number(one.child)) for one in after]
     if not edges:
         return None
     through_s = Chains.of(plan.dag, works(record)).through_s
@@ -178,13 +112,19 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     without = {edge: outlook.ask(cut=frozenset({edge})) for edge in asked}
     best = min(without, key=lambda edge: without[edge].wall_s)
     parent, child = (record.results[one].name for one in best)
-    measured = (
-        f"edges that carry no text: {len(edges)}; {parent} -> {child} costs {outlook.saves_s(without[best]):.1f} s"
-    )
+    measured = f"edges that carry no text: {len(edges)}; {_costs(outlook, without)}"
     advice = f"Let {child} go without waiting for {parent}, if order does not matter."
     change = advice if pays(outlook, without[best]) else ""
     source = f"{LAYERS}: minimize dependencies"
-    return found(outlook, "only necessary dependencies", measured, source, without[best], change)
+    told = found(outlook, "only necessary dependencies", measured, source, without[best], change)
+    return told.at(f"{parent} -> {child}", f"{child} without --after {parent}")
+
+
+def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str:
+    """Say what each of the dearest edges costs."""
+    names, rows = outlook.record.plan.names, sorted(without.items(), key=lambda one: one[1].wall_s)
+    told = [f"{names[one]} -> {names[other]} costs {outlook.saves_s(cut):.1f} s" for (one, other), cut in rows[:3]]
+    return ", ".join(told)
 
 
 def strategy(outlook: Outlook) -> Finding | None:
@@ -316,7 +256,7 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     saves = outlook.saves_usd(changed)
     if saves is None or saves < WORTH * total:
         return None
-    names = _listed([results[number].name for number in dearest])
+    names = listed([results[number].name for number in dearest])
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
     measured = f"{names}: {share:.0%} of the dollars, with {models}"
@@ -325,11 +265,6 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     return found(
         outlook, "the model by the task", measured, f"{SCALING}: model selection", changed, change, model=models
     )
-
-
-def _listed(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def shared_context(outlook: Outlook) -> Finding | None:
@@ -402,4 +337,15 @@ RULES: tuple[Callable[[Outlook], Finding | None], ...] = (
     shared_context,
     limits,
     failures,
+    *SHAPE,
 )
+"""The rules of a run."""
+OF_PLANS: tuple[Callable[[Outlook], Finding | None], ...] = (
+    barrier,
+    longest,
+    needless_edges,
+    cheaper_model,
+    shared_context,
+    *SHAPE,
+)
+"""Those that a plan can be asked before it runs."""

@@ -94,9 +94,8 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     )
     work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
-    totals = [summarize(one) for one in ends]
+    totals, timeouts_s = [summarize(one) for one in ends], timeouts_of(plan, policy)
     expected = tuple(_expect(plan, agent, requests[agent], guesses[agent], ends, book) for agent in range(len(plan)))
-    timeouts_s = timeouts_of(plan, policy)
     found = Estimate(
         plan.name,
         expected,
@@ -111,9 +110,10 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         notes=tuple(_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
         pilot=tried,
+        likely=ends[1],
     )
-    cap = policy.budget_usd if budget_usd is None else budget_usd
-    reaches = None if cap is None else found.reach(cap)
+    budget_usd = policy.budget_usd if budget_usd is None else budget_usd
+    reaches = None if budget_usd is None else found.reach(budget_usd)
     return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, totals[1], timeouts_s))
 
 
@@ -236,6 +236,7 @@ def _play(
     works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
     limits = terms.before | _plenty(works, terms)
     record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
+    record.terms = terms._replace(policy=policy.to_dict(), after=limits)
     play(
         record,
         terms._replace(after=limits, work_s=tuple(guess.seconds.likely for guess in guesses)),

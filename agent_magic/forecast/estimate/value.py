@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.pilot import Pilot
     from agent_magic.measure.path import CriticalPath
+    from agent_magic.record.results import RunRecord
 
 EXPECTED: Mapping[str, str] = {
     "agent": "string",
@@ -128,6 +129,7 @@ class Estimate:
         notes: What else has to be known.
         simulated: Whether it is based on simulated answers.
         pilot: Which agents were run to find out; `None` without a pilot.
+        likely: The run that is foreseen, with every agent as it is likely to be.
     """
 
     plan: str
@@ -143,6 +145,7 @@ class Estimate:
     notes: tuple[str, ...] = field(kw_only=True)
     simulated: bool = field(kw_only=True)
     pilot: Pilot | None = field(default=None, kw_only=True)
+    likely: RunRecord = field(kw_only=True, compare=False)
 
     @property
     def agents(self) -> pd.DataFrame:

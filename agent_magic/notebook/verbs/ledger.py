@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.cells import declared, to_cell
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
-from agent_magic.notebook.front_end import note, say
+from agent_magic.notebook.front_end import cell_of, note, put_cell, say
 from agent_magic.show.units import dollars, plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
     from agent_magic.api import Ledger, Run
+    from agent_magic.declare.step import Step
 
 
 def _ledger_of(ctx: CommandContext) -> Ledger:
@@ -40,12 +44,41 @@ def _open_options(parser: Parser) -> None:
     parser.add_argument(
         "run", nargs="?", type=int, metavar="RUN", help="Its number in %%agents runs; by default the newest."
     )
+    parser.add_argument("--declare", action="store_true", help="Declare its agents again, and put their cell below.")
 
 
 def _open(ctx: CommandContext, given: Namespace) -> Run:
     run = _ledger_of(ctx).open(given.run)
     ctx.session.last = run
+    if given.declare:
+        _declare(ctx, run)
     return run
+
+
+def _declare(ctx: CommandContext, run: Run) -> None:
+    """Declare the agents of a run again, in place of those of its plan, and put their cell below."""
+    registry, defaults = ctx.session.registry(run.plan.name), ctx.defaults()
+    now = {step.name: step for step in registry.agents}
+    steps = [_as_written(step, now.get(step.name), defaults) for step in declared(run.plan)]
+    text = to_cell(steps, name=run.plan.name, description=run.plan.description)
+    gone = [step.name for step in registry.agents if step.name not in {one.name for one in steps}]
+    registry.drop(gone)
+    cell = cell_of(ctx.shell)
+    registry.declare_all(
+        [step for step in steps if isinstance(step, Agent)], replace(cell, id=None), ran=(), variables=(), cycles=True
+    )
+    say(f"Declared {plural(len(steps), 'agent')} of {run.plan.name!r} as they were; their cell is below.")
+    put_cell(ctx.shell, text)
+
+
+def _as_written(step: Step, now: Step | None, defaults: Mapping[str, Any]) -> Step:
+    """Return a step of a record as a cell had it: a record knows no names of types and tools, and holds defaults."""
+    found: dict[str, Any] = {name: None for name, value in defaults.items() if getattr(step, name) == value}
+    if now is not None:
+        found |= {
+            name: getattr(now, name) for name in ("returns", "tools") if getattr(now, name) == getattr(step, name)
+        }
+    return replace(step, **found) if isinstance(step, Agent) else step
 
 
 def _ledger_options(parser: Parser) -> None:
@@ -132,7 +165,11 @@ VERBS = {
         "Bring a past run back: frames, picture, timeline. Returns the run.",
         _open_options,
         _open,
-        examples=("run = %agents open    # the newest", "run = %agents open 12"),
+        examples=(
+            "run = %agents open    # the newest",
+            "run = %agents open 12",
+            "%agents open 7 --declare    # its agents as they were, and their cell below",
+        ),
     ),
     "ledger": Verb(
         "Show what the ledger holds; verify, prune, export or salvage it.",

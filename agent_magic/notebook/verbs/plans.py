@@ -10,10 +10,14 @@ from IPython.core.error import UsageError
 
 from agent_magic.declare.cells import to_cell
 from agent_magic.declare.presets import PRESETS
+from agent_magic.forecast.advice.advice import Advice, lint
+from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.files.cells import to_notebook
-from agent_magic.notebook.front_end import put_cell, say
+from agent_magic.notebook.front_end import display_bundle, is_kernel, put_cell, say
+from agent_magic.notebook.planning import estimated
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
 from agent_magic.record.files import inside
 
 if TYPE_CHECKING:
@@ -62,7 +66,42 @@ def _export(ctx: CommandContext, given: Namespace) -> None:
     say(f"{len(plan)} agents written to {name}.")
 
 
+async def _lint(ctx: CommandContext, given: Namespace) -> Advice:
+    plan = ctx.freeze(given)
+    found = await estimated(plan, ctx.session, ctx.policy(given))
+    cells = [str(cell) for cell in ctx.shell.user_ns.get("In", ())]
+    return lint(found, cells, ctx.session.shared.price_book(lambda _: None))  # the estimate says what has none
+
+
+def _todo(ctx: CommandContext, given: Namespace) -> None:
+    name = given.plan or DEFAULT_PLAN
+    running = [driver.record for driver in ctx.session.running if driver.plan.name == name]
+    runs = [run.record for run in reversed(ctx.session.runs) if run.plan.name == name]
+    plan = running[0].plan if running else ctx.freeze(given)
+    record = next((one for one in [*running, *runs] if one.plan.names == plan.names), None)
+    frame = todo_frame(plan, record)
+    text = todo_markdown(frame)
+    if is_kernel(ctx.shell):
+        display_bundle({"text/markdown": text, "text/plain": text})
+    else:
+        say(text)
+
+
 VERBS = {
+    "lint": Verb(
+        "Check the plan before it runs: what is waited for, sent or asked for nothing, and what that costs. Nothing is "
+        "sent.",
+        add_run_options,
+        _lint,
+        waits=True,
+        examples=("%agents lint", "found = %agents lint    # found.frame has a row for each rule"),
+    ),
+    "todo": Verb(
+        "Show the plan as a checklist, with what a run has done of it. plan.todo() is a frame.",
+        add_plan_options,
+        _todo,
+        examples=("%agents todo",),
+    ),
     "preset": Verb(
         "Put a ready plan below, as a %%agents cell to change and run. Without a name it lists them.",
         _preset_options,

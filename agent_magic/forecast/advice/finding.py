@@ -1,0 +1,108 @@
+"""What a rule says, and the words that rules share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.forecast.forecast import Forecast
+    from agent_magic.forecast.outlook import Outlook
+
+CONCURRENT = '"Technical Architecture: Concurrent vs. Parallel Execution", git.openharbor.io/svrnty/claude-skills'
+TOKENS = '"Token Usage & Cost Analysis", git.openharbor.io/svrnty/claude-skills'
+SPECIFICATION = '"Parallel Agent Architecture Specification"'
+DEEP_DIVE = '"Parallel Execution - Deep Dive"'
+LAYERS = '"Parallel Execution Architecture", Meta-Agent System'
+SCALING = '"Agent Scaling Analysis & Solutions", github.com/rawjaws/anvil'
+
+ALIKE = 0.9
+"""Agents that cost at least this share of the dearest one are looked at together with it."""
+LEAST_PREFIX = 1024
+"""The shortest shared text that is worth naming, in tokens: the least a provider caches."""
+WORTH = 0.05
+"""A change that saves less than this share of the run is not proposed: forecasts are not better than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule says.
+
+    Attributes:
+        rule: The rule's name.
+        measured: What it looked at, in numbers of this run.
+        change: What to change; an empty string where all is fine.
+        source: Where the rule is from.
+        saves_s: Seconds that the change saves; `None` where it foresees none.
+        saves_usd: Dollars that it saves; `None` where unknown.
+        forecast_s: Seconds of the run with the change.
+        forecast_usd: Dollars of it.
+        basis: What that stands on: `measured`, `ledger` or `assumed`.
+        assumed: What was assumed, in words.
+        where: The agents or cells it is about.
+        edit: The change as text to write.
+        apply: The change as arguments of `run.whatif`, for `run.apply`; empty where only a person can do it.
+    """
+
+    rule: str
+    measured: str
+    change: str = field(default="", kw_only=True)
+    source: str = field(kw_only=True)
+    saves_s: float | None = field(default=None, kw_only=True)
+    saves_usd: float | None = field(default=None, kw_only=True)
+    forecast_s: float | None = field(default=None, kw_only=True)
+    forecast_usd: float | None = field(default=None, kw_only=True)
+    basis: str = field(default="measured", kw_only=True)
+    assumed: str = field(default="", kw_only=True)
+    where: str = field(default="", kw_only=True)
+    edit: str = field(default="", kw_only=True)
+    apply: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+
+    def at(self, where: str, edit: str) -> Finding:
+        """Return it with the place it is about, and the edit as text where there is something to change."""
+        return replace(self, where=where, edit=edit if self.change else "")
+
+
+def found(
+    outlook: Outlook,
+    rule: str,
+    measured: str,
+    source: str,
+    changed: Forecast | None = None,
+    change: str = "",
+    **apply: Any,
+) -> Finding:
+    """Say what a rule found; `changed` is the forecast of the run with the change, if the rule has one.
+
+    Args:
+        outlook: The run.
+        rule: The rule's name.
+        measured: What it looked at.
+        source: Where it is from.
+        changed: The forecast of the run with the change.
+        change: What to change, in words.
+        **apply: The same as arguments of `run.whatif`.
+    """
+    if changed is None:
+        return Finding(rule, measured, source=source)
+    return Finding(
+        rule,
+        measured,
+        change=change,
+        source=source,
+        saves_s=outlook.saves_s(changed),
+        saves_usd=outlook.saves_usd(changed),
+        forecast_s=changed.wall_s,
+        forecast_usd=changed.cost_usd,
+        basis=changed.note.basis,
+        assumed=changed.note.assumed,
+        apply=apply if change else {},
+    )
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Return names with commas, the first of many."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,303 @@
+"""Rules on the shape of a plan: what is sent for nothing, what is not sent, what could be put otherwise.
+
+They read a run, or the likely run that an estimate foresees: `run.advise()` and `plan.lint()` ask the same rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING, cast
+
+from agent_magic.declare.context import text_of
+from agent_magic.declare.resources import conflicts
+from agent_magic.declare.serialization import RenderError
+from agent_magic.engine.pacing.limits import DIMENSIONS
+from agent_magic.forecast.advice.finding import (
+    CONCURRENT,
+    DEEP_DIVE,
+    LEAST_PREFIX,
+    SCALING,
+    SPECIFICATION,
+    TOKENS,
+    WORTH,
+    Finding,
+    found,
+    listed,
+)
+from agent_magic.measure.metrics import NEAR_BOUND, summarize
+from agent_magic.measure.path import Chains, works
+from agent_magic.record.answer import CHARS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from agent_magic.forecast.outlook import Outlook
+
+_BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_FED = "\n\nPrevious outputs:\n\n"
+"""What stands before the answers that `depends_on` adds to a prompt; see `agent_magic.declare.plan_json`."""
+MANY, SHORT, TOGETHER = 8, 60, 5
+"""So many requests of so few output tokens are tiny; so many of them fit into one."""
+VIEWS = 3
+DEAR = 2.0
+"""From twice the dollars of one agent on, the time has to be worth it. Source: the source's own multiple."""
+
+
+def unused_answers(outlook: Outlook) -> Finding | None:
+    """An answer that nobody takes, where another agent joins the rest."""
+    plan, dag = outlook.record.plan, outlook.record.plan.dag
+    ends = [one for one, below in enumerate(dag.children) if not below]
+    joins = [one for one in ends if len(dag.parents[one]) > 1]
+    lost = [one for one in ends if one not in joins and not plan.agents[one].is_task and not plan.agents[one].writes]
+    if not joins or not lost:
+        return None
+    names, join = [plan.names[one] for one in lost], plan.names[joins[-1]]
+    without = outlook.ask(dropped=frozenset(lost))
+    change = f"Let {join} take {{{{ {names[0]} }}}}, or leave {listed(names)} out."
+    measured = f"nobody takes the answer of {listed(names)}; {join} joins the others"
+    edit = f"{{{{ {names[0]} }}}} in the prompt of {join}, or %agents drop {' '.join(names)}"
+    told = found(outlook, "every answer is used", measured, f"{DEEP_DIVE}: unused outputs", without, change)
+    return told.at(listed(names), edit)
+
+
+def wanted_texts(outlook: Outlook) -> Finding | None:
+    """An agent that waits for another one, speaks of it, and does not take its answer."""
+    plan = outlook.record.plan
+    pairs = [(one.parent, one.child) for one in plan.edges if one.kind == "after" and not plan[one.child].is_task]
+    pairs = [(parent, child) for parent, child in pairs if speaks_of(plan[child].prompt, parent)]
+    if not pairs:
+        return None
+    parent, child = pairs[0]
+    measured = "; ".join(f"{child} speaks of {parent} and is not sent its answer" for parent, child in pairs[:3])
+    change = f"Put {{{{ {parent} }}}} into the prompt of {child}; --after {parent} only orders."
+    told = Finding("wanted answers are sent", measured, change=change, source=f"{DEEP_DIVE}: missing dependencies")
+    return told.at(child, f"{{{{ {parent} }}}} in place of --after {parent}")
+
+
+def speaks_of(prompt: str, agent: str) -> bool:
+    """Return whether a prompt speaks of an agent outside of its braces.
+
+    Args:
+        prompt: The prompt; of a task it is empty.
+        agent: The agent's name. An underscore may be a space.
+    """
+    word = re.escape(agent).replace("_", "[_ ]")
+    return re.search(rf"\b{word}\b", _BRACES.sub(" ", prompt), re.IGNORECASE) is not None
+
+
+def dead_context(outlook: Outlook) -> Finding | None:
+    """Answers that a prompt is sent and does not need: it never speaks of them, or has them through another one."""
+    rows = sorted(_dead(outlook), key=lambda row: -(row[0] or 0.0))
+    if not rows:
+        return None
+    usd, child, why = rows[0]
+    tokens = sum(_output(outlook, one) for one in {row[2][0] for row in rows})
+    measured = f"{why[1]}; {len(rows)} such answers, about {tokens:,} tokens"
+    total = summarize(outlook.record).cost_usd
+    pays = usd is not None and total is not None and usd > WORTH * total
+    change = f"Leave {{{{ {why[0]} }}}} out of {child}, if it does not need it." if pays else ""
+    told = Finding(
+        "no dead context", measured, change=change, source=f"{SCALING}: context", saves_usd=usd if change else None
+    )
+    return told.at(child, f"the prompt of {child} without {{{{ {why[0]} }}}}")
+
+
+def _dead(outlook: Outlook) -> Iterator[tuple[float | None, str, tuple[str, str]]]:
+    """Yield dollars, child, and parent with the reason."""
+    plan = outlook.record.plan
+    takes = {agent.name: set(inputs) for agent, inputs in zip(plan.agents, plan.inputs, strict=True)}
+    for agent in plan.agents:
+        if agent.is_task:
+            continue
+        said, _, fed = agent.prompt.partition(_FED)
+        for parent in takes[agent.name]:
+            through = next((one for one in takes[agent.name] if parent in takes[one]), None)
+            usd = _price(outlook, agent.name, _output(outlook, parent))
+            if through is not None:
+                yield usd, agent.name, (parent, f"{agent.name} is sent {parent} itself and through {through}")
+            elif f"{{{{ {parent} }}}}" in fed and not speaks_of(said, parent):
+                yield usd, agent.name, (parent, f"{agent.name} is sent {parent} and does not speak of it")
+
+
+def _output(outlook: Outlook, name: str) -> int:
+    return outlook.record[name].usage.output_tokens or 0
+
+
+def _price(outlook: Outlook, name: str, given: int, written: int = 0, read: int = 0) -> float | None:
+    """Return what input of an agent's model costs, and what is written to its cache or read; `None` is unknown."""
+    rates = outlook.prices.rates(outlook.record[name].model, given + written + read)
+    return None if rates is None else (given * rates[0] + read * rates[2] + written * rates[3]) / 1e6
+
+
+def shared_values(outlook: Outlook) -> Finding | None:
+    """A long value that several prompts write whole: as their context it is paid for once."""
+    plan, best = outlook.record.plan, cast("tuple[float, int, str, list[str]] | None", None)
+    for name, value in plan.values.items():
+        users = [one for one in plan.agents if not one.is_task and name in one.template.whole and one.context is None]
+        if len(users) < 2:
+            continue
+        try:
+            tokens = len(text_of(name, value)) // CHARS_PER_TOKEN
+        except RenderError:  # a picture, or a part of it: no text that could be shared
+            continue
+        if tokens >= LEAST_PREFIX:
+            rest, first = len(users) - 1, users[0].name
+            plain = _price(outlook, first, tokens * len(users))
+            kept = _price(outlook, first, 0, written=tokens, read=tokens * rest)
+            saves = 0.0 if plain is None or kept is None else plain - kept
+            row = (saves, tokens, name, [one.name for one in users])
+            best = row if best is None else max(best, row)
+    if best is None:
+        return None
+    saves, tokens, name, users = best
+    measured = f"{{{{ {name} }}}} stands in {len(users)} prompts, {tokens:,} tokens each time"
+    change = f"Give it to {listed(users)} as --context {name}, and take it out of their prompts." if saves > 0 else ""
+    told = Finding(
+        "shared text is a context",
+        measured,
+        change=change,
+        source=f"{TOKENS}: context once",
+        saves_usd=saves if change else None,
+        basis="assumed",
+    )
+    return told.at(listed(users), f"--context {name}")
+
+
+def tiny_requests(outlook: Outlook) -> Finding | None:
+    """Many requests for a word or two each: their instruction is sent every time."""
+    plan = outlook.record.plan
+    for group, members in plan.groups.items():
+        numbers = list(members.values())
+        agent = plan.agents[numbers[0]]
+        longest = max((_output(outlook, plan.names[one]) for one in numbers), default=0)
+        if agent.is_task or len(numbers) < MANY or not 0 < longest <= SHORT:
+            continue
+        tokens = len(_BRACES.sub("", agent.prompt) + (agent.system_text or "")) // CHARS_PER_TOKEN
+        spared = len(numbers) - -(-len(numbers) // TOGETHER)
+        saves = _price(outlook, agent.name, tokens * spared)
+        measured = f"{group}: {len(numbers)} requests of at most {longest} output tokens"
+        change = f"Put {TOGETHER} items into one request: {spared} requests fewer."
+        told = Finding(
+            "not too many tiny agents",
+            measured,
+            change=change,
+            source=f"{SCALING}: batching of similar requests",
+            saves_usd=saves,
+            basis="assumed",
+        )
+        return told.at(group, "--each over lists of items, --returns 'list[...]'")
+    return None
+
+
+def written_twice(outlook: Outlook) -> Finding | None:
+    """Two steps that change or use one thing wait for each other, whatever the graph says."""
+    plan = outlook.record.plan
+    rows = conflicts([plan.holds.get(one, ()) for one in range(len(plan))], plan.dag) if plan.holds else []
+    if not rows:
+        return None
+    name, one, other = rows[0]
+    pair = f"{plan.names[one]} and {plan.names[other]}"
+    measured = f"{pair} both change or use {name}: they run one after the other" + (
+        f"; {len(rows)} such pairs" if len(rows) > 1 else ""
+    )
+    change = f"Let each of {pair} write a {name} of its own, or say who comes first with --after."
+    told = Finding("nobody writes what others use", measured, change=change, source=f"{SPECIFICATION}: conflicts")
+    return told.at(pair, f"--writes {name}_2, or --after {plan.names[one]}")
+
+
+def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
+    """Find loops of a notebook's cells that await one run after another: one plan would run them at once.
+
+    Args:
+        cells: The cells as Python, magics already rewritten.
+    """
+    lines: list[str] = []
+    for number, text in enumerate(cells):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                tree = ast.parse(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+        loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+        if any(_runs(node) for loop in loops for part in loop.body for node in ast.walk(part)):
+            lines.append(f"In [{number}]")
+    if not lines:
+        return None
+    change = "Declare one agent with --each over what the loop goes through, and run it once."
+    measured = f"a loop awaits one run after another: {', '.join(lines[:3])}"
+    told = Finding("no await in a loop", measured, change=change, source=f"{DEEP_DIVE}: common mistakes")
+    return told.at(lines[0], "%%agent NAME --each ITEMS, or am.Agent(each=)")
+
+
+def _runs(node: ast.AST) -> bool:
+    match node:
+        case ast.Await(value=ast.Call(func=ast.Attribute(attr="run" | "drive"))):
+            return True
+        case ast.Call(func=ast.Attribute(attr="run_line_magic"), args=[ast.Constant(value=str(name)), line, *_]):
+            said = line.value if isinstance(line, ast.Constant) else ""
+            return name.startswith("agents") and str(said).startswith("run")
+        case _:
+            return False
+
+
+# whether several agents are worth it at all
+
+
+def worth_it(outlook: Outlook) -> Finding | None:
+    """Answer in a paragraph whether several agents are worth it: time, money, quality, and which situation this is."""
+    plan = outlook.record.plan
+    if not len(plan) or not any(one.attempts for one in outlook.record.results):
+        return None
+    work = works(outlook.record)
+    path_s = Chains.of(plan.dag, work).longest_s
+    bound = sum(work) / path_s if path_s else 1.0
+    cost = summarize(outlook.record).cost_usd
+    sent_on = [
+        _price(outlook, agent.name, _output(outlook, parent))
+        for agent, inputs in zip(plan.agents, plan.inputs, strict=True)
+        if not agent.is_task
+        for parent in inputs
+    ]
+    passed = sum(one or 0.0 for one in sent_on)
+    times = cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
+    word, why = _situation(outlook, bound, times)
+    slow, fast = outlook.sequential.wall_s, outlook.as_it_was.wall_s
+    money = "its dollars are unknown" if cost is None else f"${cost:.4f}"
+    more = f", about {times:.1f} times one agent with the same answers" if times is not None and times >= 1.05 else ""
+    measured = (
+        f"{word}: {why}. Time: {fast:.1f} s, one after another {slow:.1f} s; the plan allows {bound:.1f} times. "
+        f"Money: {money}{more}. Quality: independent views; how good they are, only a comparison tells."
+    )
+    change = "Ask one agent for all of it; %agents baseline measures both." if word == "leave it" else ""
+    return Finding("several agents or one", measured, change=change, source=f"{CONCURRENT}: decision matrix")
+
+
+def _situation(outlook: Outlook, bound: float, times: float | None) -> tuple[str, str]:
+    """Return what to do, and which of the eight situations this is."""
+    plan, results = outlook.record.plan, outlook.record.results
+    held = {one.held_by for one in outlook.record.attempts}
+    items = max(map(len, plan.groups.values()), default=0)
+    contexts = [one.context for one in plan.agents if one.context is not None]
+    outputs = [one.usage.output_tokens or 0 for one in results if one.attempts]
+    if len(plan) == 1:
+        return "leave it", "one agent runs beside nobody"
+    if bound < NEAR_BOUND:
+        return "leave it", "a chain, in which each waits for the one before"
+    if held & set(DIMENSIONS):
+        return "it depends", "a rate limit holds it up, and more agents would wait longer"
+    if items >= MANY and max(outputs, default=0) <= SHORT:
+        return "it depends", "many tiny requests, which could go several at a time"
+    if items >= MANY:
+        return "use it", "one job for many items that do not need each other"
+    if contexts and max(map(contexts.count, contexts)) >= VIEWS:
+        return "use it", "several views of one text, which is paid for once"
+    if times is not None and times >= DEAR:
+        return "it depends", "dear, as answers are sent on again and again: is the time worth it?"
+    return "use it", "parts that do not need each other"
+
+
+SHAPE = (worth_it, unused_answers, wanted_texts, dead_context, shared_values, tiny_requests, written_twice)
+"""The rules of this page."""

@@ -1,0 +1,112 @@
+"""Plans as tables: what is to be done, and what differs between two versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.measure.frames import make_frame
+from agent_magic.record.plaintext import single_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.results import RunRecord
+
+TODO: Mapping[str, str] = {
+    "step": "string",
+    "status": "string",
+    "owner": "string",
+    "after": "string",
+    "layer": "Int64",
+    "expected_s": "Float64",
+    "expected_usd": "Float64",
+}
+DIFF: Mapping[str, str] = {
+    "step": "string",
+    "change": "string",
+    "field": "string",
+    "before": "string",
+    "after": "string",
+}
+_LEFT_OUT = frozenset({"name", "depends_on"})
+"""Not options of a step: `depends_on` follows from prompt and `after`."""
+
+
+def todo_frame(
+    plan: Plan, record: RunRecord | None = None, expected: Sequence[tuple[float | None, float | None]] = ()
+) -> pd.DataFrame:
+    """Return a row per step, in an order in which they can be done. Columns are `TODO`.
+
+    Args:
+        plan: The plan.
+        record: A run of it: its statuses; without one every step is `pending`.
+        expected: Per step, its seconds and dollars; nothing is unknown.
+    """
+    known = {} if record is None else {one.name: one.status for one in record.results}
+    rows: list[dict[str, Any]] = []
+    for number in plan.dag.order:
+        step = plan.agents[number]
+        seconds, usd = expected[number] if expected else (None, None)
+        rows.append(
+            {
+                "step": step.name,
+                "status": known.get(step.name, "pending"),
+                "owner": "function" if step.is_task else step.role or step.model or "agent",
+                "after": ", ".join(plan.parents(step.name)),
+                "layer": plan.dag.layer[number],
+                "expected_s": seconds,
+                "expected_usd": usd,
+            }
+        )
+    return make_frame(rows, TODO)
+
+
+def todo_markdown(frame: pd.DataFrame) -> str:
+    """Return what `todo_frame` returned as a checklist: `- [x] name (owner), after a, b`."""
+    lines: list[str] = []
+    for row in frame.to_dict("records"):
+        done = "x" if row["status"] == "succeeded" else " "
+        said = "" if row["status"] in {"pending", "succeeded"} else f": {row['status']}"
+        after = f", after {row['after']}" if row["after"] else ""
+        lines.append(f"- [{done}] **{row['step']}** ({single_line(str(row['owner']))}){after}{said}")
+    return "\n".join(lines)
+
+
+def diff_frame(plan: Plan, other: Plan) -> pd.DataFrame:
+    """Return what another plan changes: a row per step that comes or goes, per option and value. Columns are `DIFF`.
+
+    Args:
+        plan: The plan as it is.
+        other: The other one.
+    """
+    (before, values), (after, others) = _parts(plan), _parts(other)
+    rows = [_row(name, "removed", "", "", "") for name in before if name not in after]
+    rows += [_row(name, "added", "", "", after[name].get("prompt", "")) for name in after if name not in before]
+    for name in before:
+        if name in after:
+            rows += _changes(name, before[name], after[name])
+    rows += _changes("(values)", values, others)
+    return make_frame(rows, DIFF)
+
+
+def _parts(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    data = plan_to_dict(plan)
+    return {str(row["name"]): row for row in data["agents"]}, data["values"]
+
+
+def _changes(step: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, str]]:
+    fields = [one for one in dict.fromkeys([*before, *after]) if one not in _LEFT_OUT]
+    pairs = [(one, before.get(one), after.get(one)) for one in fields]
+    return [_row(step, "changed", one, _shown(old), _shown(new)) for one, old, new in pairs if old != new]
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else str(value)
+
+
+def _row(step: str, change: str, field: str, before: str, after: str) -> dict[str, str]:
+    return {"step": step, "change": change, "field": field, "before": before, "after": after}
