@@ -48,11 +48,11 @@ async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
         description=plan.description,
     )
     await show_plan(known, session, policy, fresh=False, graphic=graphic)
-    show_page(Page([Fold("the cell as text", [Words(text)], instead="")]), graphic=graphic)
     if run.record.served and not given.put:
+        show_page(Page([Fold("the cell", [Words(text)])]), graphic=graphic)
         note("this plan was bought earlier, so its cell is not put below once more: --put does, --fresh asks again")
         return
-    show_page(Page([Line("change the cell below, run it, then %agents run.", head="next:")]), graphic=graphic)
+    show_page(Page([Line("change this cell, run it, then %agents run.", head="next:")]), graphic=graphic)
     put_cell(ctx.shell, text)
 
 

@@ -16,17 +16,26 @@ FEW, USUAL = 3, 7
 """The fewest agents of a plan with a join, and the most where nobody says how many."""
 _GOAL = re.compile(r"(?:.*?\bgoal:)?(.*?)(?:\bThis answer cannot be used\b|\Z)", re.IGNORECASE | re.DOTALL)
 _MOST = re.compile(r"\bat most (\d+) agents\b", re.IGNORECASE)
-_LISTED = re.compile(r"((?:[\w'./+#-]+(?: [\w'./+#-]+){0,2}, )+(?:and |or )?[\w'./+#-]+(?: (?:and|or) [\w'./+#-]+)?)")
+_ITEM = r"[\w'./+#-]+(?: [\w'./+#-]+){0,3}"
+_LISTED = re.compile(rf"((?:{_ITEM}, )+(?:and |or )?{_ITEM})")
+_REST = re.compile(r" (?:for|in|to|by|with|from)\b.*")
+"""What stands behind the last part of a list, as in `Rust and Go for a server`."""
 _PAIR = re.compile(r"\b([A-Z][\w+#]*) (?:and|or|versus|vs\.?|with) ([A-Z][\w+#]*)")
 _ENDINGS = (
-    (r"\b(?:business|marketing|launch|project|go-to-market)\b", "planner", "plan", "Plan the steps to {goal}"),
-    (r"\b(?:write|draft|report|article|post|letter|guide|docs?)\b", "writer", "draft", "Write what was asked: {goal}"),
-    (r"\b(?:compare|which|choose|versus|vs)\b", "analyzer", "comparison", "Compare the candidates point by point"),
+    (
+        r"\b(?:business|marketing|launch|project|go-to-market)\b",
+        "planner",
+        "plan",
+        "Plan the steps, with a check for each.",
+    ),
+    (r"\b(?:write|draft|report|article|post|letter|guide|docs?)\b", "writer", "draft", "Write what was asked."),
+    (r"\b(?:compare|which|choose|versus|vs)\b", "analyzer", "comparison", "Compare them point by point."),
 )
 _TAKEN = frozenset("result risks and or not in is if for set filter call block context include import with".split())
 """Names of the joins, and words of the template language."""
 _LEADS = re.compile(
-    r"^(?:compare|write|review|analy[sz]e|research|and|or|of|on|for|about|the|a|an|with|between|by) ", re.IGNORECASE
+    r"^(?:compare|write|review|report|analy[sz]e|research|and|or|of|on|for|about|the|a|an|with|between|by) ",
+    re.IGNORECASE,
 )
 
 
@@ -63,7 +72,7 @@ def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json
     role, name, what = next((row[1:] for row in _ENDINGS if re.search(row[0], goal, re.IGNORECASE)), _ENDINGS[-1][1:])
     room = most - len(rows)
     if room >= FEW - 1:
-        rows.append(_row(name, role, f"{what.format(goal=short)}.\n\n{answers}", names))
+        rows.append(_row(name, role, f"Goal: {short}\n\n{what}\n\n{answers}", names))
         if room >= FEW:
             rows.append(
                 _row("risks", "critic", f"Name the three weakest points for this goal: {short}\n\n{answers}", names)
@@ -71,7 +80,7 @@ def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json
         joined = [row for row in rows if row["name"] in (name, "risks")]
         names = [str(row["name"]) for row in joined]
         answers = "\n\n".join(f"{{{{ {one} }}}}" for one in names)
-    ask = f"Bring this together into one answer: {short}"
+    ask = f"Goal: {short}\n\nBring this together into one answer."
     rows.append(_row("result", "synthesizer", f"{ask}\n\n{answers}" if answers else ask, names))
     known = _roles(schema)
     return {
@@ -88,14 +97,21 @@ def _parts(goal: str, subject: Subject, rng: Random) -> list[str]:
     """Return what the goal names in a list, else its key phrases."""
     if found := _LISTED.search(goal):
         words = re.split(r",\s*(?:and |or )?|\s+(?:and|or)\s+", found[1])
-        while _LEADS.match(words[0]):
-            words[0] = _LEADS.sub("", words[0])
-        return list(dict.fromkeys(word.strip() for word in words if word.strip()))
+        words = [_REST.sub("", _bare(word)) for word in words]
+        return list(dict.fromkeys(word for word in words if word))
     if pair := _PAIR.search(goal):
         return [pair[1], pair[2]]
     terms = [one for one in (*subject.terms, subject.topic) if one.lower() != "goal"]
     few = terms[: rng.randint(3, 4)]
     return few if len(few) > 1 else [f"{subject.topic}: {side}" for side in ("benefits", "risks", "cost")]
+
+
+def _bare(words: str) -> str:
+    """Return words without an article, or the verb of the goal, before them."""
+    words = words.strip(" .")
+    while _LEADS.match(words):
+        words = _LEADS.sub("", words)
+    return words
 
 
 def _names(parts: list[str]) -> list[str]:

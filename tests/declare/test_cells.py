@@ -10,6 +10,7 @@ from agent_magic.api import Plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.cells import declared, options_text, sections_of, to_cell
 from agent_magic.declare.presets import PRESETS
+from agent_magic.declare.returns import look_up
 from agent_magic.errors import DeclarationError, PlanError
 
 CELL = r"""What it is for.
@@ -72,6 +73,20 @@ def test_agents_for_each_item_are_one_section_again():
     """The group has its name back and says what it goes over."""
     plan = Plan([Agent("rate", "Rate {{ item }}", each="rows")], {"rows": ["a", "b"]})
     assert "%%agents\n\n## rate --each rows\nRate {{ item }}\n" == to_cell(declared(plan))
+
+
+def test_a_loop_is_written_as_it_was_declared():
+    """Its rounds are one section again, with their condition; places for the items of an answer are one too."""
+    kind = look_up("plan", "list[str]", None)
+    agents = [
+        Agent("draft", "x {% if critic %}{{ critic }}{% endif %}", until="critic", rounds=3),
+        Agent("critic", "{{ draft }}"),
+        Agent("plan", "x", **kind),
+        Agent("work", "{{ item }}", each="plan", most=9, priority=2, when='critic == "no"'),
+    ]
+    text = Plan(agents).to_cell()
+    assert "## draft --until critic --rounds 3\n" in text
+    assert "## work --each plan --most 9 --when 'critic == \"no\"' --priority 2\n" in text
 
 
 @pytest.mark.parametrize(

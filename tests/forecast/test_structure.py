@@ -37,6 +37,12 @@ def test_a_text_that_was_wanted_is_no_needless_edge():
     assert "{{ the_facts }} in place of --after the_facts" == found["wanted answers are sent"].edit
 
 
+def test_a_condition_is_no_needless_edge():
+    """It reads the answer, whatever the prompt takes."""
+    yes = am.Agent("yes", "x", returns=bool)
+    assert "only necessary dependencies" not in findings([yes, am.Agent("b", "y", when="yes == True")])
+
+
 def test_unused_answers_are_named():
     """Where another agent joins the rest. What changes files is of use without being read."""
     join = am.Agent("join", "{{ a }} {{ b }}")

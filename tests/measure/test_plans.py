@@ -25,7 +25,6 @@ def test_things_to_do_stand_in_an_order_that_works():
 
 def test_a_run_says_what_is_done():
     """Statuses are those of the run; a list shows them."""
-
     run = Run(drive(PLAN, lambda *_: Reply(1.0))[0])
     assert ["succeeded", "succeeded"] == [*PLAN.todo(run)["status"]]
     assert f"- [x] **a** ({HAIKU})\n- [x] **b** (writer), after a" == todo_markdown(PLAN.todo(run))

@@ -69,6 +69,7 @@ def test_a_cell_declares_all_of_its_agents(magics, capsys):
         ("## new\n{{ a }}\n## a\n{{ new }}", "wait for each other"),
         ("## a\nx\n## a\ny", "^Section 'a', line 4: the cell has two sections of that name"),
         ("## a --plan other\ny", "^Section 'a', line 2: --plan belongs to the first line"),
+        ("## a --run\ny", "^Section 'a', line 2: --run is for a cell of one agent"),
         ("## a\n{{ x", "^Section 'a', line 2: "),
         ("no heading", "needs a heading for each agent"),
     ],

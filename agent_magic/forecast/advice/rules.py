@@ -21,7 +21,7 @@ from agent_magic.forecast.advice.finding import (
     found,
     listed,
 )
-from agent_magic.forecast.advice.structure import SHAPE, speaks_of
+from agent_magic.forecast.advice.structure import SHAPE, ordered, speaks_of
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -103,8 +103,8 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     """An agent that comes `after` another does not use its text: does it have to wait?"""
     record = outlook.record
     plan = record.plan
-    after = [one for one in plan.edges if one.kind == "after" and not speaks_of(plan[one.child].prompt, one.parent)]
-    edges = [(plan.number(one.parent), plan.number(one.child)) for one in after]
+    after = [(parent, child) for parent, child in ordered(plan) if not speaks_of(plan[child].prompt, parent)]
+    edges = [(plan.number(parent), plan.number(child)) for parent, child in after]
     if not edges:
         return None
     through_s = Chains.of(plan.dag, works(record)).through_s

@@ -33,6 +33,7 @@ from agent_magic.record.answer import CHARS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.forecast.outlook import Outlook
 
 _BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -65,8 +66,7 @@ def unused_answers(outlook: Outlook) -> Finding | None:
 def wanted_texts(outlook: Outlook) -> Finding | None:
     """An agent that waits for another one, speaks of it, and does not take its answer."""
     plan = outlook.record.plan
-    pairs = [(one.parent, one.child) for one in plan.edges if one.kind == "after" and not plan[one.child].is_task]
-    pairs = [(parent, child) for parent, child in pairs if speaks_of(plan[child].prompt, parent)]
+    pairs = [(parent, child) for parent, child in ordered(plan) if speaks_of(plan[child].prompt, parent)]
     if not pairs:
         return None
     parent, child = pairs[0]
@@ -74,6 +74,13 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
     change = f"Put {{{{ {parent} }}}} into the prompt of {child}; --after {parent} only orders."
     told = Finding("wanted answers are sent", measured, change=change, source=f"{DEEP_DIVE}: missing dependencies")
     return told.at(child, f"{{{{ {parent} }}}} in place of --after {parent}")
+
+
+def ordered(plan: Plan) -> list[tuple[str, str]]:
+    """Return the edges that only order: parent and child. A condition's are none of them: it reads the answer."""
+    edges = [(one.parent, one.child) for one in plan.edges if one.kind == "after"]
+    groups = {name: (part.group if (part := plan[name].part) else name) for name, _ in edges}
+    return [(parent, child) for parent, child in edges if {parent, groups[parent]} & {*plan[child].after}]
 
 
 def speaks_of(prompt: str, agent: str) -> bool:

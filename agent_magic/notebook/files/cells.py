@@ -14,7 +14,6 @@ from IPython.core.inputtransformer2 import TransformerManager
 from agent_magic.declare.agent import OPTIONS, Agent
 from agent_magic.declare.cells import options_text
 from agent_magic.declare.condition import FLOW
-from agent_magic.declare.cells import options_text
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import AgentMagicError, PlanError
