@@ -43,7 +43,7 @@ NOTHING_SENT: Final[dict[str, Any]] = {
 """What a task has of what agents send."""
 CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
 """Stands for the turn of an answer that went on."""
-TIMED: Final = frozenset({"live", "simulated", "replay"})
+TIMED: Final = frozenset({"live", "simulated", "replay", "forecast"})
 """The sources whose seconds are those of a model at work. What the ledger served took none."""
 
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})

@@ -11,6 +11,10 @@ import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.forecast.advice.advice import several_or_one
 from agent_magic.forecast.advice.structure import awaits_in_loops
+from agent_magic.forecast.evidence import rows_of
+from agent_magic.forecast.forecast import Forecaster
+from agent_magic.forecast.outlook import Outlook
+from agent_magic.record.history import History
 from agent_magic.show.advice import advice_page
 from tests.live.virtual import Reply, drive
 
@@ -30,9 +34,19 @@ def test_needless_edges_are_named_with_their_seconds():
     assert ("a -> b", "b without --after a", "assumed") == (found.where, found.edit, found.basis)
 
 
+def test_nothing_changed_is_the_run_that_was_foreseen():
+    """What-ifs of an estimate take the seconds that it foresees, those of earlier answers too."""
+    plan = am.Plan([A, B, am.Agent("c", "{{ a }} {{ b }}")])
+    record = drive(plan, lambda *_: Reply(7.0))[0]
+    found = plan.estimate(history=History(rows_of(record)))
+    outlook = Outlook(Forecaster(found.likely))
+    assert found.likely["c"].work_s == 7.0
+    assert (14.0, 21.0) == (outlook.as_it_was.wall_s, outlook.sequential.wall_s)
+
+
 def test_a_text_that_was_wanted_is_no_needless_edge():
     """A prompt that speaks of an agent it only waits for surely wanted its answer."""
-    found = findings([am.Agent("the_facts", "x"), am.Agent("b", "Use the facts.", after="the_facts")])
+    found = findings([am.Agent("the_facts", "x"), am.Agent("b", "Use what the facts say.", after="the_facts")])
     assert "only necessary dependencies" not in found
     assert "{{ the_facts }} in place of --after the_facts" == found["wanted answers are sent"].edit
 

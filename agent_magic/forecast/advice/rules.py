@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
@@ -21,7 +22,7 @@ from agent_magic.forecast.advice.finding import (
     found,
     listed,
 )
-from agent_magic.forecast.advice.structure import SHAPE, ordered, speaks_of
+from agent_magic.forecast.advice.structure import SHAPE, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -45,6 +46,8 @@ MOST_COUNTED = 1_000
 SMALL_S = 5.0
 """Tasks below this are called too small to run at once by the source; the rule measures the overhead instead."""
 FEW, HALF = 3, 0.5
+UNEVEN = 1.5
+"""An agent that works longer than so many times the median is worth splitting."""
 NO_MORE = ": the dependencies allow no more"
 
 
@@ -94,7 +97,8 @@ def longest(outlook: Outlook) -> Finding | None:
     share = work[best] / sum(work)
     measured = f"{name} works {work[best]:.1f} s, {share:.0%} of all; halving it saves {outlook.saves_s(changed):.1f} s"
     advice = f"Shorten {name}, or split it into parts that do not wait for each other."
-    change = advice if pays(outlook, changed) else ""
+    alone = work[best] > UNEVEN * median(one for one in work if one > 0)  # all alike are as balanced as can be
+    change = advice if alone and pays(outlook, changed) else ""
     told = found(outlook, "balance the load", measured, f"{DEEP_DIVE}: load balancing", changed, change)
     return told.at(name, f"## {name}_1 and ## {name}_2, a half of the work each")
 
@@ -103,7 +107,7 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     """An agent that comes `after` another does not use its text: does it have to wait?"""
     record = outlook.record
     plan = record.plan
-    after = [(parent, child) for parent, child in ordered(plan) if not speaks_of(plan[child].prompt, parent)]
+    after = [(parent, child) for parent, child in ordered(plan) if not refers_to(plan[child].prompt, parent)]
     edges = [(plan.number(parent), plan.number(child)) for parent, child in after]
     if not edges:
         return None

@@ -26,7 +26,7 @@ from agent_magic.forecast.advice.finding import (
     found,
     listed,
 )
-from agent_magic.measure.metrics import NEAR_BOUND, summarize
+from agent_magic.measure.metrics import NEAR_BOUND, summarize, waited_s
 from agent_magic.measure.path import Chains, works
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -39,9 +39,13 @@ if TYPE_CHECKING:
 _BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _FED = "\n\nPrevious outputs:\n\n"
 """What stands before the answers that `depends_on` adds to a prompt; see `agent_magic.declare.plan_json`."""
+_LEADS = "from|of|by|with|using|what|see|on"
+_TRAILS = "says|said|found|wrote|writes|answer|answers|answered"
 MANY, SHORT, TOGETHER = 8, 60, 5
 """So many requests of so few output tokens are tiny; so many of them fit into one."""
 VIEWS = 3
+HELD = 0.2
+"""A run of which a limit holds agents for this share is held up by it."""
 DEAR = 2.0
 """From twice the dollars of one agent on, the time has to be worth it. Source: the source's own multiple."""
 
@@ -66,7 +70,7 @@ def unused_answers(outlook: Outlook) -> Finding | None:
 def wanted_texts(outlook: Outlook) -> Finding | None:
     """An agent that waits for another one, speaks of it, and does not take its answer."""
     plan = outlook.record.plan
-    pairs = [(parent, child) for parent, child in ordered(plan) if speaks_of(plan[child].prompt, parent)]
+    pairs = [(parent, child) for parent, child in ordered(plan) if refers_to(plan[child].prompt, parent)]
     if not pairs:
         return None
     parent, child = pairs[0]
@@ -92,6 +96,12 @@ def speaks_of(prompt: str, agent: str) -> bool:
     """
     word = re.escape(agent).replace("_", "[_ ]")
     return re.search(rf"\b{word}\b", _BRACES.sub(" ", prompt), re.IGNORECASE) is not None
+
+
+def refers_to(prompt: str, agent: str) -> bool:
+    """Return whether a prompt means an agent's answer: `the facts`, `of facts`, `facts says`. See `speaks_of`."""
+    word, text = re.escape(agent).replace("_", "[_ ]"), _BRACES.sub(" ", prompt)
+    return re.search(rf"\b(?:{_LEADS}) {word}\b|\b{word}(?:'s| (?:{_TRAILS}))\b", text, re.IGNORECASE) is not None
 
 
 def dead_context(outlook: Outlook) -> Finding | None:
@@ -271,7 +281,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
     passed = sum(one or 0.0 for one in sent_on)
     times = cost / (cost - passed) if cost and cost > passed and None not in sent_on else None
     word, why = _situation(outlook, bound, times)
-    slow, fast = outlook.sequential.wall_s, outlook.as_it_was.wall_s
+    slow, fast = outlook.sequential.wall_s, summarize(outlook.record).wall_s or 0.0
     money = "its dollars are unknown" if cost is None else f"${cost:.4f}"
     more = f", about {times:.1f} times one agent with the same answers" if times is not None and times >= 1.05 else ""
     measured = (
@@ -285,7 +295,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
 def _situation(outlook: Outlook, bound: float, times: float | None) -> tuple[str, str]:
     """Return what to do, and which of the eight situations this is."""
     plan, results = outlook.record.plan, outlook.record.results
-    held = {one.held_by for one in outlook.record.attempts}
+    waits = waited_s(results)
     items = max(map(len, plan.groups.values()), default=0)
     contexts = [one.context for one in plan.agents if one.context is not None]
     outputs = [one.usage.output_tokens or 0 for one in results if one.attempts]
@@ -293,7 +303,7 @@ def _situation(outlook: Outlook, bound: float, times: float | None) -> tuple[str
         return "leave it", "one agent runs beside nobody"
     if bound < NEAR_BOUND:
         return "leave it", "a chain, in which each waits for the one before"
-    if held & set(DIMENSIONS):
+    if max(waits.get(one, 0.0) for one in DIMENSIONS) > HELD * outlook.as_it_was.wall_s:
         return "it depends", "a rate limit holds it up, and more agents would wait longer"
     if items >= MANY and max(outputs, default=0) <= SHORT:
         return "it depends", "many tiny requests, which could go several at a time"

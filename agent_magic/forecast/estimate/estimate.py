@@ -236,7 +236,8 @@ def _play(
     works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
     limits = terms.before | _plenty(works, terms)
     record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
-    record.terms = terms._replace(policy=policy.to_dict(), after=limits)
+    # What a what-if of this run starts from: the limits that are known, and no wait for a first reply to tell them.
+    record.terms = terms._replace(policy=policy.to_dict(), after=terms.before, key_untried=False)
     play(
         record,
         terms._replace(after=limits, work_s=tuple(guess.seconds.likely for guess in guesses)),
