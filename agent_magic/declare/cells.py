@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.condition import FLOW
+from agent_magic.declare.each import REPEATS
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from agent_magic.declare.each import Part
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
@@ -156,8 +158,14 @@ def declared(plan: Plan) -> Iterator[Step]:
             yield step
         elif step.part.group not in seen:
             seen.add(step.part.group)
-            over = None if step.part.rounds else step.part.over
-            yield replace(step, name=step.part.group, each=over, part=None)
+            yield _whole(step, step.part, len(plan.groups[step.part.group]))
+
+
+def _whole(step: Step, part: Part, members: int) -> Step:
+    """Return the step that a member of a group was declared by."""
+    again = part.over.startswith(REPEATS)
+    over: dict[str, Any] = {"repeat": members} if again else {} if part.rounds else {"each": part.over}
+    return replace(step, name=part.group, part=None, **over)
 
 
 def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "") -> str:
