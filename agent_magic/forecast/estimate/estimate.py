@@ -83,15 +83,12 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         simulated: Use simulated answers only.
         pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by their answers.
     """
-    policy = as_policy(policy)
-    book = prices if isinstance(prices, Prices) else Prices(prices)
-    tried = None if pilot is None else Pilot.of(pilot)
+    policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
+    book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()
     simulated = simulated or bool(tried and tried.simulated)
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
-    guesses = guess_all(
-        plan, requests, held, counted, rows, tried.agents if tried else (), terms=terms, max_turns=policy.max_turns
-    )
+    guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
     work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
     totals, timeouts_s = [summarize(one) for one in ends], timeouts_of(plan, policy)
