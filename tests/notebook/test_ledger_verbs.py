@@ -36,7 +36,7 @@ def session():
 def do(session, verb, **given):
     """Run a subcommand."""
     options = {"what": "size", "file": None, "days": None, "simulated": False, "run": None, **given}
-    return VERBS[verb].do(SimpleNamespace(session=session), SimpleNamespace(**options))
+    return VERBS[verb].do(SimpleNamespace(session=session), SimpleNamespace(**{"declare": False, **options}))
 
 
 def test_runs_come_back(session):
