@@ -54,11 +54,11 @@ def test_an_agent_that_is_asked_several_times():
     """Each is a request of its own; a task takes all answers, and a prompt too."""
     answers = iter(["red", "blue", "red"])
 
-    @am.task
     def winner(colour):
         return am.vote(colour).value
 
-    plan = am.Plan([am.Agent("colour", "Which?", repeat=3), winner, am.Agent("end", "{{ winner }} of {{ colour }}")])
+    steps = [am.Agent("colour", "Which?", repeat=3), am.Task("winner", winner)]
+    plan = am.Plan([*steps, am.Agent("end", "{{ winner }} of {{ colour }}")])
     record, client = drive(plan, lambda prompt, _: Reply(text=next(answers) if prompt == "Which?" else "done"))
     assert ["Which?"] * 3 == [one.prompt for one in client.asked[:3]]
     assert "red of red\n\nblue\n\nred" == client.asked[-1].prompt
