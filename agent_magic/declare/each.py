@@ -100,6 +100,11 @@ class Part:
         return not self.rounds and not self.over.startswith(REPEATS)
 
     @property
+    def is_counted(self) -> bool:
+        """Whether its group is known by more than the items of a value: what an answer has, rounds, repetitions."""
+        return bool(self.source) or not self.has_item
+
+    @property
     def is_head(self) -> bool:
         """Whether it is of the step that begins the rounds of a loop."""
         return self.over == f"{ROUNDS}{self.group}"

@@ -117,7 +117,7 @@ def _lines(expected: Sequence[Expected]) -> list[list[Expected]]:
     found: dict[tuple[str, int], list[Expected]] = {}
     sizes = Counter(one.group for one in expected)
     for number, one in enumerate(expected):
-        many = one.reserved or (one.group and sizes[one.group] >= LEAST_STACK)
+        many = one.counted or (one.group and sizes[one.group] >= LEAST_STACK)
         key = (one.group, -1) if many else ("", number)
         found.setdefault(key, []).append(one)
     return list(found.values())

@@ -148,7 +148,7 @@ def _expect(
         guess.seconds_basis,
         "; ".join(guess.words),
         "" if part is None else part.group,
-        part is not None and bool(part.source or part.rounds),
+        part is not None and part.is_counted,
     )
 
 

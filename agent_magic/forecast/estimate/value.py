@@ -60,7 +60,7 @@ class Expected:
         seconds_basis: What its seconds stand on.
         stands_on: That in words.
         group: The declaration that made it for an item of a value; empty without.
-        reserved: Whether nobody knows before the run if it is needed: one of the places of a map, or rounds of a loop.
+        counted: Whether its group is more than the items of a value: places of an answer, rounds, repetitions.
     """
 
     agent: str
@@ -78,7 +78,7 @@ class Expected:
     seconds_basis: Basis
     stands_on: str
     group: str = ""
-    reserved: bool = False
+    counted: bool = False
 
     @property
     def input_tokens(self) -> int:

@@ -96,12 +96,12 @@ def is_stacked(plan: Plan) -> bool:
 
 
 def is_one_card(plan: Plan, group: str) -> bool:
-    """Return whether a group is one card: it has many items, or nobody knows before the run how many."""
+    """Return whether a group is one card: it has many items, or is more than the items of a value."""
     members = plan.groups[group]
     if len(members) >= LEAST_STACK:
         return True
     part = plan.agents[next(iter(members.values()))].part
-    return part is not None and bool(part.source or part.rounds)
+    return part is not None and part.is_counted
 
 
 def _stacked(plan: Plan) -> tuple[Group, ...]:
@@ -122,6 +122,8 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
     part = first.part
     if part is not None and part.rounds:
         what = f"↻ at most {part.rounds} rounds" + (f" until {first.until}" if first.until else "")
+    elif part is not None and not part.has_item:
+        what = f"asked {len(agents):,} times"
     elif part is not None and part.source:
         what = f"each of {part.over}, at most {len(agents):,}"
     else:
