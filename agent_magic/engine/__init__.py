@@ -25,8 +25,11 @@ PENDING ----------------> READY --------------> RUNNING -----------------> ENDED
    |                        ^                      |  \------------------> ENDED (failed, cancelled)
    | an ancestor failed     |  time, next turn     |
    v                        +----- BACKOFF <-------+  a failure that another attempt can mend
-ENDED (skipped)
+ENDED (skipped, unused)
 ```
+
+When its parents are done, a step may be left out: its condition is false, no item came for its place, its loop is over
+(`agent_magic.declare.flow`). What can do without it goes on, so a plan stays fixed while its run decides.
 
 A step is a model request today. A *turn* is one response of its conversation: a response that was paused, or that asks
 for a tool, is no answer but leads to another request, which uses up no attempt (`turns.py`). So does an answer that
@@ -42,6 +45,7 @@ when that has ended.
   the prompt cache, the key, the slots of the session. Everybody is asked before anything is taken, the pacer last,
   since what it grants is counted.
 * `requests.py` writes the requests and bounds what each may use.
+* `settlement.py` settles each request when it ends, `calls.py` has functions called between turns.
 * `run.py` brings them together and records what happened.
 
 ## Laws

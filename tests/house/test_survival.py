@@ -15,6 +15,7 @@ TURNS, FUNCTIONS, TOOL, RESULT = (
     "declare/test_tool_result",
 )
 RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content", "live/test_typed", "live/test_people"
+FLOW = "live/test_flow"
 SENT, EACH, WORKING, DYING = "live/test_content", "measure/test_each", "record/test_working", "record/test_dying_tools"
 ROWS: dict[str, dict[str, str]] = {
     "tools": {
@@ -84,6 +85,18 @@ ROWS: dict[str, dict[str, str]] = {
         "filters over a picture": f"{CONTENT}::what_a_filter_leaves_of_a_picture",
         "the mark of a picture in a model's text": f"{SENT}::a_model_forges_no_picture",
         "citations with a type": "notebook/test_content::a_cell_that_cites_has_no_type",
+    },
+    "flow": {
+        "a condition on a field that is not there": "declare/test_flow::a_condition_s_names_are_edges",
+        "a condition on what was skipped": f"{FLOW}::a_condition_that_is_false_is_no_failure",
+        "a map over nothing": f"{FLOW}::a_map_over_nothing",
+        "a map over more than its places": f"{FLOW}::a_map_over_more_than_its_places",
+        "a critic that fails": f"{FLOW}::a_critic_that_fails",
+        "one round": f"{FLOW}::one_round_is",
+        "a prompt that is empty without a step": f"{FLOW}::a_prompt_that_is_empty_without_a_step",
+        "what was done is not bought again": f"{FLOW}::the_next_run_buys_nothing",
+        "any plan, failures too": "live/test_flow_runs::a_run_does_what_a_straight_reading_says",
+        "forecasts and replays": "live/test_flow_runs::a_forecast_and_a_replay_decide_the_same",
     },
     "people": {
         "nobody at the keyboard": f"{PEOPLE}::nobody_is_there",

@@ -1,0 +1,224 @@
+"""Conditions, maps over answers and loops, case by case: what runs, what it costs, what goes on after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, TypedDict
+
+import pandas as pd
+import pytest
+
+import agent_magic as am
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import Rejected
+from agent_magic.api import Ledger
+from tests.live.virtual import Reply, Scripted, drive
+
+
+class Review(TypedDict):
+    score: int
+    notes: str
+
+
+ONCE = Policy(seed=1, max_attempts=1)
+
+
+def typed(value: Any) -> Reply:
+    """An answer of a type that is no object."""
+    return Reply(text=json.dumps({"value": value}))
+
+
+def script(**answers: Any):
+    """Answer by the first word of a prompt; an exception fails, lists are typed answers."""
+
+    def reply(prompt: str, _: int) -> Reply:
+        found = answers.get(prompt.split(maxsplit=1)[0], prompt)
+        if isinstance(found, Exception):
+            return Reply(error=found, status=400)
+        if isinstance(found, dict):
+            return Reply(text=json.dumps(found))
+        return Reply(text=found) if isinstance(found, str) else typed(found)
+
+    return reply
+
+
+def ends(record: Any) -> dict[str, str]:
+    """The status of each step that has a row."""
+    return {one.name: one.status for one in record.rows}
+
+
+def mapped(most: int = 3) -> am.Plan:
+    """A list, an agent for each item, and one for all."""
+    return am.Plan(
+        [
+            am.Agent("plan", "plan it", returns=list[str]),
+            am.Agent("work", "do {{ item }}", each="plan", most=most),
+            am.Agent("join", "join {{ work }}"),
+        ]
+    )
+
+
+def test_a_map_over_nothing_is_a_success():
+    """What takes the whole group goes on with nothing."""
+    record, client = drive(mapped(), script(plan=[]), ONCE)
+    assert {"plan": "succeeded", "join": "succeeded"} == ends(record)
+    assert "join " == client.asked[-1].prompt
+    assert am.Run(record).ok
+
+
+def test_a_map_over_more_than_its_places_runs_none():
+    """Nothing is cut in silence: the error names both numbers."""
+    record, client = drive(mapped(2), script(plan=["a", "b", "c"]), ONCE)
+    assert 1 == len(client.asked)
+    assert {"plan": "succeeded", "work_0": "failed", "join": "skipped"} == ends(record)
+    error = record["work_0"].error
+    assert error is not None
+    assert "plan has 3 items, and most=2" in error
+
+
+def test_an_item_that_fails():
+    """The others are done; a retry asks for the one item, and for what takes the group."""
+    answers, tries = script(plan=["a", "b"]), list[str]()
+
+    def reply(prompt: str, number: int) -> Reply:
+        tries.append(prompt)
+        if prompt == "do b" and tries.count("do b") == 1:
+            return Reply(error=Rejected("no", status=400), status=400)
+        return Reply(3.0, text="A") if prompt == "do a" else answers(prompt, number)
+
+    record, _ = drive(mapped(), reply, ONCE, controls=[(2.5, "retry", None)])
+    assert {"plan": "succeeded", "work_0": "succeeded", "work_1": "succeeded", "join": "succeeded"} == ends(record)
+    assert (1, 2) == (tries.count("do a"), tries.count("do b"))
+
+
+def test_a_task_s_frame_is_mapped():
+    """An agent for each row, whose prompt takes the columns."""
+    plan = am.Plan(
+        [
+            am.Task("rows", lambda: pd.DataFrame({"text": ["a", "b"]}, index=[7, 9])),
+            am.Agent("label", "label {{ item.text }} {{ key }}", each="rows", most=5),
+        ]
+    )
+    _, client = drive(plan, script(), ONCE)
+    assert ["label a 7", "label b 9"] == sorted(one.prompt for one in client.asked)
+
+
+def looped(rounds: int = 3) -> am.Plan:
+    """A draft, its critic, and who reads the draft."""
+    return am.Plan(
+        [
+            am.Agent(
+                "draft",
+                "draft{% if critic %} {{ critic.notes }} after {{ draft }}{% endif %}",
+                until="critic.score > 8",
+                rounds=rounds,
+            ),
+            am.Agent("critic", "rate {{ draft }}", returns=Review),
+            am.Agent("page", "page {{ draft }}"),
+        ]
+    )
+
+
+def scores(*numbers: int):
+    """A critic that says these scores in turn."""
+    left = iter(numbers)
+
+    def reply(prompt: str, _: int) -> Reply:
+        if prompt.startswith("rate"):
+            return Reply(text=json.dumps({"score": next(left), "notes": "shorter"}))
+        return Reply(text=f"<{prompt}>")
+
+    return reply
+
+
+def test_a_loop_ends_when_its_condition_holds():
+    """The last draft is passed on; rounds that were not needed are no rows and cost nothing."""
+    record, client = drive(looped(), scores(3, 9), ONCE)
+    assert "page <draft shorter after <draft>>" == client.asked[-1].prompt
+    assert ["draft_1", "draft_2", "critic_1", "critic_2", "page"] == list(ends(record))
+    assert "draft_2" == record["draft"].name
+    run = am.Run(record)
+    assert run.ok
+    assert [1, 2, 1, 2] == list(run.agents["round"].dropna())
+
+
+def test_a_loop_at_its_cap_passes_on_the_last_round(caplog: pytest.LogCaptureFixture):
+    """And says so."""
+    plan, client = looped(2), Scripted(scores(3, 4))
+    run = asyncio.run(plan.run(client=client))
+    assert "draft_2" == run["draft"].name
+    assert run.ok
+    assert "draft ran all its rounds and critic.score > 8 does not hold" in caplog.text
+
+
+def test_one_round_is_a_draft_and_a_critic():
+    """Nothing is repeated, and nothing is unused."""
+    record, _ = drive(looped(1), scores(3), ONCE)
+    assert ["draft_1", "critic_1", "page"] == list(ends(record))
+
+
+def test_a_critic_that_fails_ends_the_loop():
+    """Later rounds cannot be decided: they are skipped, and what waits for the last of them too."""
+    record, client = drive(looped(), script(draft="text", rate=Rejected("no", status=400)), ONCE)
+    assert 2 == len(client.asked)
+    assert {"succeeded", "failed", "skipped"} == set(ends(record).values())
+    assert not am.Run(record).ok
+
+
+def conditional(**more: Any) -> am.Plan:
+    """A review, and a fix where it is bad."""
+    return am.Plan(
+        [
+            am.Agent("review", "rate it", returns=Review),
+            am.Agent("fix", "fix it", when="review.score < 4"),
+            am.Agent("only", "use {{ fix }}"),
+            am.Agent("both", "send {{ fix | default('as it was') }}"),
+        ],
+        **more,
+    )
+
+
+def test_a_condition_that_is_false_is_no_failure():
+    """What needs the step is skipped for the same reason; what can do without it goes on."""
+    record, client = drive(conditional(), script(rate={"score": 9, "notes": ""}), ONCE)
+    assert {"review": "succeeded", "fix": "skipped", "only": "skipped", "both": "succeeded"} == ends(record)
+    assert "condition is false: review.score < 4" == record["only"].error
+    assert "send as it was" == client.asked[-1].prompt
+    run = am.Run(record)
+    assert run.ok
+    run.raise_for_failures()
+    assert 2 == run.totals.left_out
+    assert 0 == run.totals.skipped
+
+
+def test_a_condition_that_is_true():
+    """Changes nothing."""
+    record, _ = drive(conditional(), script(rate={"score": 1, "notes": ""}), ONCE)
+    assert {"succeeded"} == set(ends(record).values())
+
+
+def test_a_prompt_that_is_empty_without_a_step_is_an_error():
+    """With a hint at what decides that."""
+    plan = am.Plan([*conditional().agents[:2], am.Agent("end", "{{ fix | default('') }}")])
+    record, _ = drive(plan, script(rate={"score": 9, "notes": ""}), ONCE)
+    assert "failed" == record["end"].status
+    assert "empty when rendered" in str(record["end"].error)
+
+
+@pytest.mark.parametrize("plan", [mapped(), looped(), conditional()], ids=["map", "loop", "condition"])
+def test_the_next_run_buys_nothing(plan: am.Plan):
+    """What was decided of answers is decided again of the same answers, out of the ledger."""
+    ledger = Ledger()
+    answers = script(plan=["a", "b"], rate={"score": 9, "notes": "n"}, draft="text")
+    first, _ = drive(plan, answers, ONCE, ledger=ledger)
+    second, client = drive(plan, answers, ONCE, ledger=ledger)
+    assert [] == client.asked
+    assert ends(first) == ends(second)
+
+
+def test_priorities_go_first():
+    """With all that has to be done for them, whatever the longest path is."""
+    steps = [am.Agent("a", "a"), am.Agent("b", "b {{ a }}"), am.Agent("c", "c"), am.Agent("d", "d {{ c }}", priority=1)]
+    _, client = drive(am.Plan(steps), script(), Policy(1, seed=1))
+    assert ["c", "d", "a", "b"] == [one.prompt.split()[0] for one in client.asked]
