@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic.api import Ledger
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
-from agent_magic.api import Ledger
 from tests.live.virtual import Reply, Scripted, drive
 
 
