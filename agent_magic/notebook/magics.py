@@ -11,7 +11,6 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import observe
 
-from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.each import count_items
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
@@ -225,7 +224,7 @@ class AgentMagics(Magics, Settings):
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
         said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
-        return [*([taken] if hidden else []), *said, *flow_notes(agent)]
+        return [*([taken] if hidden else []), *said]
 
     def _told(self, agent: Step, registry: Registry) -> dict[str, Any]:
         """Return what the card of a declared agent says of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.condition import flow_notes
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
@@ -131,7 +132,7 @@ def _facts(agent: Step, edges: Sequence[str], items: int | None) -> list[str]:
         )
         if word
     ]
-    return facts
+    return [*facts, *map(single_line, flow_notes(agent))]
 
 
 def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> dict[str, str]:

@@ -45,7 +45,8 @@ def steps(every: int, tasks: int) -> str:
 
 def steps_of(plan: Plan) -> str:
     """Count the agents and tasks of a plan, and its layers: `2 agents and 1 task in 2 layers`."""
-    return f"{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
+    most = "at most " if any(one.part is not None and one.part.is_reserved for one in plan.agents) else ""
+    return f"{most}{steps(len(plan), sum(one.is_task for one in plan.agents))} in {plural(plan.depth, 'layer')}"
 
 
 def choices(numbers: Summary) -> list[str]:
