@@ -237,7 +237,7 @@ class Conductor:
                 if (also := self._why_left_out(child)) is not None:
                     todo.append((child, also))
                 else:
-                    self._let_wait(child, now)
+                    self._make_ready(child, now, decided=True)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
         """Record that a running agent's attempt failed: try again later, or give up."""
@@ -350,14 +350,11 @@ class Conductor:
                 self._skip_descendants(agent, now)
         self._done = {}
 
-    def _make_ready(self, agent: int, now: float) -> None:
-        if self._flow is not None and (why := self._why_left_out(agent)) is not None:
+    def _make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
+        """Let a step wait for its turn, unless it is left out. `decided` says that it is not."""
+        if self._flow is not None and not decided and (why := self._why_left_out(agent)) is not None:
             self._leave_out(agent, why, now)
-        else:
-            self._let_wait(agent, now)
-
-    def _let_wait(self, agent: int, now: float) -> None:
-        """Let a step wait for its turn."""
+            return
         self._state[agent] = READY
         self._ready_s[agent] = now
         if self._counts_all:
