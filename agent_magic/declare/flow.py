@@ -13,6 +13,7 @@ forecast takes over what a recorded run decided.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
@@ -68,6 +69,7 @@ class Flow:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._items: dict[tuple[str, tuple[str, ...]], tuple[Any, list[tuple[Any, Any]] | str]] = {}
         decides = {number for number, one in enumerate(plan.agents) if one.when is not None or _is_reserved(one.part)}
         may, optional = set(decides), dict[int, frozenset[int]]()
         for step in plan.dag.order:
@@ -144,6 +146,8 @@ class Flow:
             )
         except AgentMagicError as error:
             return Left("failed", f"{agent.name!r} cannot decide: {error}", type(error).__name__)
+        except CancelledError:  # the user stopped the code of a condition, which may never end by itself
+            return Left("failed", f"{agent.name!r} cannot decide: its condition was stopped", "Stopped")
 
     def _without_round(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
         """Leave out a round after the one that was good."""
@@ -203,13 +207,39 @@ class Flow:
                     return self.follows(step, why)
         return None
 
+    def _items_at(self, step: int, answers: Mapping[str, Any]) -> list[tuple[Any, Any]] | str:
+        """Return the keys and items that the source of a place has; or what it has instead. Each is read once."""
+        agent = self._plan.agents[step]
+        part = agent.part
+        if part is None:
+            return []
+        value = self._plan.meaning(step, part.source, answers)
+        for name in part.path:
+            value = getattr(value, name, None) if isinstance(value, Fields) else _field(value, name)
+        known = self._items.get((part.source, part.path))
+        if known is None or known[0] is not value:
+            known = self._items[part.source, part.path] = value, _items_of(value, part, agent.name)
+        return known[1]
+
+    def item_of(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the item of a place and its key. Of a placeholder for an answer, that is one for them.
+
+        Args:
+            step: The place.
+            answers: What its source returned, by its name.
+        """
+        part, found = self._plan.agents[step].part, self._items_at(step, answers)
+        if part is None or isinstance(found, str) or not found:
+            return {ITEM: "(item)", KEY: 0 if part is None else part.place}
+        key, item = found[min(part.place, len(found) - 1)]
+        return {ITEM: item, KEY: key}
+
     def _without_item(self, step: int, answers: Mapping[str, Any]) -> Left | None:
         """Leave out a place without an item. More items than places are an error, of the first place."""
-        agent, plan = self._plan.agents[step], self._plan
-        part = agent.part
+        part = self._plan.agents[step].part
         if part is None or not part.source:
             return None
-        found = items_at(plan, step, answers)
+        found = self._items_at(step, answers)
         if isinstance(found, str):
             return Left("failed", found, "PlanError") if part.place == 0 else Left("unused", found, UNUSED)
         if len(found) > part.most:
@@ -242,42 +272,14 @@ def _until(plan: Plan, step: int) -> Template:
     return condition_of(agent.until or "", agent.name, "until")
 
 
-def items_at(plan: Plan, step: int, answers: Mapping[str, Any]) -> list[tuple[Any, Any]] | str:
-    """Return the keys and items that the source of a place has; or what it has instead.
-
-    Args:
-        plan: The plan.
-        step: The place.
-        answers: What its source returned, by its name.
-    """
-    part = plan.agents[step].part
-    if part is None:
-        return []
-    found = plan.meaning(step, part.source, answers)
-    for name in part.path:
-        found = getattr(found, name, None) if isinstance(found, Fields) else _field(found, name)
-    if found is None or isinstance(found, str | int | float):
-        return f"{part.over} is no list: {shown_value(found)}"
-    if isinstance(found, list):
-        return list(enumerate(cast("list[Any]", found)))
-    return read_items(found, part.over, plan.agents[step].name, may_be_empty=True)
-
-
 def _field(value: Any, name: str) -> Any:
     return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-def item_of(plan: Plan, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the item of a place and its key. Of a placeholder for an answer, that is one for them.
-
-    Args:
-        plan: The plan.
-        step: The place.
-        answers: What its source returned, by its name.
-    """
-    part = plan.agents[step].part
-    found = items_at(plan, step, answers)
-    if part is None or isinstance(found, str) or not found:
-        return {ITEM: "(item)", KEY: 0 if part is None else part.place}
-    key, item = found[min(part.place, len(found) - 1)]
-    return {ITEM: item, KEY: key}
+def _items_of(value: Any, part: Part, agent: str) -> list[tuple[Any, Any]] | str:
+    """Return the keys and items of what an answer has for places; or what is wrong with it."""
+    if value is None or isinstance(value, str | int | float):
+        return f"{part.over} is no list: {shown_value(value)}"
+    if isinstance(value, list):
+        return list(enumerate(cast("list[Any]", value)))
+    return read_items(value, part.over, agent, may_be_empty=True)

@@ -17,7 +17,7 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
-from agent_magic.declare.flow import MISSING, Flow, item_of
+from agent_magic.declare.flow import MISSING, Flow
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.schema import lacking, schema_of
@@ -160,7 +160,8 @@ class Plan:
     def __getstate__(self) -> dict[str, object]:
         """Return the fields in a form that can be pickled: mapping proxies cannot."""
         plain = {"index": dict(self.index), "values": dict(self.values)}
-        return {**vars(self), **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
+        kept = {name: value for name, value in vars(self).items() if name != "flow"}  # it is made again
+        return {**kept, **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._put(**state)
@@ -420,7 +421,7 @@ class Plan:
         """
         agent, part = self.agents[number], self.agents[number].part
         if part is not None and name in OWN and part.has_item:
-            return item_of(self, number, answers)[name] if part.source else part.values[name]
+            return self.flow.item_of(number, answers)[name] if part.source and self.flow else part.values[name]
         if name not in self.groups:
             if name in answers and name != agent.name and (agent.name, name) not in self.dropped:
                 return answers[name]

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from agent_magic.declare.each import ITEM, KEY, Row, as_item
-from agent_magic.declare.flow import item_of
 from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, lacking, schema_of, unwrapped
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
@@ -24,6 +23,7 @@ from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import AgentMagicError, DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, table
 from agent_magic.measure.intervals import Interval, mean_interval, share_interval
+from agent_magic.record.returned import Returned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,14 +168,11 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
 def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
     """Return the key and the row that an agent was asked for: for an agent of its own, none and the plan's values."""
     plan, part = record.plan, record.plan.agents[number].part
-    if part is None or part.rounds:
+    if part is None or not part.has_item:
         return None if part is None else part.key, Row(plan.values)
-    if not part.source:
+    if not part.source or plan.flow is None:
         return part.key, part.item
-    done = [(at, one) for at, one in enumerate(record.results) if one.status == "succeeded"]
-    found = item_of(
-        plan, number, {one.name: one.value if one.is_task else plan.meaning_of(at, one.text) for at, one in done}
-    )
+    found = plan.flow.item_of(number, Returned(record))
     return found[KEY], as_item(found[ITEM])
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import pickle
 from typing import TypedDict
 
 import pytest
@@ -232,3 +234,39 @@ def test_what_is_urgent_is_so_with_all_it_needs():
     plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y"), am.Agent("c", "{{ a }}", priority=2), am.Agent("d", "z")])
     assert (2, 0, 2, 0) == plan.dag.priority
     assert [0, 2, 1, 3] == sorted(range(4), key=plan.dag.turns[0].__getitem__)
+
+
+def test_items_are_read_once():
+    """Two thousand places of one frame, and each conversion of the frame costs."""
+    reads = 0
+
+    class Rows(dict):
+        def items(self):
+            nonlocal reads
+            reads += 1
+            return super().items()
+
+    plan = am.Plan([am.Task("rows", lambda: {}), am.Agent("w", "{{ item }} {{ key }}", each="rows", most=50)])
+    answers = {"rows": Rows({f"k{one}": one for one in range(40)})}
+    assert 10 == sum(plan.flow.choose(step, answers, {}) is not None for step in range(1, 51))
+    assert "39 k39" == plan.prompt("w_39", answers)
+    assert 1 == reads
+
+
+def test_a_condition_that_the_user_stops(monkeypatch):
+    """Is that step's failure, and ends nothing else."""
+    monkeypatch.setattr("agent_magic.declare.flow.holds", raise_cancelled)
+    plan = am.Plan([am.Agent("a", "x"), am.Agent("b", "y", when="a")])
+    assert "Stopped" == plan.flow.choose(1, {"a": "text"}, {}).kind
+
+
+def raise_cancelled(*_):
+    """As the user's interrupt does in a task."""
+    raise asyncio.CancelledError
+
+
+def test_a_plan_with_choices_can_be_pickled():
+    """And decides the same."""
+    plan = loop()
+    again = pickle.loads(pickle.dumps(plan))
+    assert plan.flow.optional == again.flow.optional
