@@ -62,9 +62,8 @@ class Flow:
         plan: The plan.
 
     Attributes:
-        decides: The steps that are asked about when their parents are done.
+        decides: The steps that are asked about when their parents are done: all that may be left out.
         optional: Per step, the parents it can do without.
-        may_end: The steps that may be left out, in the order of the graph.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -82,8 +81,7 @@ class Flow:
                 decides.add(step)
             if unsure - can:
                 may.add(step)
-        self.decides, self.optional = frozenset(decides), optional
-        self.may_end = tuple(step for step in plan.dag.order if step in may or step in decides)
+        self.decides, self.optional = frozenset(decides | may), optional
 
     def _can_miss(self, step: int, unsure: set[int]) -> set[int]:
         """Return which of these parents a step can do without."""
@@ -121,9 +119,20 @@ class Flow:
             return list(view_of(plan.agents, plan.groups[name], plan.agents[step]).members)
         return [plan.index[name]] if name in plan.index else []
 
-    def follows(self, step: int, left: Left) -> Left:
-        """Return why a step does not run that cannot do without one that was left out."""
-        return left._replace(status="unused" if _is_reserved(self._plan.agents[step].part) else "skipped")
+    def follows(self, step: int, left: Mapping[int, Left]) -> Left | None:
+        """Return why a step does not run that cannot do without one that was left out; `None` where it can.
+
+        Args:
+            step: The step.
+            left: The steps that were left out.
+        """
+        optional = self.optional.get(step, ())
+        parents = self._plan.dag.parents[step] if left else ()
+        why = next((left[one] for one in parents if one in left and one not in optional), None)
+        return None if why is None else self._with_its_status(step, why)
+
+    def _with_its_status(self, step: int, why: Left) -> Left:
+        return why._replace(status="unused" if _is_reserved(self._plan.agents[step].part) else "skipped")
 
     def choose(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
         """Decide whether a step runs, all of whose parents are done.
@@ -139,7 +148,8 @@ class Flow:
         agent = self._plan.agents[step]
         try:
             return (
-                self._without_round(step, answers, left)
+                self.follows(step, left)
+                or self._without_round(step, answers, left)
                 or self._without_group(step, left)
                 or self._without_item(step, answers)
                 or self._without_condition(step, answers)
@@ -204,7 +214,7 @@ class Flow:
                 members = self._numbers(step, name) if name in plan.groups else []
                 why = next((left[one] for one in members if one in left and left[one].kind == CONDITION), None)
                 if why is not None and all(one in left for one in members):
-                    return self.follows(step, why)
+                    return self._with_its_status(step, why)
         return None
 
     def _items_at(self, step: int, answers: Mapping[str, Any]) -> list[tuple[Any, Any]] | str:

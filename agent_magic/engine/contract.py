@@ -29,17 +29,13 @@ class Choices(Protocol):
         """The steps it is asked about when their parents are done."""
         ...
 
-    @property
-    def optional(self) -> Mapping[int, Container[int]]:
-        """Per step, the parents it can do without."""
-        ...
-
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step does not run, whose parents are done; `None` where it does."""
-        ...
+        """Return why a step does not run, whose parents are done; `None` where it does.
 
-    def follows(self, step: int, left: Left) -> Left:
-        """Return why a step does not run that cannot do without one that was left out."""
+        Args:
+            step: The step.
+            left: The steps that were left out so far.
+        """
         ...
 
 

@@ -160,7 +160,7 @@ class PlanChoices:
 
     def __init__(self, flow: Flow, answers: Mapping[str, Any]) -> None:
         self._flow, self._answers = flow, answers
-        self.decides, self.optional, self.follows = flow.decides, flow.optional, flow.follows
+        self.decides = flow.decides
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Return why a step does not run, whose parents are done; `None` where it does."""

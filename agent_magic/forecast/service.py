@@ -100,8 +100,8 @@ class RecordedChoices:
     """
 
     def __init__(self, flow: Flow, left: Mapping[int, Left]) -> None:
-        self._left = left
-        self.decides, self.optional, self.follows = flow.decides, flow.optional, flow.follows
+        self._flow, self._left = flow, left
+        self.decides = flow.decides
 
     @classmethod
     def of(cls, plan: Plan, left: Mapping[int, Left]) -> RecordedChoices | None:
@@ -110,8 +110,7 @@ class RecordedChoices:
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
         """Return why a step did not run; `None` where it did."""
-        del left
-        return self._left.get(step)
+        return self._flow.follows(step, left) or self._left.get(step)
 
 
 class _Flight(Flight):

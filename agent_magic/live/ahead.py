@@ -12,19 +12,20 @@ from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.earlier import Earlier
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.base import facts_of
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.request import Request
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from anthropic import AsyncAnthropic
 
+    from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.providers.base import Provider
-    from agent_magic.record.answer import Answer
     from agent_magic.record.ledger.base import Ledger
-    from agent_magic.record.request import Request
     from agent_magic.record.results import RunRecord
 
 ANY_TIMEOUT_S = 60.0
@@ -32,6 +33,8 @@ ANY_TIMEOUT_S = 60.0
 MOST_COUNTED = 50
 """Larger plans are estimated: the count endpoint has a limit of its own."""
 COUNT_TIMEOUT_S = 10.0
+UNNEEDED = Answer("", "end_turn", usage=Usage(0, output_tokens=0), model="", source="ledger")
+"""Stands for the answer of an agent that answers which are there already leave out: it costs nothing."""
 
 
 def foresee(
@@ -63,14 +66,20 @@ def foresee(
         known = AnswerCache(plan, where, ledger, earlier, fresh=False)
     requests: dict[int, Request] = {}
     held: dict[int, Answer | None] = {}
+    texts: dict[str, Any] = {}
+    unneeded: dict[int, Left] = {}
     for agent in plan.dag.order:
-        parents = {name: held[plan.index[name]] for name in plan.inputs[agent]}
-        answers = {
-            name: plan.meaning_of(plan.index[name], answer.text) if answer else "" for name, answer in parents.items()
-        }
-        whole = None not in parents.values()
+        if (why := _decided(plan, agent, texts, unneeded)) is not None:
+            unneeded[agent], held[agent] = why, UNNEEDED
+            requests[agent] = Request(model_of(plan.agents[agent]), "", 0)
+            continue
+        inputs = [name for name in plan.inputs[agent] if plan.index[name] not in unneeded]
+        whole = all(name in texts for name in inputs)
+        answers = {name: texts.get(name, "") for name in inputs}
         request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole)
-        held[agent] = known.find(agent, request) if known is not None and whole else None
+        answer = held[agent] = known.find(agent, request) if known is not None and whole else None
+        if answer is not None:
+            texts[plan.agents[agent].name] = plan.meaning_of(agent, answer.text)
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
 
@@ -110,18 +119,31 @@ def unbought(
     left_out = () if earlier is None else earlier.left_out
     texts: dict[str, Any] = {}
     found: list[int] = []
+    unneeded: dict[int, Left] = {}
     for agent in plan.dag.order:
         name = plan.agents[agent].name
         if name in left_out:
             continue
+        if (why := _decided(plan, agent, texts, unneeded)) is not None:
+            unneeded[agent] = why
+            continue
         answer = None
-        if all(one in texts for one in plan.inputs[agent]):
+        if all(one in texts or plan.index[one] in unneeded for one in plan.inputs[agent]):
             answer = known.find(agent, ask(plan, agent, texts, timeout_s, ahead=True))
         if answer is None:
             found.append(agent)
         else:
             texts[name] = plan.meaning_of(agent, answer.text)
     return found
+
+
+def _decided(plan: Plan, agent: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
+    """Return why an agent is not needed, as far as that is known: all it waits for is there."""
+    flow = plan.flow
+    if flow is None or agent not in flow.decides:
+        return None
+    known = all(plan.agents[one].name in answers or one in left for one in plan.dag.parents[agent])
+    return flow.choose(agent, answers, left) if known else None
 
 
 async def count(request: Request, client: Provider) -> tuple[int | None, str]:

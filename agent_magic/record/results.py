@@ -420,7 +420,7 @@ class RunRecord:
     def decisions(self) -> dict[int, Left]:
         """The steps that a decision ended, by number, and why; `failed` where nothing could be decided."""
         found: dict[int, Left] = {}
-        for number in self.plan.flow.may_end if self.plan.flow is not None else ():
+        for number in sorted(self.plan.flow.decides) if self.plan.flow is not None else ():
             one = self.results[number]
             unsure = one.status == "failed" and not (one.attempts or one.calls or one.kind == "Late")
             if unsure or one.is_left_out:

@@ -246,7 +246,7 @@ def test_items_are_read_once():
             reads += 1
             return super().items()
 
-    plan = am.Plan([am.Task("rows", lambda: {}), am.Agent("w", "{{ item }} {{ key }}", each="rows", most=50)])
+    plan = am.Plan([am.Task("rows", lambda: {"k": 0}), am.Agent("w", "{{ item }} {{ key }}", each="rows", most=50)])
     answers = {"rows": Rows({f"k{one}": one for one in range(40)})}
     assert 10 == sum(plan.flow.choose(step, answers, {}) is not None for step in range(1, 51))
     assert "39 k39" == plan.prompt("w_39", answers)

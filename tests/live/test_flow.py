@@ -13,6 +13,7 @@ import agent_magic as am
 from agent_magic.api import Ledger
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
+from agent_magic.live.ahead import foresee, unbought
 from tests.live.virtual import Reply, Scripted, drive
 
 
@@ -215,6 +216,17 @@ def test_the_next_run_buys_nothing(plan: am.Plan):
     second, client = drive(plan, answers, ONCE, ledger=ledger)
     assert [] == client.asked
     assert ends(first) == ends(second)
+
+
+@pytest.mark.parametrize("plan", [mapped(), looped(), conditional()], ids=["map", "loop", "condition"])
+def test_nothing_is_stale_after_a_run(plan: am.Plan):
+    """What the ledger has decides ahead of the next run: nothing is left to buy, and an estimate costs nothing."""
+    ledger = Ledger()
+    answers = script(plan=["a", "b"], rate={"score": 9, "notes": "n"}, draft="text")
+    drive(plan, answers, ONCE, ledger=ledger)
+    client: Any = Scripted(answers)
+    assert [] == unbought(plan, client.endpoint, ledger, None, fresh=False, timeout_s=300.0)
+    assert None not in foresee(plan, client, ledger)[1]
 
 
 def test_priorities_go_first():

@@ -210,15 +210,7 @@ class Conductor:
     def _why_left_out(self, agent: int) -> Left | None:
         """Return why a step whose parents have all ended does not run; `None` where it does."""
         flow = self._flow
-        if flow is None:
-            return None
-        if self._left:
-            optional = flow.optional.get(agent, ())
-            needed = (one for one in self._dag.parents[agent] if one in self._left and one not in optional)
-            why = next((flow.follows(agent, self._left[one]) for one in needed), None)
-            if why is not None:
-                return why
-        return flow.choose(agent, self._left) if agent in flow.decides else None
+        return None if flow is None or agent not in flow.decides else flow.choose(agent, self._left)
 
     def _leave_out(self, agent: int, left: Left, now: float) -> None:
         """End a step that is not needed, and those that are not needed without it."""

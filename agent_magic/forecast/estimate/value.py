@@ -156,7 +156,7 @@ class Estimate:
     @property
     def reused(self) -> int:
         """How many answers are in the ledger."""
-        return sum(one.reused for one in self.expected)
+        return sum(one.reused and one.input_tokens > 0 for one in self.expected)  # what is not needed has none
 
     @property
     def stands_on(self) -> str:
