@@ -48,7 +48,7 @@ class Expected:
     """What one agent may use and take. Dollars are `None` where the price is unknown.
 
     Attributes:
-        reused: Whether its answer is in the ledger: nothing is sent, nothing is paid.
+        reused: Whether its answer is in the ledger, or what is there leaves it out: nothing is sent, nothing is paid.
         input: Its whole input in tokens, its parents' answers as long as theirs are expected.
         output: Its answer in tokens.
         seconds: From its request to the end of its answer.
@@ -155,8 +155,8 @@ class Estimate:
 
     @property
     def reused(self) -> int:
-        """How many answers are in the ledger."""
-        return sum(one.reused and one.input_tokens > 0 for one in self.expected)  # what is not needed has none
+        """How many answers are in the ledger, or will not be needed by what is there."""
+        return sum(one.reused for one in self.expected)
 
     @property
     def stands_on(self) -> str:
