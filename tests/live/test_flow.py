@@ -216,6 +216,7 @@ def test_the_next_run_buys_nothing(plan: am.Plan):
     second, client = drive(plan, answers, ONCE, ledger=ledger)
     assert [] == client.asked
     assert ends(first) == ends(second)
+    ledger.close()
 
 
 @pytest.mark.parametrize("plan", [mapped(), looped(), conditional()], ids=["map", "loop", "condition"])
@@ -227,6 +228,7 @@ def test_nothing_is_stale_after_a_run(plan: am.Plan):
     client: Any = Scripted(answers)
     assert [] == unbought(plan, client.endpoint, ledger, None, fresh=False, timeout_s=300.0)
     assert None not in foresee(plan, client, ledger)[1]
+    ledger.close()
 
 
 def test_priorities_go_first():

@@ -107,37 +107,36 @@ def test_changed_arguments_run_and_are_kept(server: Simulator) -> None:
     assert "a@x.org" in str(first)
 
 
-class Plug:
-    """Fails after the turn that asks for the call, as if the kernel had been killed there.
+def unplugged(provider: Any) -> list[bool]:
+    """Have a provider fail after the turn that asks for a call, as if the kernel had been killed there.
 
-    Attributes:
-        pulled: Whether it still does.
+    Returns:
+        Whether it still does.
     """
+    send, pulled = provider.send, [True]
 
-    def __init__(self, server: Simulator) -> None:
-        self.inner, self.pulled = client(server), True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    async def send(self, request: Any, stream: Any) -> Any:
-        """Pass a request on, or fail."""
-        if request.messages and self.pulled:
+    async def cut(request: Any, stream: Any) -> Any:
+        if request.messages and pulled[0]:
             raise Rejected("the plug was pulled", status=400)
-        return await self.inner.send(request, stream)
+        return await send(request, stream)
+
+    provider.send = cut
+    return pulled
 
 
 def test_a_call_that_was_changed_and_done_before_a_kill_shows_what_was_done(server: Simulator) -> None:
     """The next run asks nobody, calls nothing, and shows the changed arguments and not the model's."""
     mail, changed, ledger = Mail(), '{"to": "b@x.org", "text": "Hi"}', am.Ledger(reuse_simulated=True)
-    plug: Any = Plug(server)
+    plug: Any = client(server)
+    pulled = unplugged(plug)
     first = asyncio.run(agent(mail).run(client=plug, ledger=ledger, ask=Person(am.Verdict(True, changed)).ask))
     assert ("failed", changed) == (first["a"].status, first["a"].calls[0].arguments)
-    plug.pulled, nobody = False, Person(NO)
+    pulled[0], nobody = False, Person(NO)
     second = asyncio.run(agent(mail).run(client=plug, ledger=ledger, ask=nobody.ask))
     assert ([], [("b@x.org", "Hi")]) == (nobody.asked, mail.sent)
     assert ("ledger", changed) == (second["a"].calls[0].source, second["a"].calls[0].arguments)
     assert second.ok
+    ledger.close()
 
 
 @pytest.mark.parametrize("changed", ["no JSON", "[1]", '{"to": 1}', '{"to": "x", "text": "y", "more": 1}'])
