@@ -114,6 +114,7 @@ def test_citations_come_back_and_survive(tmp_path: Path):
     assert expected == plan.replay(tmp_path / "x.cassette.jsonl")["reader"].citations
     past = ledger.open(1)
     assert expected == past["reader"].citations
+    ledger.close()
 
 
 def test_a_picture_of_many_rows_is_kept_once(tmp_path: Path):
@@ -134,6 +135,7 @@ def test_a_picture_of_many_rows_is_kept_once(tmp_path: Path):
     assert base64.b64encode(data)[:60] not in plans[0][0]
     calls = read_cassette(tmp_path / "x.cassette.jsonl").calls
     assert {data} == {call.started.request.attachments[0].attachment.data for call in calls}
+    ledger.close()
 
 
 def test_a_run_of_the_ledger_has_its_pictures(tmp_path: Path):
@@ -147,6 +149,7 @@ def test_a_run_of_the_ledger_has_its_pictures(tmp_path: Path):
     assert data == past.record.attempts[0].request.attachments[0].attachment.data
     _, bodies = run(Plan(past.plan.agents, past.plan.values))
     assert base64.b64encode(data).decode() == parts(bodies[0])[1]["source"]["data"]
+    ledger.close()
 
 
 def test_another_picture_is_another_question(tmp_path: Path):
@@ -215,6 +218,7 @@ def test_files_go_with_the_last_run_that_names_them(tmp_path: Path):
     ledger.prune(days=0)
     with sqlite3.connect(tmp_path / "ledger.sqlite3") as db:
         assert [(0,)] == db.execute(kept).fetchall()
+    ledger.close()
 
 
 def test_a_key_in_a_document_is_found_before_it_is_shared(tmp_path: Path):
