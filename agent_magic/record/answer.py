@@ -12,7 +12,8 @@ Source = Literal["live", "ledger", "replay", "simulated", "forecast"]
 """Where a result came from: bought now, bought earlier, a cassette, the mock server, or nowhere: it is a forecast."""
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
-"""The state of an agent. `skipped`: an ancestor did not succeed. `capped`: a cap on its turns cut it, text kept."""
+"""The state of an agent. `skipped`: an ancestor did not succeed, or a condition is false. `unused`: a place or a round
+that was reserved and not needed. `capped`: a cap on its turns cut it, text kept."""
 
 
 PAUSED = "pause_turn"

@@ -50,7 +50,7 @@ def steps_of(plan: Plan) -> str:
 
 
 def choices(numbers: Summary) -> list[str]:
-    """Return what conditions left out, and how many places were reserved: `1 not needed`, `of at most 23`."""
+    """Return what conditions left out, and how many places were reserved: `of at most 23`, `1 left out`."""
     most = [f"of at most {numbers.agents + numbers.unused:,}"] if numbers.unused else []
     return [*most, *([f"{numbers.left_out:,} left out"] if numbers.left_out else [])]
 
