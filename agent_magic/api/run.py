@@ -1,50 +1,28 @@
-"""`Run`: frames, forecasts and pictures of a run. One-line methods that call the rooms."""
+"""`Run`: a run to read, to ask what it would have cost and taken, and to act on. It calls the rooms."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.api.reading import Reading
 from agent_magic.engine.health import record_health
-from agent_magic.errors import DeclarationError, PlanError, RunFailed
+from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.forecast.advice.advice import Advice, advise
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
-from agent_magic.measure.contexts import contexts_frame
-from agent_magic.measure.each import each_frame
-from agent_magic.measure.frames import (
-    agents_frame,
-    attempts_frame,
-    events_frame,
-    layers_frame,
-    summary_frame,
-    texts_series,
-    tool_calls_frame,
-)
 from agent_magic.measure.judge import Judge
-from agent_magic.measure.metrics import summarize
-from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.scores import GradeBook, score_answers, scores_frame
-from agent_magic.measure.slo import slo_frame
-from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.measure.trial import settings_of, with_scores
-from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.charts.front import check_by, front_chart
-from agent_magic.show.charts.limits import run_limits
-from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import run_tradeoff
-from agent_magic.show.charts.waterfall import run_waterfall
 from agent_magic.show.explore import Explorer, explore
-from agent_magic.show.graph import static_bundle
 from agent_magic.show.progress import Progress
-from agent_magic.show.text import forecast_words, one_line
-from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import pandas as pd
 
@@ -52,23 +30,20 @@ if TYPE_CHECKING:
     from agent_magic.api.plan import Plan
     from agent_magic.api.session import Session
     from agent_magic.api.trial import Until
-    from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.live.driver import Driver
     from agent_magic.live.playing import Player
-    from agent_magic.measure.metrics import Summary
-    from agent_magic.measure.path import CriticalPath
     from agent_magic.measure.scores import Grader
     from agent_magic.measure.trial import Trial
     from agent_magic.record.history import History
     from agent_magic.record.prices import TokenPrice
-    from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
 
 
-class Run:
+class Run(Reading):
     """One execution of a plan. Everything it says follows from its record of events.
 
     Attributes:
@@ -89,7 +64,8 @@ class Run:
         prices: Any = None,
         session: Session | None = None,
     ) -> None:
-        self.record, self._driver, self.history, self.prices = record, driver, history, prices
+        super().__init__(record, prices)
+        self._driver, self.history = driver, history
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
         self.trials: list[Trial] = []
@@ -97,72 +73,6 @@ class Run:
     def __getstate__(self) -> dict[str, object]:
         """Return the state without the driver and the session, so that a run can be copied and pickled."""
         return {**vars(self), "_driver": None, "session": None}
-
-    def __getitem__(self, name: str) -> AgentResult:
-        """Return the result of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
-        return self.record[name]
-
-    def _ipython_key_completions_(self) -> list[str]:
-        """Return what Tab offers after `run["`."""
-        return list(self.plan.names)
-
-    @property
-    def plan(self) -> DeclaredPlan:
-        """What was run."""
-        return self.record.plan
-
-    @property
-    def agents(self) -> pd.DataFrame:
-        """One row per agent, in plan order; see `agent_magic.measure.frames`."""
-        return agents_frame(self.record)
-
-    @property
-    def attempts(self) -> pd.DataFrame:
-        """One row per request, in the order they were sent."""
-        return attempts_frame(self.record)
-
-    @property
-    def tool_calls(self) -> pd.DataFrame:
-        """One row per call of a tool or a task, in the order they began: arguments, seconds, what came of it."""
-        return tool_calls_frame(self.record)
-
-    @property
-    def layers(self) -> pd.DataFrame:
-        """One row per layer."""
-        return layers_frame(self.record)
-
-    @property
-    def summary(self) -> pd.DataFrame:
-        """One row for the run."""
-        return summary_frame(self.record)
-
-    @property
-    def events(self) -> pd.DataFrame:
-        """One row per event, in the order they happened: when, which agent, attempt or tool, and what happened."""
-        return events_frame(self.record)
-
-    @property
-    def contexts(self) -> pd.DataFrame:
-        """One row per shared context and model: what it cost, saved or lost; see `agent_magic.measure.contexts`."""
-        return contexts_frame(self.record, self.prices)
-
-    @property
-    def savings(self) -> pd.DataFrame:
-        """One row per agent: its slack, and what halving or removing it would save; see `agent_magic.measure.path`."""
-        return savings_frame(self.record)
-
-    @property
-    def texts(self) -> pd.Series[str]:
-        """The answers by agent, in plan order; empty where there is none."""
-        return texts_series(self.record)
-
-    def each(self, *names: str) -> pd.DataFrame:
-        """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`.
-
-        Args:
-            *names: Agents declared with `--each` over the same items; several stand side by side.
-        """
-        return each_frame(self.record, *names)
 
     def score(self, target: str, *, truth: Any = None, grader: Grader | None = None) -> pd.DataFrame:
         """Grade answers: against a known truth, or by a function. One row per metric; see `measure.scores`.
@@ -296,15 +206,6 @@ class Run:
             raise PlanError("Nobody is there to ask: this run was read from a file. Give session=am.Session().")
         return found
 
-    @property
-    def totals(self) -> Summary:
-        """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
-        return summarize(self.record)
-
-    def critical_path(self) -> CriticalPath:
-        """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
-        return find_path(self.record, self.totals.wall_s)
-
     def against(self, other: Run) -> Run:
         """Compare it with a run of `plan.baseline()`, or a sequential run of the same plan; see `measure.compare`.
 
@@ -343,30 +244,6 @@ class Run:
     def barrier_cost_s(self) -> float:
         """What layer barriers cost in seconds: a forecast with them minus one without."""
         return Outlook(self.forecaster()).barrier_cost_s()
-
-    def utilization(self, slots: int | None = None) -> pd.DataFrame:
-        """One row per model and one for all: how busy it was; see `agent_magic.measure.spread`.
-
-        Args:
-            slots: The concurrency of the run, for `slot_utilization`.
-        """
-        return utilization_frame(self.record, slots)
-
-    def percentiles(self, *others: Run) -> pd.DataFrame:
-        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`.
-
-        Args:
-            *others: More runs of the same plan.
-        """
-        return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
-
-    def slo(self, **targets: float | None) -> pd.DataFrame:
-        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them.
-
-        Args:
-            **targets: Targets by name, such as `p95_s=5`; the others have defaults, and `None` leaves one out.
-        """
-        return slo_frame(self.record, targets)
 
     def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
         self,
@@ -469,42 +346,6 @@ class Run:
         """Its health, at its end or now: limits, refusals, retries, latency, circuit breakers."""
         return self._driver.health() if self._driver is not None else record_health(self.record)
 
-    @property
-    def ok(self) -> bool:
-        """Whether every agent succeeded, but for those that were not needed: a condition was false, or no item came."""
-        return all(result.status == "succeeded" or result.is_left_out for result in self.record.results)
-
-    def timeline(self, *, theme: Theme = "auto") -> Chart:
-        """Draw when each agent waited and worked: a bar per attempt, the critical path marked.
-
-        Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
-        """
-        return run_timeline(self.record, theme=theme)
-
-    def waterfall(self, *, theme: Theme = "auto") -> Chart:
-        """Draw where the seconds and the dollars went, in steps that add up to the whole.
-
-        Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
-        """
-        return run_waterfall(self.record, theme=theme)
-
-    def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
-        """Draw the load on the provider over time; `limits` such as `{"requests": 50}` per minute.
-
-        Limits can be given of `requests`, `input tokens`, `output tokens` and `requests under way`.
-
-        Args:
-            limits: Lines to draw: per minute `requests`, `input tokens`, `output tokens`, or `requests under way`
-                at once.
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
-
-        Raises:
-            DeclarationError: There is no such limit, or it is not a number.
-        """
-        return run_limits(self.record, limits, theme=theme)
-
     def tradeoff(
         self, frame: pd.DataFrame | None = None, *, by: str | None = None, chosen: Any = None, theme: Theme = "auto"
     ) -> Chart:
@@ -532,48 +373,3 @@ class Run:
     def explore(self) -> None:
         """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores."""
         explore(Explorer(self.forecaster(), self.trials[-1] if self.trials else None))
-
-    def markdown(self, name: str) -> Markdown:
-        """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web.
-
-        Args:
-            name: The agent.
-        """
-        return Markdown(self[name].text)
-
-    def raise_for_failures(self) -> None:
-        """Raise `RunFailed` unless every agent succeeded."""
-        failures = {
-            result.name: result.error or result.status
-            for result in self.record.results
-            if result.status != "succeeded" and not result.is_left_out
-        }
-        if failures:
-            raise RunFailed(failures)
-
-    def save(self, path: str | Path, *, redact: Callable[[str], str] | None = None, texts: bool = True) -> int:
-        """Write the run to a cassette, to share or to replay. Returns the number of calls in it.
-
-        `texts=False` leaves out what people and models wrote, but for the names of agents; `redact` returns what is
-        written in place of a text. Such a file replays by the agents' names.
-
-        Args:
-            path: The file to write.
-            redact: Returns what is written in place of a text.
-            texts: Whether to write what people and models wrote. Without, the file replays by the names of agents.
-        """
-        return write_cassette(self.record, Path(path), redact=redact if texts else only_hash)
-
-    def __repr__(self) -> str:
-        return f"Run({self.plan.name!r}: {one_line(self.totals)}{forecast_words(self.record)})"
-
-    def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
-        """Return its picture and its text, as notebooks show them.
-
-        Args:
-            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
-        """
-        return static_bundle(self.plan, self.record, theme=theme)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return self.bundle()

@@ -1,0 +1,235 @@
+"""`Reading`: what the record of a run says, as frames, numbers and pictures. One-line methods that call the rooms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.errors import RunFailed
+from agent_magic.measure.compare import record_of
+from agent_magic.measure.contexts import contexts_frame
+from agent_magic.measure.each import each_frame
+from agent_magic.measure.frames import (
+    agents_frame,
+    attempts_frame,
+    events_frame,
+    layers_frame,
+    summary_frame,
+    texts_series,
+    tool_calls_frame,
+)
+from agent_magic.measure.metrics import summarize
+from agent_magic.measure.path import find_path, savings_frame
+from agent_magic.measure.slo import slo_frame
+from agent_magic.measure.spread import percentiles_frame, utilization_frame
+from agent_magic.record.cassette.writing import only_hash, write_cassette
+from agent_magic.show.charts.limits import run_limits
+from agent_magic.show.charts.timeline import run_timeline
+from agent_magic.show.charts.waterfall import run_waterfall
+from agent_magic.show.graph import static_bundle
+from agent_magic.show.text import forecast_words, one_line
+from agent_magic.show.values import Markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
+
+    from agent_magic.declare.plan import Plan as DeclaredPlan
+    from agent_magic.measure.metrics import Summary
+    from agent_magic.measure.path import CriticalPath
+    from agent_magic.record.results import AgentResult, RunRecord
+    from agent_magic.show.charts.chart import Chart
+    from agent_magic.show.theme import Theme
+
+
+class Reading:
+    """What can be read of a run: nothing is forecast, and nothing is sent.
+
+    Attributes:
+        record: The events, and what they say of each agent.
+        prices: What tokens cost in forecasts; `None` is the list.
+    """
+
+    def __init__(self, record: RunRecord, prices: Any = None) -> None:
+        self.record, self.prices = record, prices
+
+    def __getitem__(self, name: str) -> AgentResult:
+        """Return the result of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
+        return self.record[name]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return what Tab offers after `run["`."""
+        return list(self.plan.names)
+
+    @property
+    def plan(self) -> DeclaredPlan:
+        """What was run."""
+        return self.record.plan
+
+    @property
+    def agents(self) -> pd.DataFrame:
+        """One row per agent, in plan order; see `agent_magic.measure.frames`."""
+        return agents_frame(self.record)
+
+    @property
+    def attempts(self) -> pd.DataFrame:
+        """One row per request, in the order they were sent."""
+        return attempts_frame(self.record)
+
+    @property
+    def tool_calls(self) -> pd.DataFrame:
+        """One row per call of a tool or a task, in the order they began: arguments, seconds, what came of it."""
+        return tool_calls_frame(self.record)
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """One row per layer."""
+        return layers_frame(self.record)
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row for the run."""
+        return summary_frame(self.record)
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """One row per event, in the order they happened: when, which agent, attempt or tool, and what happened."""
+        return events_frame(self.record)
+
+    @property
+    def contexts(self) -> pd.DataFrame:
+        """One row per shared context and model: what it cost, saved or lost; see `agent_magic.measure.contexts`."""
+        return contexts_frame(self.record, self.prices)
+
+    @property
+    def savings(self) -> pd.DataFrame:
+        """One row per agent: its slack, and what halving or removing it would save; see `agent_magic.measure.path`."""
+        return savings_frame(self.record)
+
+    @property
+    def texts(self) -> pd.Series[str]:
+        """The answers by agent, in plan order; empty where there is none."""
+        return texts_series(self.record)
+
+    def each(self, *names: str) -> pd.DataFrame:
+        """One row per item that these agents were declared for: typed columns and numbers; see `measure.each`.
+
+        Args:
+            *names: Agents declared with `--each` over the same items; several stand side by side.
+        """
+        return each_frame(self.record, *names)
+
+    @property
+    def totals(self) -> Summary:
+        """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
+        return summarize(self.record)
+
+    def critical_path(self) -> CriticalPath:
+        """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
+        return find_path(self.record, self.totals.wall_s)
+
+    def utilization(self, slots: int | None = None) -> pd.DataFrame:
+        """One row per model and one for all: how busy it was; see `agent_magic.measure.spread`.
+
+        Args:
+            slots: The concurrency of the run, for `slot_utilization`.
+        """
+        return utilization_frame(self.record, slots)
+
+    def percentiles(self, *others: Reading) -> pd.DataFrame:
+        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`.
+
+        Args:
+            *others: More runs of the same plan.
+        """
+        return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
+
+    def slo(self, **targets: float | None) -> pd.DataFrame:
+        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame` for them.
+
+        Args:
+            **targets: Targets by name, such as `p95_s=5`; the others have defaults, and `None` leaves one out.
+        """
+        return slo_frame(self.record, targets)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every agent succeeded, but for those that were not needed: a condition was false, or no item came."""
+        return all(result.status == "succeeded" or result.is_left_out for result in self.record.results)
+
+    def timeline(self, *, theme: Theme = "auto") -> Chart:
+        """Draw when each agent waited and worked: a bar per attempt, the critical path marked.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
+        return run_timeline(self.record, theme=theme)
+
+    def waterfall(self, *, theme: Theme = "auto") -> Chart:
+        """Draw where the seconds and the dollars went, in steps that add up to the whole.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
+        return run_waterfall(self.record, theme=theme)
+
+    def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
+        """Draw the load on the provider over time; `limits` such as `{"requests": 50}` per minute.
+
+        Limits can be given of `requests`, `input tokens`, `output tokens` and `requests under way`.
+
+        Args:
+            limits: Lines to draw: per minute `requests`, `input tokens`, `output tokens`, or `requests under way`
+                at once.
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+
+        Raises:
+            DeclarationError: There is no such limit, or it is not a number.
+        """
+        return run_limits(self.record, limits, theme=theme)
+
+    def markdown(self, name: str) -> Markdown:
+        """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web.
+
+        Args:
+            name: The agent.
+        """
+        return Markdown(self[name].text)
+
+    def raise_for_failures(self) -> None:
+        """Raise `RunFailed` unless every agent succeeded."""
+        failures = {
+            result.name: result.error or result.status
+            for result in self.record.results
+            if result.status != "succeeded" and not result.is_left_out
+        }
+        if failures:
+            raise RunFailed(failures)
+
+    def save(self, path: str | Path, *, redact: Callable[[str], str] | None = None, texts: bool = True) -> int:
+        """Write the run to a cassette, to share or to replay. Returns the number of calls in it.
+
+        `texts=False` leaves out what people and models wrote, but for the names of agents; `redact` returns what is
+        written in place of a text. Such a file replays by the agents' names.
+
+        Args:
+            path: The file to write.
+            redact: Returns what is written in place of a text.
+            texts: Whether to write what people and models wrote. Without, the file replays by the names of agents.
+        """
+        return write_cassette(self.record, Path(path), redact=redact if texts else only_hash)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.plan.name!r}: {one_line(self.totals)}{forecast_words(self.record)})"
+
+    def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
+        """Return its picture and its text, as notebooks show them.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
+        return static_bundle(self.plan, self.record, theme=theme)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return self.bundle()
