@@ -9,8 +9,8 @@ Where a function runs decides what it may touch and what can stop it:
 | the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only where there is SIGALRM |
 | a process | `process=True`: long computing | kills the process |
 
-The threads are ours, not those of the loop's pool: that has six on a small machine, and holds up the end of the
-process. They are daemons, one for each call, with the context of the caller, so that a kernel knows whose output it is.
+The threads are ours (`live.threads`), not those of the loop's pool: that has six on a small machine, and holds up the
+end of the process. A call has the context of the caller there, so that a kernel knows whose output it is.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from agent_magic.errors import AgentMagicError
 from agent_magic.live.prints import Prints
 from agent_magic.live.ran import Ran, called, failed
 from agent_magic.live.saving import Saves
+from agent_magic.live.threads import in_thread
 from agent_magic.live.workers import Workers, check_sendable
 from agent_magic.record.secret_scan import masked
 
@@ -156,7 +157,7 @@ async def _threaded(work: Callable[[], Ran], name: str) -> Ran:
             loop.call_soon_threadsafe(deliver, ran)
 
     try:
-        threading.Thread(target=run, name=f"agent_magic {name}", daemon=True).start()
+        in_thread(run, f"agent_magic {name}")
     except RuntimeError as error:  # the machine has no more threads
         return failed(error)
     return await future

@@ -1,0 +1,66 @@
+"""Daemon threads for functions that block: as many as are needed, and each serves the next call for a while.
+
+To start a thread takes as long as five calls of one that waits.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IDLE_S = 20.0
+"""How long a thread waits for its next call before it ends."""
+
+
+def in_thread(work: Callable[[], object], name: str) -> None:
+    """Call a function in a thread that is idle, or in a new one. Nobody waits for it.
+
+    Args:
+        work: The function. It raises nothing.
+        name: What the thread is called meanwhile.
+
+    Raises:
+        RuntimeError: The machine has no more threads.
+    """
+    try:
+        idle = _IDLE.pop()
+    except IndexError:
+        idle = _Thread()
+        threading.Thread(target=idle.serve, daemon=True).start()
+    idle.calls.put((work, name))
+
+
+class _Thread:
+    """A thread that makes calls, one at a time."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[tuple[Callable[[], object], str]] = queue.SimpleQueue()
+
+    def serve(self) -> None:
+        """Make calls until none has come for a while."""
+        thread = threading.current_thread()
+        while True:
+            try:
+                work, thread.name = self.calls.get(timeout=IDLE_S)
+            except queue.Empty:
+                try:
+                    _IDLE.remove(self)
+                except ValueError:  # somebody has taken it this moment: the call is on its way
+                    continue
+                return
+            work()
+            del work  # what it holds would live until the next call
+            thread.name = "agent_magic idle"
+            _IDLE.append(self)
+
+
+_IDLE: list[_Thread] = []
+"""Those that wait, the last one last. Each step with it is one of the interpreter's: it needs no lock."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_IDLE.clear)  # a fork has none of them
