@@ -27,7 +27,7 @@ def test_a_thread_that_waits_makes_the_next_call(monkeypatch: pytest.MonkeyPatch
     """Calls one after the other take one thread, if it waits again when the next one comes."""
     monkeypatch.setattr(threads, "_IDLE", [])
     _, first = call_in_thread(1)
-    while not threads._IDLE:  # noqa: SLF001 - it waits again a moment after the call
+    while not threads._IDLE:
         pass
     assert call_in_thread(2) == (2, first)
 
