@@ -33,6 +33,10 @@ COPY: Final = (
     'navigator.clipboard.writeText(this.closest("details").querySelector("pre").textContent)'
     '.then(()=>{this.textContent="copied"},()=>{this.textContent="select and copy"});return false'
 )
+BUTTON: Final = (
+    "font:inherit;color:inherit;background:none;border:1px solid currentColor;border-radius:4px;padding:0 6px;"
+    "margin-left:6px;cursor:pointer"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Rendered:
 
 def _source(shown: str) -> str:
     """Return the Markdown itself, folded, with a button that copies it."""
-    button = f'<button type="button" onclick="{escape(COPY)}">copy</button>'
+    button = f'<button type="button" style="{BUTTON}" onclick="{escape(COPY)}">copy</button>'
     summary = f'<summary style="cursor:pointer;{SOFT}">Markdown {button}</summary>'
     return f'<details>{summary}<pre style="{PRE}">{escape(shown)}</pre></details>'
 
