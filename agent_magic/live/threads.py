@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+IDLE = "agent_magic idle"
+"""What a thread is called that waits."""
 IDLE_S = 20.0
 """How long a thread waits for its next call before it ends."""
 
@@ -28,25 +30,26 @@ def in_thread(work: Callable[[], object], name: str) -> None:
         RuntimeError: The machine has no more threads.
     """
     try:
-        idle = _IDLE.pop()
+        taken = _IDLE.pop()
     except IndexError:
-        idle = _Thread()
-        threading.Thread(target=idle.serve, daemon=True).start()
-    idle.calls.put((work, name))
+        taken = _Thread()
+        taken.thread.start()
+    taken.thread.name = name
+    taken.calls.put(work)
 
 
 class _Thread:
     """A thread that makes calls, one at a time."""
 
     def __init__(self) -> None:
-        self.calls: queue.SimpleQueue[tuple[Callable[[], object], str]] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._serve, name=IDLE, daemon=True)
 
-    def serve(self) -> None:
+    def _serve(self) -> None:
         """Make calls until none has come for a while."""
-        thread = threading.current_thread()
         while True:
             try:
-                work, thread.name = self.calls.get(timeout=IDLE_S)
+                work = self.calls.get(timeout=IDLE_S)
             except queue.Empty:
                 try:
                     _IDLE.remove(self)
@@ -55,7 +58,7 @@ class _Thread:
                 return
             work()
             del work  # what it holds would live until the next call
-            thread.name = "agent_magic idle"
+            self.thread.name = IDLE
             _IDLE.append(self)
 
 

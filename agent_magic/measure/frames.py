@@ -17,7 +17,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
-from agent_magic.record.call import artifacts_of
 from agent_magic.record.events import (
     AgentEnded,
     AttemptEnded,
@@ -125,7 +124,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "on_critical_path": number in path,
             "slack_s": slack[number],
             "round": _round(record, number),
-            "artifacts": artifacts_of(result.calls),
+            "artifacts": result.artifacts,
         }
         for number, result in enumerate(record.results)
         if result.status != "unused"

@@ -173,11 +173,6 @@ def own_text(calls: Sequence[ToolCall], turn: int) -> str:
     return next((one.result for one in reversed(own) if not turn or one.tool == APPROVAL), "")
 
 
-def artifacts_of(calls: Sequence[ToolCall]) -> list[str]:
-    """Return the paths of the files that calls wrote, each once."""
-    return list(dict.fromkeys(file.path for one in calls for file in one.artifacts))
-
-
 def tools_of(calls: Sequence[ToolCall]) -> str:
     """Return the names of the functions that calls are of, each once."""
     return ", ".join(dict.fromkeys(one.tool for one in calls))

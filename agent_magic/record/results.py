@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.errors import NoValue, UnknownAgent
-from agent_magic.record.answer import PAUSED, TOOL_USE, Usage, add_usage
+from agent_magic.record.answer import PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
-from agent_magic.record.events import (
-    AgentEnded,
-    AgentReady,
-    AgentReopened,
-    AttemptEnded,
-    AttemptStarted,
-    BackoffStarted,
-    CallEnded,
-    CallStarted,
-    Event,
-    FirstToken,
-    RunEnded,
-)
+from agent_magic.record.fold import FOLD
 from agent_magic.record.packing import unpack
 from agent_magic.record.plaintext import single_line
 
@@ -39,16 +26,13 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Citation, Source, Status
     from agent_magic.record.base import Base, Kind
     from agent_magic.record.call import Stretch
+    from agent_magic.record.events import Event
     from agent_magic.record.terms import Terms
 
 
 CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 """The stop reasons of an answer that was cut."""
 REFUSED = frozenset({"refusal"})
-GOES_ON = frozenset({PAUSED, TOOL_USE})
-"""The stop reasons of a response after which the conversation goes on."""
-_KIND = re.compile(r"([A-Z][A-Za-z]+): ")
-
 NO_CALLS: Final[Sequence[ToolCall]] = ()
 
 
@@ -266,6 +250,11 @@ class AgentResult:
     def tool_s(self) -> float:
         """Seconds in tools, or in a task, while no request was under way."""
         return self._away_s("tool")
+
+    @property
+    def artifacts(self) -> list[str]:
+        """Return the files it wrote, as far as it has said so, by their paths."""
+        return list(dict.fromkeys(file.path for one in self.calls for file in one.artifacts))
 
     def call(self, number: int) -> ToolCall:
         """Return the call with a number; calls stand in the order in which they began."""
@@ -488,112 +477,4 @@ class RunRecord:
     def add(self, event: Event) -> None:
         """Take an event in."""
         self.events.append(event)
-        _FOLD[type(event)](self, event)
-
-
-def kind_of(error: str | None) -> str | None:
-    """Return the class that begins an error in one line, such as `RateLimited: ...`; `None` where none does."""
-    found = _KIND.match(error) if error else None
-    return found[1] if found else None
-
-
-def _ready(record: RunRecord, event: AgentReady) -> None:
-    result = record.results[event.agent]
-    if result.ready_s is None:  # one that runs again counts from the first time
-        result.ready_s = event.at_s
-    result.status = "queued"
-
-
-def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
-    result = record.results[event.agent]
-    free_s = _free_s(result, event.granted_s)
-    backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.granted_s)
-    result.status = "running"
-    turn = _turn(result.attempts, event) if result.attempts else 1
-    result.attempts.append(Attempt(result.name, event, free_s, backoff_s, turn))
-
-
-def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
-    """Return the turn that an attempt asks for. One without messages after an answer that was final begins anew."""
-    last = before[-1]
-    if last.answer is not None and (last.kind is not None or last.answer.stop_reason in GOES_ON):
-        return last.turn + 1
-    return last.turn if event.request.messages else 1
-
-
-def _free_s(result: AgentResult, now_s: float) -> float:
-    """Return since when an agent could go: ready, or done with its last attempt; `now_s` where neither was told."""
-    since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
-    if result.calls and since_s is not None:
-        since_s = max([since_s, *(one.ended_s or since_s for one in result.calls)])
-    return now_s if since_s is None else since_s
-
-
-def _end_backoff(result: AgentResult, free_s: float, now_s: float) -> float:
-    """Return for how long an agent has waited to retry, and end that wait."""
-    until_s, result.waits_until_s, result.waits_why = result.waits_until_s, None, ""
-    return 0.0 if until_s is None else max(0.0, min(until_s, now_s) - free_s)
-
-
-def _first_token(record: RunRecord, event: FirstToken) -> None:
-    record.results[event.agent].attempts[-1].first_token_s = event.at_s
-
-
-def _attempt_ended(record: RunRecord, event: AttemptEnded) -> None:
-    record.results[event.agent].attempts[-1].ended = event
-
-
-def _call_started(record: RunRecord, event: CallStarted) -> None:
-    result = record.results[event.agent]
-    if event.turn and result.calls and result.calls[-1].turn == event.turn:
-        free_s, backoff_s = result.calls[-1].free_s, 0.0
-    else:
-        free_s = _free_s(result, event.at_s)
-        backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.at_s)
-    result.status = "running"
-    result.calls = [*result.calls, ToolCall(result.name, event, free_s, backoff_s)]
-
-
-def _call_ended(record: RunRecord, event: CallEnded) -> None:
-    call = record.results[event.agent].call(event.number)
-    call.ended, call.prints = event, event.prints
-
-
-def _backoff(record: RunRecord, event: BackoffStarted) -> None:
-    result = record.results[event.agent]
-    result.status = "queued"
-    result.waits_until_s, result.waits_why = event.until_s, event.why
-
-
-def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
-    result = record.results[event.agent]
-    if result.status != "running":  # stopped before the attempt it waited for
-        free_s = _free_s(result, event.at_s)
-        result.last_backoff_s = _end_backoff(result, free_s, event.at_s)
-        result.last_queued_s = event.at_s - free_s - result.last_backoff_s
-    result.status, result.error, result.finished_s = event.status, event.error, event.at_s
-    result.kind = event.kind or (kind_of(event.error) if event.error else None)  # older versions kept no kind
-
-
-def _agent_reopened(record: RunRecord, event: AgentReopened) -> None:
-    result = record.results[event.agent]
-    result.status, result.error, result.kind, result.finished_s = "pending", None, None, None
-    result.last_backoff_s = result.last_queued_s = 0.0
-
-
-def _run_ended(record: RunRecord, event: RunEnded) -> None:
-    record.ended_s, record.cut = event.at_s, event.cut
-
-
-_FOLD: dict[type[Event], Callable[[RunRecord, Any], None]] = {
-    AgentReady: _ready,
-    AttemptStarted: _attempt_started,
-    FirstToken: _first_token,
-    AttemptEnded: _attempt_ended,
-    CallStarted: _call_started,
-    CallEnded: _call_ended,
-    BackoffStarted: _backoff,
-    AgentEnded: _agent_ended,
-    AgentReopened: _agent_reopened,
-    RunEnded: _run_ended,
-}
+        FOLD[type(event)](self, event)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
-from agent_magic.record.call import APPROVAL, artifacts_of
+from agent_magic.record.call import APPROVAL
 from agent_magic.record.returned import Returned
 from agent_magic.show.text import listed
 from agent_magic.show.units import dollars
@@ -124,7 +124,7 @@ def _asked(agent: str, tool: str) -> str:
 
 def replayed_files_note(record: RunRecord) -> str:
     """Name the files that a replayed run had written, which a replay does not write; empty where there are none."""
-    names = [name for result in record.results if result.source == "replay" for name in artifacts_of(result.calls)]
+    names = [name for result in record.results if result.source == "replay" for name in result.artifacts]
     return f"a replay writes no files; the recorded run wrote {listed([*dict.fromkeys(names)], 5)}" if names else ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.call import artifacts_of
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.states import DONE, STATES, source_word, state_of
 from agent_magic.show.units import UNKNOWN, count, dollars, known, plural, seconds, times
@@ -170,7 +169,7 @@ def result_facts(result: AgentResult) -> list[str]:
     found += many_of(result)
     if result.stop_reason and result.stop_reason not in {"end_turn", "tool_use"}:
         found.append(f"stopped at {single_line(result.stop_reason)}")
-    files = artifacts_of(result.calls)
+    files = result.artifacts
     found += [f"wrote {listed(files, 3)}"] if files else []
     return [*found, *filter(None, [source_word(result.source)])]
 

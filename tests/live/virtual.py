@@ -6,11 +6,13 @@ import asyncio
 import selectors
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.engine.policy import Policy
 from agent_magic.live.driver import Driver
+from agent_magic.live.threads import IDLE
 from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
 from agent_magic.providers.base import Provider
 from agent_magic.record.answer import Answer, Usage
@@ -36,6 +38,10 @@ class _Jumping(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout=None):
+        if timeout != 0 and any(
+            one.name.startswith("agent_magic ") and one.name != IDLE for one in enumerate_threads()
+        ):
+            return super().select(30)  # a function takes no time here, however long its thread takes to begin
         if timeout is None:
             raise AssertionError("nothing will ever happen again on this loop")
         if timeout > 0:
