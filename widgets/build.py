@@ -36,11 +36,13 @@ def main(arguments: list[str]) -> int:
 
 def build() -> dict[str, str]:
     """Return the built files by name."""
+    base = f"/* {NOTE} */\n{_themes()}{_read('base.css')}"
     return {
         "figure.css": f"/* {NOTE} */\n{looks_css('.am-fig')}{_read('figure.css')}",
-        "live.css": f"/* {NOTE} */\n{_themes()}{looks_css('.am-live')}{_read('figure.css')}{_read('live.css')}",
+        "live.css": f"{base}{looks_css('.am-live')}{_read('figure.css')}{_read('live.css')}",
+        "explore.css": f"{base}{_read('explore.css')}",
         "live.js": _joined(*INNER, "live.js"),
-        "explore.js": _joined("keep.js", "explore.js"),
+        "explore.js": _joined("dom.js", "keep.js", "explore.js"),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.engine.policy import POLICY_WORDS
+from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.scores import answers_of, reading
@@ -17,11 +18,11 @@ from agent_magic.providers.anthropic.client import MODELS
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.front import front_chart
-from agent_magic.show.charts.marks import WIDTH
+from agent_magic.show.charts.marks import MARGIN, WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
-from agent_magic.show.markup import element, escape
-from agent_magic.show.theme import FONT, built
+from agent_magic.show.markup import element, escape, fit
+from agent_magic.show.theme import FONT, INKS, built
 from agent_magic.show.units import dollars, plural, seconds, times
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from agent_magic.show.charts.chart import Chart
 
 RECORDED = "as recorded"
-SERVED = " to run all again (the run reused answers)"
+SERVED = "to run all again (the run reused answers)"
 """A run that reused answers took and cost little or nothing, so nothing is compared with it."""
 OTHERS = MODELS[:3]
 """The models of the scenarios around the chosen one."""
 MOST_SURROUNDED = 300
 """Larger plans have fewer scenarios around the chosen one, since each takes time."""
+HEAD_H = 32.0
+"""The room of the line above a picture, in px."""
 _OPENING = re.compile(r'<svg [^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
 
 
@@ -89,10 +92,14 @@ class Answer(NamedTuple):
 
     Attributes:
         line: Seconds and dollars, compared with the run.
-        bundle: The picture and its text.
+        facts: The same in parts: label, value, note.
+        picture: What the panel shows.
+        bundle: What is saved: a picture that stands alone, and its text.
     """
 
     line: str
+    facts: list[tuple[str, str, str]]
+    picture: str
     bundle: dict[str, str]
 
 
@@ -120,21 +127,23 @@ class Explorer:
     def answer(self, choice: Choice) -> Answer:
         """Forecast a choice and draw it."""
         found = forecast_one(self._forecaster, None, choice.changes)
-        line = " · ".join(filter(None, [self._line(found), self._score(choice)]))
-        charts = [*self._timeline(found, choice, line), self._tradeoff(found), *self._front(choice)]
-        text = "\n\n".join([f"forecast of {choice.words}: {line}", *(chart.text for chart in charts)])
-        return Answer(line, {"image/svg+xml": stacked(charts, line), "text/plain": text})
+        facts = [*self._facts(found), *self._score(choice)]
+        line = " · ".join(" ".join(filter(None, fact)) for fact in facts)
+        charts = [*self._timeline(found, choice), self._tradeoff(found), *self._front(choice)]
+        text = "\n\n".join([f"forecast of {choice.words}: {line}", *(chart.text for chart in charts), AGAIN])
+        bundle = {"image/svg+xml": stacked(charts, line, head=f"forecast: {line}"), "text/plain": text}
+        return Answer(line, facts, stacked(charts, line), bundle)
 
-    def _line(self, found: Forecast) -> str:
+    def _facts(self, found: Forecast) -> list[tuple[str, str, str]]:
         run, wall, cost = self._run, found.wall_s, found.cost_usd
-        parts = [
-            seconds(wall) + (SERVED if self._served else _against(wall, run.wall_s, seconds)),
-            dollars(cost) + ("" if self._served else _against(cost, run.cost_usd, dollars)),
-            f"{times(found.totals.mean_concurrency)} concurrent",
+        facts = [
+            ("", seconds(wall), SERVED if self._served else _against(wall, run.wall_s, seconds)),
+            ("", dollars(cost), "" if self._served else _against(cost, run.cost_usd, dollars)),
+            ("", times(found.totals.mean_concurrency), "concurrent"),
         ]
-        parts += [f"limited by {found.totals.limited_by}"] if found.totals.limited_by else []
-        parts += [f"{found.totals.rate_limited} refused (429)"] if found.totals.rate_limited else []
-        return " · ".join([*parts, f"basis: {found.note.basis}"])
+        facts += [("limited by", found.totals.limited_by, "")] if found.totals.limited_by else []
+        facts += [("", str(found.totals.rate_limited), "refused (429)")] if found.totals.rate_limited else []
+        return [*facts, ("basis:", found.note.basis, "")]
 
     def _setting(self, choice: Choice) -> Setting | None:
         """Return the setting of the trial that a choice means; `None` where it was not tried."""
@@ -147,14 +156,14 @@ class Explorer:
             asked.add(Setting(None, None))
         return next((one for one in self.trial.settings if one in asked), None) if len(models) == 1 else None
 
-    def _score(self, choice: Choice) -> str:
+    def _score(self, choice: Choice) -> list[tuple[str, str, str]]:
         """Say what the chosen models score, as measured."""
         if self.trial is None:
-            return ""
+            return []
         setting = self._setting(choice)
         if setting is None:
-            return "score unknown: run.trial(...) would measure it"
-        return f"score {reading(self.trial.score_of(setting))} (measured)"
+            return [("score", "unknown", "(run.trial(...) would measure it)")]
+        return [("score", reading(self.trial.score_of(setting)), "(measured)")]
 
     def _front(self, choice: Choice) -> list[Chart]:
         if self.trial is None or self.trial.chosen is None:
@@ -177,13 +186,13 @@ class Explorer:
             f"cheapest at {least:g} or more: {cheap.label if cheap else 'none'} (measured)"
         )
 
-    def _timeline(self, found: Forecast, choice: Choice, line: str) -> list[Chart]:
+    def _timeline(self, found: Forecast, choice: Choice) -> list[Chart]:
         """Draw the timeline of the forecast; a batch has none."""
         if found.record is None:
             return []
         title = f"{single_line(self.record.plan.name)}: {choice.words}"
         caption = provenance(simulated=found.note.simulated, forecast=found.note.assumed or "nothing was sent")
-        return [run_timeline(found.record, title=title, line=line, caption=caption)]
+        return [run_timeline(found.record, title=title, line="", caption=caption)]
 
     def _tradeoff(self, found: Forecast) -> Chart:
         if self._frame is None:
@@ -203,10 +212,23 @@ class Explorer:
         return tradeoff_chart(self._frame, marked=marks, caption=caption)
 
 
-def stacked(charts: Sequence[Chart], label: str) -> str:
-    """Put pictures one under the other, as one."""
+def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
+    """Put pictures one under the other, as one.
+
+    Args:
+        charts: The pictures.
+        label: What a screen reader says.
+        head: A line above them.
+    """
     parts: list[str] = []
     y = 0.0
+    if head:
+        words = escape(fit(head, WIDTH - 2 * MARGIN, 13))
+        inks = INKS["light"]  # the pictures below have the rules that make them dark
+        look: dict[str, Any] = {"font_size": 13, "font_weight": 600, "font_family": FONT}
+        parts.append(element("rect", width=WIDTH, height=HEAD_H, fill=inks["ground"]))
+        parts.append(element("text", words, x=MARGIN, y=20, fill=inks["ink"], **look))
+        y = HEAD_H
     for chart in charts:
         found = _OPENING.match(chart.svg)
         if found is not None:
@@ -227,148 +249,125 @@ def stacked(charts: Sequence[Chart], label: str) -> str:
 
 
 def _against(value: float | None, base: float | None, write: Any) -> str:
-    """Compare a value with that of the run."""
+    """Compare a value with that of the run; empty where it has none."""
     if value is None or not base:
         return ""
     change, of_run = (value / base - 1) * 100, f"the run's {write(base)}"
     if abs(change) < 0.5:
-        return f" (as {of_run})"
+        return f"(as {of_run})"
     if change >= 200:
-        return f" ({value / base:,.3g} times {of_run})"
-    return f" ({'+' if change > 0 else '−'}{abs(change):.0f} % of {of_run})"
+        return f"({value / base:,.3g} times {of_run})"
+    return f"({'+' if change > 0 else '−'}{abs(change):.0f} % of {of_run})"
 
 
 LIMITS: dict[str, float | None] = {
     RECORDED: None, "no limits": 0.0, "10": 10.0, "50": 50.0, "200": 200.0, "1,000": 1000.0, "4,000": 4000.0,
 }  # fmt: skip
 """The choices of requests per minute."""
-ALL = "all agents"
 AGAIN = "Run this cell again to change concurrency, schedule, limits and models."
 """The text without controls: in a saved notebook, and in front ends without widgets."""
 _VIEW = "application/vnd.jupyter.widget-view+json"
-_STYLE = {"description_width": "130px"}
 
 
 class Panel:
-    """The controls. A change sends a line and a picture to the front end.
+    """The controls and what they ask for, as one widget. The page sends a choice, and is sent numbers and a picture.
 
     Args:
         explorer: Makes the forecasts.
     """
 
     def __init__(self, explorer: Explorer) -> None:
-        w: Any = importlib.import_module("ipywidgets")
-        wide: Any = w.Layout(width="420px")
         self._explorer = explorer
-        self._handle: Any = None
-        self._models: dict[str, str] = {}
-        self._quiet = False
-        agents = list(explorer.record.plan.names)
-        recorded = explorer.policy.concurrency
-        shared = {"style": _STYLE, "layout": wide}
-        most = max(16, recorded, min(64, len(agents)))
-        self.concurrency = w.IntSlider(
-            value=recorded, min=1, max=most, description="concurrency", continuous_update=False, **shared
-        )
-        self.schedule = w.Dropdown(
-            options=POLICY_WORDS["schedule"], value=explorer.policy.schedule, description="schedule", **shared
-        )
-        self.limits = w.Dropdown(options=list(LIMITS), value=RECORDED, description="requests per minute", **shared)
-        self.agent = w.Dropdown(options=[ALL, *agents], value=ALL, description="model of", **shared)
-        self.model = w.Dropdown(options=[RECORDED, *explorer.used_models], value=RECORDED, description="is", **shared)
-        self.cache = w.Dropdown(
-            options=[RECORDED, *POLICY_WORDS["cache"]], value=RECORDED, description="cache", **shared
-        )
-        self.batch = w.Checkbox(value=False, description="as a batch: half the price, hours", indent=True, **shared)
-        self.line, self.goal = w.HTML(), w.HTML()
-        self.line.add_class("am-explore-line")
-        most_usd = 5.0 if explorer.trial is None else float(explorer.trial.frame["run_usd"].max())
-        self.under = w.BoundedFloatText(
-            value=most_usd, min=0, max=1e9, step=most_usd / 20, description="most dollars", **shared
-        )
-        self.least = w.BoundedFloatText(value=0.9, min=0, max=1, step=0.01, description="least score", **shared)
-        left = w.VBox([self.concurrency, self.schedule, self.limits, self.batch])
-        right = w.VBox([self.agent, self.model, self.cache])
-        keeper = _keeper_class()()
-        goals = [w.HBox([self.under, self.least]), self.goal] if explorer.trial is not None else []
-        self.widget = w.VBox([w.HBox([left, right]), self.line, *goals, keeper])
-        for control in (self.under, self.least):
-            control.observe(self._aimed, "value")
-        self._aimed(None)
-        keeper.top = self.widget.model_id
-        for control in (self.concurrency, self.schedule, self.limits, self.model, self.cache, self.batch):
-            control.observe(self._changed, "value")
-        self.agent.observe(self._chosen, "value")
-
-    @property
-    def choice(self) -> Choice:
-        """The values of the controls."""
-        policy = self._explorer.policy
-        return Choice(
-            None if self.concurrency.value == policy.concurrency else self.concurrency.value,
-            None if self.schedule.value == policy.schedule else self.schedule.value,
-            dict(self._models),
-            LIMITS[self.limits.value],
-            None if self.cache.value == RECORDED else self.cache.value,
-            self.batch.value,
-        )
+        self.widget: Any = _widget_class()(setup=self._setup(), shown=self._shown({}))
+        self.widget.top = self.widget.model_id
+        self.widget.observe(lambda change: self._changed(change["new"]), "choice")
 
     def show(self) -> None:
-        """Display the panel, and the picture of the default scenario under it."""
+        """Display the panel. What a notebook saves of it is the picture."""
         screen: Any = importlib.import_module("IPython.display")
-        answer = self._explorer.answer(self.choice)
-        self._write(answer.line)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        screen.display({_VIEW: view, "text/plain": f"forecast {answer.line}\n{AGAIN}"}, raw=True)
-        self._handle = screen.DisplayHandle()
-        self._handle.display(answer.bundle, raw=True)
+        screen.display({_VIEW: view, **self.widget.shown["still"]}, raw=True)
 
-    def _changed(self, change: Any) -> None:
-        if change["owner"] is self.model:
-            self._set_model()
-        if self._quiet:
-            return
-        answer = self._explorer.answer(self.choice)
-        self._write(answer.line)
-        if self._handle is not None:
-            self._handle.update(answer.bundle, raw=True)
+    def _setup(self) -> dict[str, Any]:
+        """Return what the page has to know of the run."""
+        explorer, policy = self._explorer, self._explorer.policy
+        agents = list(explorer.record.plan.names)
+        trial = explorer.trial
+        return {
+            "title": single_line(explorer.record.plan.name),
+            "concurrency": policy.concurrency,
+            "most": max(16, policy.concurrency, min(64, len(agents))),
+            "schedule": policy.schedule,
+            "schedules": list(POLICY_WORDS["schedule"]),
+            "recorded": RECORDED,
+            "limits": list(LIMITS),
+            "caches": list(POLICY_WORDS["cache"]),
+            "agents": agents,
+            "models": list(explorer.used_models),
+            "goals": None if trial is None else {"under": float(trial.frame["run_usd"].max()), "least": 0.9},
+        }
 
-    def _aimed(self, _: Any) -> None:
-        """Write what fits the goals: measured, so nothing is forecast anew."""
-        self.goal.value = escape(self._explorer.goal(self.under.value, self.least.value))
+    def _changed(self, asked: Mapping[str, Any]) -> None:
+        """Answer the page."""
+        try:
+            self.widget.shown = self._shown(asked)
+        except AgentMagicError as error:  # nothing is drawn, and the page says why
+            self.widget.shown = {**self.widget.shown, "seq": asked.get("seq", 0), "error": str(error)}
 
-    def _chosen(self, _: Any) -> None:
-        """Show the model of the chosen agent, without a new forecast."""
-        self._quiet = True
-        self.model.value = self._models.get(self.agent.value, RECORDED)
-        self._quiet = False
+    def _shown(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the numbers and the picture of what the page asks for."""
+        choice = choice_of(asked)
+        answer = self._explorer.answer(choice)
+        return {
+            "seq": asked.get("seq", 0),
+            "words": choice.words,
+            "facts": answer.facts,
+            "line": answer.line,
+            "picture": answer.picture,
+            "goal": self._explorer.goal(asked["under"], asked["least"]) if "under" in asked else "",
+            "cell": cell_of(choice),
+            "error": "",
+            "still": answer.bundle,
+        }
 
-    def _set_model(self) -> None:
-        if self._quiet:
-            return
-        names = self._explorer.record.plan.names if self.agent.value == ALL else [self.agent.value]
-        for name in names:
-            self._models.pop(name, None)
-            if self.model.value != RECORDED:
-                self._models[name] = self.model.value
 
-    def _write(self, line: str) -> None:
-        self.line.value = f'<div style="font-size:14px;padding:6px 0"><b>forecast</b> {escape(line)}</div>'
+def choice_of(asked: Mapping[str, Any]) -> Choice:
+    """Return what a page asks for. What it leaves out is as recorded."""
+    return Choice(
+        asked.get("concurrency"),
+        asked.get("schedule"),
+        dict(asked.get("models", {})),
+        LIMITS[asked.get("limits", RECORDED)],
+        asked.get("cache"),
+        bool(asked.get("batch")),
+    )
+
+
+def cell_of(choice: Choice) -> str:
+    """Return a cell that applies a choice to what is declared; empty where it changes nothing."""
+    return f"chosen = {choice.changes!r}\n%agents apply chosen" if choice.changes else ""
 
 
 @functools.cache
-def _keeper_class() -> Any:
-    """Build the class of the widget that keeps the controls out of the saved notebook, where they would be an error."""
+def _widget_class() -> Any:
+    """Build the widget's class. Until the first panel is made nothing of ipywidgets is loaded."""
     import anywidget
     import traitlets  # noqa: PLC0415
 
-    class Keeper(anywidget.AnyWidget):
-        """Draws nothing."""
+    class Explore(anywidget.AnyWidget):
+        """The front end's half of a `Panel`."""
 
         _esm = built("explore.js")
+        _css = built("explore.css")
+        setup = traitlets.Dict().tag(sync=True)
+        choice = traitlets.Dict().tag(sync=True)
+        shown = traitlets.Dict().tag(sync=True)
         top = traitlets.Unicode("").tag(sync=True)
 
-    return Keeper
+        def __repr__(self) -> str:
+            return AGAIN  # ipywidgets 7 shows it where there are no widgets
+
+    return Explore
 
 
 def explore(explorer: Explorer) -> Panel:

@@ -15,7 +15,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.live.earlier import Earlier
 from agent_magic.measure.trial import Setting, Trial
-from agent_magic.show.explore import ALL, RECORDED, Choice, Explorer, Panel
+from agent_magic.show.explore import RECORDED, Choice, Explorer, Panel, cell_of, choice_of
 from agent_magic.show.units import seconds
 from tests.live.virtual import Reply, drive
 from tests.measure.test_trial import trial
@@ -58,39 +58,39 @@ def test_the_answer_is_the_forecast(choice: Choice, changes: dict[str, Any]):
     assert seconds(wall_s) in answer.bundle["image/svg+xml"]
 
 
-def test_the_controls_make_the_choice(panel: Panel):
-    """Each control changes its part of the choice, and a control put back takes it away again."""
-    assert RECORDED == panel.choice.words
-    panel.concurrency.value = 2
-    panel.schedule.value, panel.limits.value, panel.cache.value, panel.batch.value = "layers", "50", "off", True
-    assert Choice(2, "layers", {}, 50.0, "off", batch=True) == panel.choice
-    panel.batch.value, panel.limits.value = False, "no limits"
-    assert 0.0 == panel.choice.rpm
-    panel.concurrency.value = panel._explorer.policy.concurrency
-    assert panel.choice.concurrency is None
+def test_the_page_makes_the_choice():
+    """Each control is a part of the choice, and what the page leaves out is as recorded."""
+    assert RECORDED == choice_of({}).words
+    asked = {"concurrency": 2, "schedule": "layers", "limits": "50", "cache": "off", "batch": True}
+    assert Choice(2, "layers", {}, 50.0, "off", batch=True) == choice_of(asked)
+    assert 0.0 == choice_of({"limits": "no limits"}).rpm
+    assert {"summary": OPUS} == choice_of({"models": {"summary": OPUS}}).models
 
 
-def test_a_model_per_agent(panel: Panel):
-    """A model is for the agent that is chosen, or for all; choosing another agent changes nothing."""
-    panel.agent.value, panel.model.value = "summary", OPUS
-    panel.agent.value = "competitors"
-    assert RECORDED == panel.model.value
-    assert {"summary": OPUS} == panel.choice.models
-    panel.agent.value = "summary"
-    assert OPUS == panel.model.value
-    panel.agent.value, panel.model.value = ALL, "claude-sonnet-5-5"
-    assert 9 == len(panel.choice.models)
-    panel.model.value = RECORDED
-    assert {} == panel.choice.models
+def test_the_numbers_follow(panel: Panel):
+    """What the page is sent changes with the choice, and names the request it answers."""
+    before = panel.widget.shown
+    panel.widget.choice = {"concurrency": 1, "seq": 1}
+    after = panel.widget.shown
+    assert 1 == after["seq"]
+    assert after["line"] != before["line"]
+    assert after["picture"] != before["picture"]
+    assert f"forecast: {after['line']}"[:40] in after["still"]["image/svg+xml"]
 
 
-def test_the_line_follows(panel: Panel):
-    """The number beside the controls changes with them, and says that it is a forecast."""
-    panel.concurrency.value = 1
-    slow = panel.line.value
-    panel.concurrency.value = 4
-    assert slow != panel.line.value
-    assert "<b>forecast</b>" in slow
+def test_a_wrong_choice_is_said(panel: Panel):
+    """What cannot be forecast is an error in the panel, and the last picture stays."""
+    before = panel.widget.shown
+    panel.widget.choice = {"concurrency": 0, "seq": 1}
+    after = panel.widget.shown
+    assert "concurrency" in after["error"]
+    assert (1, before["picture"]) == (after["seq"], after["picture"])
+
+
+def test_a_choice_is_written_as_a_cell():
+    """The cell applies what was chosen; nothing chosen is no cell."""
+    assert "" == cell_of(Choice())
+    assert "chosen = {'concurrency': 2}\n%agents apply chosen" == cell_of(Choice(concurrency=2))
 
 
 def test_it_answers_at_once():
@@ -142,13 +142,13 @@ def test_a_score_is_measured_or_unknown():
     assert "score 0.84 to 1.00, from only 20 (measured)" in explorer.answer(Choice()).line
     assert "score 0.00 to 0.16" in explorer.answer(Choice(models={name: OPUS})).line
     answer = explorer.answer(Choice(models={name: "claude-sonnet-5-5"}))
-    assert "score unknown: run.trial(...) would measure it" in answer.line
+    assert "score unknown (run.trial(...) would measure it)" in answer.line
     assert "Dollars against score" in answer.bundle["text/plain"]
     assert (
         f"best score under $50.00: {settings[0].label} · cheapest at 0.9 or more: {settings[0].label}"
         in explorer.goal(50, 0.9)
     )
     panel = Panel(explorer)
-    panel.least.value = 1.0
-    assert "cheapest at 1 or more" in panel.goal.value
+    panel.widget.choice = {"seq": 1, "under": 50.0, "least": 1.0}
+    assert "cheapest at 1 or more" in panel.widget.shown["goal"]
     assert "" == Explorer(Run(record).forecaster()).goal(5, 0.9)

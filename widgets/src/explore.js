@@ -1,10 +1,168 @@
-// Keeps the controls of `run.explore()` out of the saved notebook, which has the picture.
+// The panel of `run.explore()`: controls that ask the kernel for a forecast, its numbers and its picture.
+// What a notebook saves of it is the picture that was shown last.
 
-import { unsave } from "./keep.js";
+import { button, html, set, setText } from "./dom.js";
+import { homeOf, onKernelEnd } from "./keep.js";
 
-/** @param {{model: {get(key: string): string, widget_manager?: import("./keep.js").Manager}}} view */
-function render({ model }) {
-  unsave(model.widget_manager, model.get("top"));
+/**
+ * @typedef {{title: string, concurrency: number, most: number, schedule: string, schedules: string[], recorded: string,
+ *   limits: string[], caches: string[], agents: string[], models: string[], goals: {under: number, least: number} | null}} Setup
+ * @typedef {{seq: number, words: string, facts: [string, string, string][], line: string, picture: string, goal: string,
+ *   cell: string, error: string, still: Object<string, string>}} Shown
+ * @typedef {{setup: Setup, shown: Shown, choice: {seq?: number}, top: string}} State
+ * @typedef {{get<K extends keyof State>(key: K): State[K], set(key: string, value: object): void, save_changes(): void,
+ *   on(event: string, callback: () => void): void, off(event: string, callback: () => void): void,
+ *   widget_manager?: import("./keep.js").Manager}} Model
+ */
+
+const ALL = "all agents";
+
+/**
+ * @param {string} name
+ * @param {HTMLElement} input
+ * @param {HTMLElement[]} more beside the name
+ */
+function control(name, input, ...more) {
+  return html("label", { class: "am-control" }, [html("span", { class: "am-name" }, [name, ...more]), input]);
+}
+
+/**
+ * @param {string[]} options
+ * @param {string} value
+ * @param {() => void} changed
+ */
+function choices(options, value, changed) {
+  const made = document.createElement("select");
+  made.append(...options.map((one) => new Option(one, one, one === value, one === value)));
+  made.addEventListener("change", changed);
+  return made;
+}
+
+/**
+ * @param {Record<string, string>} attributes
+ * @param {() => void} changed
+ */
+function input(attributes, changed) {
+  const made = document.createElement("input");
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.addEventListener("input", changed);
+  return made;
+}
+
+/**
+ * Ask for one forecast at a time: what is changed meanwhile is asked for when the answer is there.
+ * @param {Model} model
+ * @param {() => object} choice
+ */
+function asker(model, choice) {
+  let late = false;
+  const ask = () => {
+    const asked = model.get("choice").seq ?? 0;
+    late = model.get("shown").seq !== asked;
+    if (late) return;
+    model.set("choice", { ...choice(), seq: asked + 1 });
+    model.save_changes();
+  };
+  const answered = () => {
+    if (late) ask();
+  };
+  return { ask, answered };
+}
+
+/** @param {{model: Model, el: HTMLElement}} view */
+function render({ model, el }) {
+  const setup = model.get("setup");
+  const home = homeOf(model.widget_manager, model.get("top"));
+  /** @type {Record<string, string>} */
+  const models = {};
+
+  const slots = html("b", {}, [String(setup.concurrency)]);
+  const concurrency = input({ type: "range", min: "1", max: String(setup.most), value: String(setup.concurrency) }, () => {
+    setText(slots, concurrency.value);
+    ask();
+  });
+  const schedule = choices(setup.schedules, setup.schedule, () => ask());
+  const limits = choices(setup.limits, setup.recorded, () => ask());
+  const agent = choices([ALL, ...setup.agents], ALL, () => {
+    kind.value = models[agent.selectedIndex ? agent.value : setup.agents[0] ?? ""] ?? setup.recorded;
+  });
+  const kind = choices([setup.recorded, ...setup.models], setup.recorded, () => {
+    for (const name of agent.selectedIndex ? [agent.value] : setup.agents) {
+      if (kind.value === setup.recorded) delete models[name];
+      else models[name] = kind.value;
+    }
+    ask();
+  });
+  set(agent, "aria-label", "agent");
+  set(kind, "aria-label", "model");
+  const cache = choices([setup.recorded, ...setup.caches], setup.recorded, () => ask());
+  const batch = input({ type: "checkbox" }, () => ask());
+  const under = input({ type: "number", min: "0", step: "any", value: String(setup.goals?.under ?? 0) }, () => ask());
+  const least = input({ type: "number", min: "0", max: "1", step: "0.01", value: String(setup.goals?.least ?? 0) }, () => ask());
+
+  const { ask, answered } = asker(model, () => ({
+    ...(Number(concurrency.value) === setup.concurrency ? {} : { concurrency: Number(concurrency.value) }),
+    ...(schedule.value === setup.schedule ? {} : { schedule: schedule.value }),
+    ...(cache.value === setup.recorded ? {} : { cache: cache.value }),
+    ...(setup.goals ? { under: Number(under.value), least: Number(least.value) } : {}),
+    models: { ...models },
+    limits: limits.value,
+    batch: batch.checked,
+  }));
+
+  const words = html("span", { class: "am-words" });
+  const write = button("Write as a cell", () => {
+    home?.put(model.get("shown").cell);
+  });
+  write.title = "Put a cell below that applies these settings to what is declared";
+  const numbers = html("div", { class: "am-numbers am-explore-line", role: "status", "aria-live": "polite" });
+  const goal = html("span", { class: "am-goal" });
+  const goals = html("div", { class: "am-goals" }, [
+    html("label", {}, ["most dollars ", under]), html("label", {}, ["least score ", least]), goal,
+  ]);
+  goals.hidden = !setup.goals;
+  const error = html("div", { class: "am-error", role: "alert" });
+  const picture = document.createElement("img");
+  const controls = html("div", { class: "am-controls" }, [
+    control("concurrency", concurrency, slots),
+    control("schedule", schedule),
+    control("requests per minute", limits),
+    control("cache", cache),
+    html("div", { class: "am-control am-wide", role: "group", "aria-label": "models" }, [
+      html("span", { class: "am-name" }, ["model of"]), html("div", {}, [agent, kind]),
+    ]),
+    html("label", { class: "am-control am-tick" }, [batch, "as a batch (half price)"]),
+  ]);
+  const panel = html("section", { class: "am-live am-explore", "aria-label": "What if", "data-lm-suppress-shortcuts": "true" }, [
+    html("header", {}, [html("h4", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,
+  ]);
+
+  const show = () => {
+    const shown = model.get("shown");
+    setText(words, `what if: ${shown.words}`);
+    numbers.replaceChildren(html("span", {}, ["forecast"]), ...shown.facts.map(([label, value, note]) => html("span", {}, [`${label} `, html("b", {}, [value]), ` ${note}`])));
+    setText(goal, shown.goal);
+    setText(error, shown.error);
+    error.hidden = !shown.error;
+    write.disabled = !shown.cell;
+    const drawn = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(shown.picture)}`;
+    if (picture.src !== drawn) picture.src = drawn;
+    set(picture, "alt", shown.line);
+    home?.save(shown.still);
+    answered();
+  };
+  model.on("change:shown", show);
+  const deaf = onKernelEnd(model.widget_manager, () => {
+    for (const one of [concurrency, schedule, limits, agent, kind, cache, batch, under, least, write]) one.disabled = true;
+    setText(words, "The kernel has ended: run this cell again to ask more.");
+  });
+  panel.addEventListener("keydown", (event) => event.stopPropagation()); // the notebook has its own arrows
+  el.append(panel);
+  show();
+  return () => {
+    model.off("change:shown", show);
+    deaf();
+  };
 }
 
 export default { render };

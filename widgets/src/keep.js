@@ -8,7 +8,8 @@ const ENDS = ["dead", "terminating", "restarting", "autorestarting"];
  * @typedef {{get(key: string): any, set(key: string, value: object): void}} SharedOutput
  * @typedef {{sharedModel?: {youtputs?: Iterable<SharedOutput>}}} Cell
  * @typedef {{connect(slot: (from: any, word: string) => void): void, disconnect(slot: (from: any, word: string) => void): void}} Signal
- * @typedef {{context?: {model?: {cells?: Iterable<Cell>}, sessionContext?: {statusChanged?: Signal}}}} Manager
+ * @typedef {{insertCell(at: number, cell: object): void}} SharedNotebook
+ * @typedef {{context?: {model?: {cells?: Iterable<Cell>, sharedModel?: SharedNotebook}, sessionContext?: {statusChanged?: Signal}}}} Manager
  */
 
 /**
@@ -49,6 +50,28 @@ function outputsOf(manager, id) {
  */
 export function saveStill(manager, id, still) {
   for (const [output] of outputsOf(manager, id)) output.set("data", still);
+}
+
+/**
+ * What a view can do with its notebook: write its saved output, and put a cell below its own. `null` where it cannot.
+ * @param {Manager | undefined} manager
+ * @param {string} id of the widget that is displayed
+ */
+export function homeOf(manager, id) {
+  const model = manager?.context?.model;
+  const saved = outputsOf(manager, id);
+  const mine = (/** @type {SharedOutput} */ one) => saved.some(([output]) => output === one);
+  const cell = [...(model?.cells ?? [])].find((one) => [...(one.sharedModel?.youtputs ?? [])].some(mine));
+  if (!cell) return null;
+  return {
+    /** @param {Object<string, string>} still */
+    save: (still) => saved.forEach(([output]) => output.set("data", still)),
+    /** @param {string} source */
+    put: (source) => {
+      const at = [...(model?.cells ?? [])].indexOf(cell) + 1;
+      model?.sharedModel?.insertCell(at, { cell_type: "code", source });
+    },
+  };
 }
 
 /**

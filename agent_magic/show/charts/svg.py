@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent_magic.show.theme import Theme
 
 HEAD_H: Final = 60.0
+LINE_H: Final = 20.0
 LEGEND_H: Final = 24.0
 PANEL_HEAD_H: Final = 34.0
 AXIS_H: Final = 22.0
@@ -27,7 +28,7 @@ def svg_of(
     pen = _Pen(inks_of(theme))
     pen.text(MARGIN, 32, title, "ink", size=16, bold=True)
     pen.text(MARGIN, 52, fit(line, WIDTH - 2 * MARGIN, 12), size=12)
-    y = HEAD_H
+    y = HEAD_H if line else HEAD_H - LINE_H
     if legend:
         pen.legend(legend, y + 16)
         y += LEGEND_H
@@ -52,7 +53,7 @@ def svg_of(
         style=f"max-width:{WIDTH:g}px;height:auto;display:block",
         viewBox=f"0 0 {WIDTH:g} {number(y + 16)}",
         role="img",
-        aria_label=f"{title}: {line}",
+        aria_label=f"{title}: {line}" if line else title,
     )
 
 

@@ -33,20 +33,20 @@ WORK: Final = frozenset({"first", "stream", "tool", "local"})
 
 
 def run_timeline(
-    record: RunRecord, *, title: str = "", line: str = "", caption: Sequence[str] | None = None, theme: Theme = "auto"
+    record: RunRecord, *, title: str = "", line: str | None = None, caption: Sequence[str] | None = None, theme: Theme = "auto"
 ) -> Chart:
     """Draw when each agent of a run waited and worked, its critical path in bold.
 
     Args:
         record: The run, or a forecast.
         title: Its title; empty for the plan's name.
-        line: Its numbers, in one line; empty for those of the run.
+        line: Its numbers, in one line; `None` for those of the run, empty for none.
         caption: Where the numbers come from; `None` is whether responses were simulated.
         theme: Its colours.
     """
     plan = record.plan
     title = title or f"{single_line(plan.name)}: timeline"
-    line = line or one_line(summarize(record))
+    line = one_line(summarize(record)) if line is None else line
     caption = provenance(simulated=record.simulated) if caption is None else caption
     spans = spans_of(record)
     on_path = {plan.names[agent] for agent in critical_path(record)}
