@@ -231,9 +231,16 @@ class Paced:
         self._tickets: dict[int, Ticket] = {}
         self._tries: dict[int, int] = {}
         self._alarm_s = math.inf
-        world.later(world.now, self._pump)
+        world.later(world.now, self.pump)
 
-    def _pump(self) -> None:
+    def add(self, jobs: list[Job]) -> None:
+        """Have more to send."""
+        self.result.left += len(jobs)
+        self._jobs.extend(jobs)
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what may leave now."""
         now = self.world.now
         if self._alarm_s <= now:
             self._alarm_s = math.inf
@@ -255,7 +262,7 @@ class Paced:
     def _wake(self, until_s: float) -> None:
         if until_s < self._alarm_s:
             self._alarm_s = max(until_s, self.world.now + 1e-4)
-            self.world.later(self._alarm_s, self._pump)
+            self.world.later(self._alarm_s, self.pump)
 
     def heard(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in that the response begins."""
@@ -263,13 +270,13 @@ class Paced:
         self._key.replied(OK)
         if job.number in self._tickets:  # a slow wire may deliver the end first
             self.pacer.heard(self._tickets[job.number], read_headers(headers), self.world.now)
-            self._pump()
+            self.pump()
 
     def done(self, job: Job) -> None:
         """Take in that the response is complete."""
         self.result.left -= 1
         self.pacer.finished(self._tickets.pop(job.number), job.input_tokens, job.output_tokens, self.world.now)
-        self._pump()
+        self.pump()
 
     def refused(self, job: Job, headers: Mapping[str, str]) -> None:
         """Take in a 429."""
@@ -282,7 +289,7 @@ class Paced:
             self.result.left -= 1
         else:
             self._jobs.appendleft(job)
-        self._pump()
+        self.pump()
 
 
 class Naive:

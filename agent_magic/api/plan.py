@@ -503,6 +503,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)
     session.recall_limits()
+    paced = client.is_limited or bool(session.pacer.given)
     driver = Driver(
         plan,
         policy,
@@ -512,7 +513,8 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         recorded=recorded,
         fresh=fresh,
         prices=session.price_book(),
-        pacer=session.pacer if client.is_limited or session.pacer.given else None,
+        pacer=session.pacer if paced else None,
+        sharing=session.sharing() if paced and policy.shared == "on" else None,
         pool=None if alone else session.pool,
         history=None if alone else session.history,
         frame_of=each_frame,

@@ -15,6 +15,7 @@ from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
+from agent_magic.live.sharing import Sharing
 from agent_magic.measure.scores import GradeBook
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History
@@ -83,6 +84,7 @@ class Session:
         self.grades = GradeBook()
         self._tell, self._open = tell, AsyncExitStack()
         self._account: str | None = None
+        self._shared: tuple[object, Sharing | None] | None = None
 
     def __repr__(self) -> str:
         return f"Session({self.client!r})"
@@ -166,6 +168,17 @@ class Session:
         ledger = self.ledger
         if ledger is not None and self._account is not None and (memory := self.pacer.memory(time.monotonic())):
             ledger.remember_limits(self._account, self.client.endpoint, memory)
+
+    def sharing(self) -> Sharing | None:
+        """Return what divides the rate limits with other kernels; `None` where no file of a ledger connects them."""
+        ledger, account = self.ledger, self.client.account
+        if ledger is None or account is None:
+            return None
+        known = ledger, account, self.pacer
+        if self._shared is None or self._shared[0] != known:
+            rows = ledger.presence(account, self.client.endpoint)
+            self._shared = known, None if rows is None else Sharing(self.pacer, rows)
+        return self._shared[1]
 
     async def __aenter__(self) -> Self:
         """Open connections, for all runs until the end."""

@@ -19,6 +19,7 @@ measure what such a barrier costs. `sequential`: one agent at a time."""
 TimeoutCounts = Literal["work", "total"]
 CacheMode = Literal["auto", "on", "off"]
 CacheTtl = Literal["auto", "5m", "1h"]
+Shared = Literal["on", "off"]
 OnDoubt = Literal["ask", "again", "error"]
 """What to do with a tool call that a killed kernel had begun, and that may have happened: ask a person, and fail the
 agent where nobody is there; call it again; or tell the model that it failed."""
@@ -34,6 +35,7 @@ POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "on_refusal": get_args(OnLimit),
     "timeout_counts": get_args(TimeoutCounts),
     "on_doubt": get_args(OnDoubt),
+    "shared": get_args(Shared),
 }
 """Per option, the words it takes."""
 
@@ -66,6 +68,8 @@ class Policy:
         breaker_share: The circuit breaker opens when this share of the last 20 attempts failed by the fault of the
             service or the network: requests then go one at a time until one succeeds. `None` is no breaker.
         max_usd_per_min: The most dollars within any minute; `None` is no limit. It needs a known price.
+        shared: `on` divides the rate limits with other kernels that keep the same ledger and use the same key; `off`
+            leaves that to the provider's headers.
         seed: Makes the jitter of backoff repeatable.
 
     Raises:
@@ -89,6 +93,7 @@ class Policy:
     timeout_counts: TimeoutCounts = field(default="work", kw_only=True)
     breaker_share: float | None = field(default=1.0, kw_only=True)
     max_usd_per_min: float | None = field(default=None, kw_only=True)
+    shared: Shared = field(default="on", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from random import getrandbits
@@ -42,6 +43,7 @@ from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Action
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
+    from agent_magic.live.sharing import Sharing
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
     from agent_magic.record.answer import Answer
@@ -81,6 +84,7 @@ class Driver:
         fresh: Buy again what the ledger has.
         prices: What tokens cost.
         pacer: Keeps the provider's rate limits, for every run that shares it; `None` keeps none.
+        sharing: Divides the rate limits with other kernels; `None` where no others are known of.
         pool: The slots that all runs of a session share; `None` leaves the run its own.
         history: What earlier answers took: agents with more work before the end of the plan go first.
         frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
@@ -107,6 +111,7 @@ class Driver:
         fresh: bool = False,
         prices: Prices | None = None,
         pacer: Pacer | None = None,
+        sharing: Sharing | None = None,
         pool: Pool | None = None,
         history: History | None = None,
         frame_of: Callable[[RunRecord, str], Any] | None = None,
@@ -114,8 +119,8 @@ class Driver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         seed = getrandbits(32) if policy.seed is None else policy.seed  # kept: a forecast draws the same jitter
-        self.plan, self.policy, self._provider = plan, policy, provider
-        self._ledger, self._pacer, self._pool, self._clock = ledger, pacer, pool, clock
+        self.plan, self.policy, self._provider, self._asker = plan, policy, provider, asker
+        self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
         self.prices = prices or Prices()
         knows = ledger is not None or earlier is not None
         self._cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
@@ -144,7 +149,6 @@ class Driver:
             done={number: one.status for number, one in enumerate(self.record.results) if one.finished_s is not None},
         )
         self.streams: dict[int, Stream] = {}
-        self._asker = asker
         more: Any = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, cache=self._cache, **more)
         self._journal: Journal | None = None
@@ -203,10 +207,18 @@ class Driver:
             if len(self.record.events) == 0 or self._after_s:
                 self._began = self._clock()
             try:
-                await self._until_over()
+                async with self._divided():
+                    await self._until_over()
             finally:
                 self._close()
         return self.record
+
+    def _divided(self) -> AbstractAsyncContextManager[None]:
+        """Return what divides the rate limits with other kernels meanwhile."""
+        if self._sharing is None:
+            return nullcontext()
+        classes = {self._provider.limit_class(model) for model in filter(None, self._models)}
+        return self._sharing.taking_part(classes, self._slot_free)
 
     async def _until_over(self) -> None:
         try:

@@ -77,6 +77,7 @@ class Settings(Configurable):
     breaker_share = _number(
         Float, 1.0, "The share of the last 20 requests that fail before requests go one at a time.", "breaker_share"
     )
+    shared = _choice("on", "Divide rate limits with other kernels on this ledger and key: on or off.", "shared")
     seed = _cap(Int, "Makes the jitter of backoff repeatable.", "seed")
     cache = _choice("auto", "Cache contexts that agents share: auto (where it pays), on or off.", "cache")
     cache_ttl = _choice("auto", "How long a cached context lives: auto, 5m or 1h.", "cache_ttl")

@@ -61,7 +61,7 @@ class Misled(Paced):
         wait_s = float(said["retry-after"]) if "retry-after" in said else None
         self.pacer.refused(self._tickets.pop(job.number), wait_s, None, self.world.now, read_headers(said))
         self._jobs.appendleft(job)
-        self._pump()
+        self.pump()
 
 
 @pytest.mark.parametrize(("factor", "least"), [(None, 0.95), (0.0, 0.95), (0.01, 0.95), (10.0, 0.25)])
@@ -149,7 +149,7 @@ def test_after_a_pause_it_goes_on_as_fast_as_before(server, least_s):
         client._jobs.clear()
         for number in range(5):
             part = waiting[number * 200 : (number + 1) * 200]
-            world.later(number * 30.0, lambda part=part: (client._jobs.extend(part), client._pump()))
+            world.later(number * 30.0, lambda part=part: (client._jobs.extend(part), client.pump()))
 
     result = play(server, 1_000, change)
     assert 0 == len(result.refused)
@@ -167,7 +167,7 @@ class Stormy(Paced):
             return super().done(job)
         self.pacer.finished(self._tickets.pop(job.number), None, None, self.world.now)
         self._jobs.append(job)
-        return self._pump()
+        return self.pump()
 
 
 @pytest.mark.parametrize("server", [Server(PER_MINUTE), Server(otpm=OUTPUT), Server(PER_MINUTE, headers="none")])

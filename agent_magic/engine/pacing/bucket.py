@@ -50,7 +50,8 @@ class Bucket:
         grain: How far a rounded `remaining` may be off.
         source: Who says what the limit is; `None` while it is unknown.
         limit: Per minute; 0 while unknown.
-        rate: Per second; 0 while unknown.
+        rate: Per second, of it and of our share of it; 0 while unknown.
+        share: Our share of the limit, above 0: kernels that use one key divide it. An inferred limit is ours alone.
         level: What may pass at the latest change; negative while something is owed.
         capacity: The most that was ever seen in it: so much certainly fits.
         margin: What is left in it.
@@ -65,6 +66,9 @@ class Bucket:
         self._announced = 0.0
         self.source: LimitSource | None = None
         self.limit = self.rate = self.capacity = self.margin = 0.0
+        self.share = 1.0
+        self._largest = 0.0
+        self._saving = 0.0  # what the first in the queue waits for, where our share of the capacity has no room for it
         self.level = self._at_s = 0.0
         self._shift = self._variance = 0.0
         self.external_rate = self._credit = 0.0
@@ -74,22 +78,30 @@ class Bucket:
             self._set_limit(given)
             self.capacity = self.level = max(1.0, self.rate * burst_s)
 
+    @property
+    def room(self) -> float:
+        """What may be saved up in our share of it."""
+        return self.capacity if self.source == "inferred" else self.capacity * self.share
+
     def level_at(self, now: float) -> float:
         """Return what may pass now."""
-        return min(self._unbounded(now), self.capacity)
+        return min(self._unbounded(now), self.room)
 
     def wait_s(self, amount: float, now: float) -> float:
         """Return the seconds until an amount may pass; 0 or less if it may now.
 
-        An amount larger than the capacity passes when the bucket is full, and the rest is owed.
+        An amount larger than our share of the capacity is saved up for, as far as the whole of it has room. One that is
+        larger still passes when the bucket is full, and the rest is owed.
         """
         if not self.rate:
             return 0.0
         need = amount + self.margin
         if self._variance:
             need += math.sqrt(self._variance + (self._spread * amount) ** 2)
-        if need > self.capacity:  # the server's bucket is full before ours: waiting on is time lost
+        if need > self.room:  # the server's bucket is full before ours: waiting on is time lost
             need = min(amount, self._full) + self.rate * MARGIN_S
+            self._saving = need if self.share < 1 else 0.0
+            self._largest = max(self._largest, amount)
         return (need - self._unbounded(now)) / (self.rate - self.external_rate)
 
     def step_s(self, amount: float) -> float:
@@ -103,6 +115,7 @@ class Bucket:
         """Take an amount out, a guess of tokens. Return the level without corrections, for `read` to compare with."""
         self._advance(now, amount)
         self.level -= amount
+        self._saving = 0.0
         if self._spread:
             self._variance += (self._spread * amount) ** 2
         return self.level - self._shift
@@ -129,12 +142,14 @@ class Bucket:
         level, then = self.level_at(now), mark + self._shift
         slack = self.grain + 2 * math.sqrt(self._variance)  # what is under way may be off: usage will tell
         missing = min(level, then) - slack - remaining
-        surplus = remaining - slack - max(level, then)
+        surplus = remaining - slack - max(level, then) - self.capacity * (1 - self.share)  # others may have so much
         if missing > 0:
-            self._lose(missing, now, was_full=min(level, then) >= self.capacity - self.grain)
+            self._lose(missing, now, was_full=min(level, then) >= self.room - self.grain)
         elif surplus > 0 and remaining > 0 and self.source == "announced":  # a debt is shown as 0
             self._correct(surplus * (REGAIN if self._fair else 1.0))
             self._set_external(self.external_rate - surplus * REGAIN * EXTERNAL_PER_S, now)
+        elif self.share < 1 and self.external_rate:  # nothing is missing
+            self._set_external(self.external_rate * (1 - EXTERNAL_PER_S), now)
 
     def refuse(
         self,
@@ -170,14 +185,14 @@ class Bucket:
         if need is None:
             left += self.grain
         else:
-            left = min(left, need - max(0.0, wait_s - 1.0) * self.rate)
+            left = min(left, need - max(0.0, wait_s - 1.0) * self.limit / 60)
             if first:
-                wider = 1.5 * self.margin + 0.1 * min(need, self.capacity)
-                self.margin = min(wider, self.capacity * MOST_MARGIN)
-        missing = self.level - left
+                wider = 1.5 * self.margin + 0.1 * min(need, self.room)
+                self.margin = min(wider, self.room * MOST_MARGIN)
+        missing = self.level - left * (self.share if left > 0 else 1.0)
         if missing > 0:
             self._correct(-missing)
-            if need is not None and need <= self.capacity and first and self._seen:
+            if need is not None and need <= self.room and first and self._seen:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
     def impose(self, limit: float, now: float, *, closed_s: float | None = None) -> None:
@@ -204,8 +219,8 @@ class Bucket:
             self.source = source
             self._set_limit(ceiling.per_minute)
             self._own = self.limit if source == "inferred" else None
-            self.capacity = self.level = max(1.0, ceiling.capacity)
-            self._at_s = now
+            self.capacity = max(1.0, ceiling.capacity)
+            self.level, self._at_s = self.room, now
 
     def recall_level(self, level: float, margin: float, external_rate: float, now: float, age_s: float = 0.0) -> None:
         """Go on from what was left so many seconds ago of a limit that is known. If it is old, the first reading rules.
@@ -215,7 +230,30 @@ class Bucket:
         if self.rate:
             self.margin, self._seen = margin, not age_s
             self._set_external(external_rate * max(0.0, 1 - age_s / FADE_S), now)
-            self.level = min(level + self.rate * age_s, self.capacity) if age_s < FADE_S else self.capacity
+            self.level = min(level + self.rate * age_s, self.room) if age_s < FADE_S else self.room
+
+    def take_largest(self) -> float:
+        """Return the largest amount that was asked for since the last call, beyond what our share has room for."""
+        found, self._largest = self._largest, 0.0
+        return found
+
+    def set_share(self, share: float, now: float) -> None:
+        """Keep to a share of the limit from now on. Of what was saved up, what goes to others is theirs.
+
+        Args:
+            share: Above 0, at most 1.
+            now: The time.
+        """
+        if share == self.share:
+            return
+        self._advance(now)
+        less = 1 - share / self.share
+        self.share = share
+        if self.rate and self.source != "inferred":
+            self._set_limit(self.limit)
+            self.margin = min(self.margin, max(self.rate * MARGIN_S, self.room * MOST_MARGIN))
+            if less > 0 and self.level > 0:
+                self._correct(-self.level * less)
 
     @property
     def _full(self) -> float:
@@ -224,7 +262,7 @@ class Bucket:
 
     @property
     def _most_credit(self) -> float:
-        return max(self.capacity, self.rate, 2 * self.grain)
+        return max(self.room, self.rate, 2 * self.grain)
 
     def _unbounded(self, now: float) -> float:
         return self.level + (now - self._at_s) * (self.rate - self.external_rate)
@@ -235,15 +273,15 @@ class Bucket:
             self._own = self._given  # what was inferred was this limit
         self._announced = reading.limit
         limit = reading.limit if self._own is None else min(reading.limit, self._own)
-        if limit != self.limit:
+        source = "announced" if limit != self._own else self.source
+        if limit != self.limit or source != self.source:
             self._advance(now)
+            self.source = source
             self._set_limit(limit)
-        if limit != self._own:
-            self.source = "announced"
         if reading.remaining is None or self.source != "announced":
             return
         seen = reading.remaining - self.grain
-        for usual in (self.rate, self.limit):  # a limit per minute may be enforced per second: the vendor's page
+        for usual in (self.limit / 60, self.limit):  # a limit per minute may be enforced per second: the vendor's page
             if abs(usual - reading.remaining - amount) <= self.grain:
                 seen = usual
         self.capacity = min(max(1.0, self.capacity, seen), limit)
@@ -253,7 +291,7 @@ class Bucket:
         if self._seen or self.source != "announced":
             return False
         self._seen, self._credit = True, self._most_credit
-        self._correct(remaining - mark - self._shift)
+        self._correct(remaining * self.share - mark - self._shift)
         return True
 
     def _lose(self, missing: float, now: float, *, was_full: bool) -> None:
@@ -273,9 +311,9 @@ class Bucket:
 
     def _advance(self, now: float, amount: float = 0.0) -> None:
         """Let flow in what flows in. Who waited for more than was ever seen has seen that it is there."""
-        passed_s, full, self._at_s = now - self._at_s, self.capacity, now
-        if amount > full:
-            full = max(full, min(amount, self._full))
+        passed_s, full, self._at_s = now - self._at_s, self.room, now
+        if (most := max(amount, self._saving)) > full:
+            full = max(full, min(most, self._full))
         level = self.level + passed_s * (self.rate - self.external_rate)
         self.level = min(full, level)
         if self._fair:
@@ -283,7 +321,7 @@ class Bucket:
             self._credit = min(most, credit)
 
     def _set_limit(self, limit: float) -> None:
-        self.limit, self.rate = limit, limit / 60
+        self.limit, self.rate = limit, limit / 60 * (1.0 if self.source == "inferred" else self.share)
         self.margin = max(self.margin, self.rate * MARGIN_S)
         self.external_rate = min(self.external_rate, self.rate * self._fair)
 

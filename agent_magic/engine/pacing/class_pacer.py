@@ -10,6 +10,7 @@ from agent_magic.engine.pacing.health import Meter, PoolHealth, limit_use
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.output import Output
 from agent_magic.engine.pacing.ratio import Ratio
+from agent_magic.engine.pacing.share import Demand
 from agent_magic.engine.pacing.window import Window
 from agent_magic.record.terms import Ceiling, Learned
 
@@ -200,6 +201,25 @@ class ClassPacer:
             episodes=self._episodes,
             shut_s=max(0.0, self._gate_s - now),
         )
+
+    def demands(self, now: float) -> dict[Dimension, Demand]:
+        """Return how much of each limit is used, and whether it holds somebody. Nothing of one that is not known."""
+        used, passed_s = self._meter.lately(now, 2)
+        held = {hold.reason for hold in self._turns.values() if hold.until_s + GRACE_S > now}
+        shut = now < self._gate_s
+        found: dict[Dimension, Demand] = dict.fromkeys(self._buckets, Demand())
+        for name, bucket in self._buckets.items():
+            if bucket.rate:
+                part = KINDS[name].amount(*used) / passed_s * 60 / bucket.limit
+                found[name] = Demand(part, shut or name in held, bucket.take_largest() / bucket.capacity)
+        return found
+
+    def set_shares(self, shares: Mapping[Dimension, float], now: float) -> bool:
+        """Keep to these shares of the limits, and to all of those that are not named. Return whether that is new."""
+        before = [bucket.share for bucket in self._buckets.values()]
+        for name, bucket in self._buckets.items():
+            bucket.set_share(shares.get(name, 1.0), now)
+        return before != [bucket.share for bucket in self._buckets.values()]
 
     def ceilings(self) -> dict[str, Ceiling]:
         """Return the limits that are known, and what each bucket holds at least."""

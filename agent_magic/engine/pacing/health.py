@@ -51,7 +51,7 @@ def limit_use(
         passed_s: In how many seconds.
         refusals: How many requests were refused, since the session began.
     """
-    could = min(bucket.limit, bucket.capacity + bucket.rate * passed_s)
+    could = min(bucket.limit, bucket.capacity + bucket.limit / 60 * passed_s)
     share = used / could if could else None
     source = bucket.source or ""
     if source == "inferred":

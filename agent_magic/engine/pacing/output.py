@@ -60,9 +60,9 @@ class Output:
         if not bucket.rate:
             return 0.0
         self._advance(now)
-        level, second = bucket.level_at(now), min(bucket.capacity, bucket.rate)
+        level, second = bucket.level_at(now), min(bucket.room, bucket.rate)
         need = AIM * second + self.under_way - bucket.rate * self.ahead_s - self._spilt
-        self._full = need > level >= bucket.capacity
+        self._full = need > level >= bucket.room
         return (max(LEAST_LEFT * second, need) - level) / bucket.rate
 
     def sent(self, expected: float, now: float) -> None:

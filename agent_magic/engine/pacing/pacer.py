@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.bucket import LimitSource
 from agent_magic.engine.pacing.class_pacer import ClassPacer, Ticket
-from agent_magic.engine.pacing.limits import NO_READINGS, Limits
+from agent_magic.engine.pacing.limits import KINDS, NO_READINGS, Limits
+from agent_magic.engine.pacing.share import Demand
 from agent_magic.record.codec import from_json, to_json
 from agent_magic.record.terms import Ceiling, Learned, Terms, checked_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from agent_magic.engine.pacing.health import PoolHealth
-    from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine.pacing.limits import Dimension, Readings
+    from agent_magic.engine.pacing.share import Demands
     from agent_magic.record.terms import Ceilings
 
 __all__ = ["Hold", "Pacer", "Ticket"]
@@ -49,6 +51,7 @@ class Pacer:
         self._limits = dict(limits or {})
         self._seed = seed
         self._classes: dict[str, ClassPacer] = {}
+        self._shares: Mapping[str, Mapping[Dimension, float]] = {}
 
     @cached_property
     def _random(self) -> Random:
@@ -129,6 +132,27 @@ class Pacer:
         """Return, per model class, how much of each limit was used over the last minute."""
         return {name: each.health(name, now) for name, each in self._classes.items()}
 
+    def demands(self, limit_classes: Iterable[str], now: float) -> Demands:
+        """Return what others who use the same key should know, by model class; see `agent_magic.engine.pacing.share`.
+
+        Args:
+            limit_classes: Classes that will be asked for, beside those that were.
+            now: The time.
+        """
+        unasked: Demands = {name: dict.fromkeys(KINDS, Demand()) for name in limit_classes}
+        return unasked | {name: each.demands(now) for name, each in self._classes.items()}
+
+    def set_shares(self, shares: Mapping[str, Mapping[Dimension, float]], now: float) -> bool:
+        """Keep to a share of the limits. Return whether that is new: whoever is held may ask anew.
+
+        Args:
+            shares: By model class and limit, above 0. All of what is not named.
+            now: The time.
+        """
+        self._shares = shares
+        changed = [each.set_shares(shares.get(name, {}), now) for name, each in self._classes.items()]
+        return any(changed)
+
     def ceilings(self) -> Ceilings:
         """Return the limits that are known, by model class."""
         return {name: found for name, each in self._classes.items() if (found := each.ceilings())}
@@ -182,4 +206,5 @@ class Pacer:
         found = self._classes.get(name)
         if found is None:
             found = self._classes[name] = ClassPacer(self._limits.get(name, NO_LIMITS), self._random)
+            found.set_shares(self._shares.get(name, {}), 0.0)
         return found

@@ -52,5 +52,5 @@ What was tried and lost
 * A parser of SQLite's pages for recovery. SQLite reads them itself if they are put in the right place.
 
 `base` is the contract with the live driver, `store` the ledger, `journal` one run, `runs` past runs, `rows` tables and
-rows, `file` the SQLite file, `lease` leases, `maintenance` what the user asks for.
+rows, `file` the SQLite file, `lease` leases, `presence` who else uses the key, `maintenance` what the user asks for.
 """

@@ -66,6 +66,10 @@ TOOL_CALLS = """CREATE TABLE tool_calls (
     key TEXT PRIMARY KEY, run INTEGER NOT NULL, agent INTEGER NOT NULL, number INTEGER NOT NULL, tool TEXT NOT NULL,
     state TEXT NOT NULL, pure INTEGER NOT NULL, began_at REAL NOT NULL, data TEXT
 )"""
+PRESENCE = """CREATE TABLE presence (
+    client TEXT NOT NULL, session TEXT NOT NULL, owner TEXT NOT NULL, beat INTEGER NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (client, session)
+)"""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -87,10 +91,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (TOOL_CALLS, "CREATE INDEX tool_calls_by_run ON tool_calls (run, agent)"),
     (STORED_FILES,),
+    (PRESENCE,),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
-TABLES = ("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls", "files")
+TABLES = (
+    *("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls", "files"),
+    "presence",
+)
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
 ANSWER_OF_ID = f"SELECT {ANSWER_COLUMNS} FROM answers WHERE id = ?"  # noqa: S608 - ours

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import uuid4
 
 from agent_magic.errors import LedgerError
 from agent_magic.record.codec import line_of, to_json
@@ -26,6 +27,7 @@ from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_l
 from agent_magic.record.ledger.journal import SqliteJournal
 from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
 from agent_magic.record.ledger.maintenance import Check, Size, export, prune, recover, size_of, verify
+from agent_magic.record.ledger.presence import Presence
 from agent_magic.record.ledger.rows import ANSWER_COLUMNS, INSERT_ANSWER, answer_of, answer_row
 from agent_magic.record.ledger.runs import history_of, mark_lost_runs, open_run, past_runs
 
@@ -338,6 +340,20 @@ class SqliteLedger:
             return {name: Remembered(json.loads(data), max(0.0, now - at)) for name, data, at in rows}
         except (*FAILURES, ValueError):
             return {}
+
+    def presence(self, key: str, endpoint: str) -> Presence | None:
+        """Return the row of a session among those that use the same key; `None` in memory, where nobody else is.
+
+        Args:
+            key: The API key, or whatever stands for the account.
+            endpoint: Where requests go.
+        """
+        if self.path is None:
+            return None
+        try:
+            return Presence(self._store, self._store.attempt(lambda: self._client(key, endpoint)), uuid4().hex)
+        except FAILURES:  # the run itself meets what is wrong with the file
+            return None
 
     def _client(self, key: str, endpoint: str) -> str:
         (salt,) = self._store.file.read("SELECT value FROM settings WHERE name = 'salt'")[0]

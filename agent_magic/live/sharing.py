@@ -1,0 +1,104 @@
+"""One account in several kernels: the runs of a session keep to its share of the rate limits while they last."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent_magic.engine.pacing.share import BEAT_S, claims, row_of, shares_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+
+    from agent_magic.engine.pacing.pacer import Pacer
+    from agent_magic.engine.pacing.share import Claims, Demands
+
+
+class Rows(Protocol):
+    """Where kernels that use the same key tell each other what they want."""
+
+    name: str
+    """What the others call this one."""
+
+    def look(self, decide: Callable[[Mapping[str, Any]], Any]) -> bool:
+        """Read the rows of the others, and write our own; `False` where that is not possible now. On any thread."""
+        ...
+
+    def leave(self) -> None:
+        """Delete our own."""
+        ...
+
+
+class Sharing:
+    """Keeps a pacer to its share of the rate limits while runs of the session are under way.
+
+    Args:
+        pacer: Keeps the limits.
+        rows: Where the others tell what they want.
+        clock: Monotonic seconds, those of the pacer.
+        common_clock: Seconds on a clock that all kernels have.
+    """
+
+    def __init__(
+        self,
+        pacer: Pacer,
+        rows: Rows,
+        clock: Callable[[], float] = time.monotonic,
+        common_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.pacer, self._rows, self._clock, self._common_clock = pacer, rows, clock, common_clock
+        self._runs: list[tuple[tuple[str, ...], Callable[[], object]]] = []
+        self._told: Claims = {}
+        self._looked_s = -BEAT_S
+
+    @asynccontextmanager
+    async def taking_part(self, limit_classes: Iterable[str], wake: Callable[[], object]) -> AsyncGenerator[None]:
+        """Divide the limits with the others while a run is under way.
+
+        Args:
+            limit_classes: The models whose limits it will use.
+            wake: Called when the share has changed: what is held may ask anew.
+        """
+        run = tuple(limit_classes), wake
+        self._runs.append(run)
+        if self._look(self._demands()):  # before the first request, so that those are seen who are there already
+            self._keep()
+        beats = asyncio.create_task(self._beats())
+        try:
+            yield
+        finally:
+            beats.cancel()
+            with suppress(asyncio.CancelledError):
+                await beats
+            self._runs.remove(run)
+            if not self._runs:
+                self._rows.leave()
+                self._told = {}
+                self.pacer.set_shares({}, self._clock())
+
+    async def _beats(self) -> None:
+        """Look again and again. The file is read and written on a thread, so the loop never waits for it."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            if self._clock() - self._looked_s < BEAT_S / 2:  # another run of the session has just looked
+                continue
+            if await asyncio.to_thread(self._look, self._demands()) and self._keep():
+                for _, wake in list(self._runs):
+                    wake()
+
+    def _demands(self) -> Demands:
+        self._looked_s = self._clock()
+        return self.pacer.demands((name for names, _ in self._runs for name in names), self._looked_s)
+
+    def _look(self, demands: Demands) -> bool:
+        def decide(others: Mapping[str, Any]) -> Any:
+            self._told = claims(demands, self._told, self._rows.name, others, self._common_clock())
+            return row_of(self._told)
+
+        return self._rows.look(decide)
+
+    def _keep(self) -> bool:
+        """Keep to our share. Return whether it has changed."""
+        return self.pacer.set_shares(shares_of(self._told), self._clock())

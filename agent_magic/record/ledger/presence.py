@@ -1,0 +1,82 @@
+"""Which kernels use the same key now: a row for each in the ledger's file.
+
+A row is there while a run of its kernel is under way. It is forgotten when its process is gone, or when it was looked
+at ten times and had not changed: its kernel hangs, or is on another machine and gone. Looks count and not seconds: a
+locked file, a laptop that slept or a wrong clock makes nobody forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.record.ledger.file import FAILURES
+from agent_magic.record.ledger.lease import Owner
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping
+
+    from agent_magic.record.ledger.store import Store
+
+LOOKS: Final = 10
+"""After so many looks at a row that has not changed its kernel is forgotten."""
+
+
+class Presence:
+    """One kernel's row among those of the kernels that use the same key.
+
+    Args:
+        store: The ledger's open file.
+        client: The key and its address, as a salted hash.
+        name: Names this kernel's session.
+
+    Attributes:
+        name: What the others call it.
+    """
+
+    def __init__(self, store: Store, client: str, name: str) -> None:
+        self._store, self._client, self.name = store, client, name
+        self._beat = 0
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def look(self, decide: Callable[[Mapping[str, Any]], Any]) -> bool:
+        """Read the rows of the others and write our own, in one transaction. May be called on any thread.
+
+        Args:
+            decide: Returns what our row says, as plain data, by the rows of the others.
+
+        Returns:
+            Whether that was possible. Another process may have the file locked: then nothing was decided.
+        """
+        try:
+            with self._store.file.writing() as db:
+                others = {name: json.loads(data) for name, data in self._others(db)}
+                self._beat += 1
+                row = (self._client, self.name, self._store.owner, self._beat, json.dumps(decide(others)))
+                db.execute("INSERT OR REPLACE INTO presence VALUES (?, ?, ?, ?, ?)", row)
+        except (*FAILURES, ValueError):  # the run itself meets what is wrong with the file
+            return False
+        return True
+
+    def _others(self, db: sqlite3.Connection) -> list[tuple[str, str]]:
+        """Return the rows of the others that are there. Those that are gone are deleted."""
+        sql = "SELECT session, owner, beat, data FROM presence WHERE client = ? AND session != ?"
+        found: list[tuple[str, str]] = []
+        seen: dict[str, tuple[int, int]] = {}
+        for name, owner, beat, data in db.execute(sql, (self._client, self.name)).fetchall():
+            before, looks = self._seen.get(name, (beat, -1))
+            looks = looks + 1 if beat == before else 0
+            if looks >= LOOKS or Owner.parse(owner).is_alive() is False:
+                db.execute("DELETE FROM presence WHERE client = ? AND session = ?", (self._client, name))
+                continue
+            seen[name] = beat, looks
+            found.append((name, data))
+        self._seen = seen
+        return found
+
+    def leave(self) -> None:
+        """Delete our row. If that is not possible now, the others forget it."""
+        with suppress(*FAILURES), self._store.file.writing() as db:
+            db.execute("DELETE FROM presence WHERE client = ? AND session = ?", (self._client, self.name))
