@@ -16,6 +16,7 @@ AgentMagicError
 │  ├─ RateLimited         429                                          .retry_after_s .limit .final
 │  ├─ Overloaded          5xx, 529: the service failed                 .status .retry_after_s
 │  ├─ Rejected            4xx: the request is wrong                    .status
+│  ├─ NotInBatch          a batch ended without an answer to it        .again
 │  ├─ Refused             the model declined to answer                 .category
 │  ├─ Capped              the answer was cut at `max_tokens`
 │  ├─ UnexpectedToolUse   the model asks for a tool that is not there
@@ -66,6 +67,7 @@ __all__ = [
     "LedgerError",
     "NoValue",
     "NotConnected",
+    "NotInBatch",
     "Overloaded",
     "PlanError",
     "RateLimited",
@@ -339,6 +341,18 @@ class Refused(CallError):
     def __init__(self, message: str, *, category: str | None = None, partial: str = "") -> None:
         super().__init__(message, partial=partial)
         self.category = category
+
+
+class NotInBatch(CallError):
+    """A batch has ended without an answer to this request, which is not billed: it expired, or was cancelled.
+
+    Attributes:
+        again: Whether it may be asked again: not where a person has cancelled it.
+    """
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
 
 
 class Capped(CallError):

@@ -29,6 +29,7 @@ ONE_OF_EACH = [
     errors.CannotNest("why"),
     errors.CallError("why", partial="half"),
     errors.RateLimited("why", retry_after_s=1.5, limit="requests"),
+    errors.NotInBatch("It expired."),
     errors.Overloaded("why", status=529, retry_after_s=2.0, partial="half"),
     errors.Rejected("why", status=400),
     errors.Refused("why", category="bio", partial="half"),

@@ -37,7 +37,7 @@ LISTS = ("after", "uses_resources", "writes", "attach")
 """The options that are names."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save")
+OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class Agent:
         cite: Whether the model says which places of the documents it quotes; see `run["name"].citations`.
         save: The file its answer is written to, relative to the folder of the notebook: the text, or JSON where it
             `returns` a type. With `each`, a template of `{{ item }}`, `{{ key }}` and `{{ name }}`.
+        batch: `on` sends its requests as batches, `off` never; `True` and `False` mean the same. `None`: as the policy
+            says. With tools of yours, `on` waits for a batch in each turn.
         part: Which one of those it is. Plans set it.
 
     Raises:
@@ -117,12 +119,15 @@ class Agent:
     attach: Sequence[str] = field(default=(), kw_only=True)
     cite: bool = field(default=False, kw_only=True)
     save: str | None = field(default=None, kw_only=True)
+    batch: str | bool | None = field(default=None, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     role_text: str | None = field(init=False, repr=False)
     template: Template = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        if isinstance(self.batch, bool):
+            object.__setattr__(self, "batch", "on" if self.batch else "off")
         if not isinstance(self.prompt, str) or not self.prompt.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             hint = "Write it below the %%agent line, or give prompt='...'."
             raise DeclarationError(f"The prompt of agent {self.name!r} is empty.", agent=self.name, hint=hint)
@@ -208,6 +213,7 @@ _CHECKS: Mapping[str, Callable[..., None]] = {
     "timeout_s": check_positive,
     **dict.fromkeys(("model", "system", "context", "each", "save"), check_text),
     "effort": partial(check_word, words=EFFORTS),
+    "batch": partial(check_word, words=("on", "off")),
 }
 
 

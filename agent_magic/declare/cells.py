@@ -45,6 +45,7 @@ FLAGS: Mapping[str, str] = {
     "system": "--system",
     "max_turns": "--max-turns",
     "save": "--save",
+    "batch": "--batch",
     **{option: f"--{option}" for option in FLOW},
 }
 """The options with one value, by the agent's field."""

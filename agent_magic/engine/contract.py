@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.admission.room import Need
+    from agent_magic.engine.batching import Batching
     from agent_magic.engine.calls import Call, Result, Wanted
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.retry import Failure
@@ -55,6 +56,11 @@ class Requests(Protocol):
     @property
     def prefixes(self) -> Prefixes | None:
         """Who shares a cached context with whom; `None` shares none."""
+        ...
+
+    @property
+    def batching(self) -> Batching | None:
+        """Decides which requests go by batch; `None` where none does."""
         ...
 
     def max_turns(self, step: int) -> int:
@@ -194,6 +200,7 @@ class WithoutCalls:
     flow: Choices | None = None
     asked_of: Container[int] = frozenset[int]()
     saved: Container[int] = frozenset[int]()
+    batching: Batching | None = None
 
     def close(self, step: int) -> bool:
         """Do nothing."""

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from agent_magic.declare.validation import check_integer, check_positive, check_word, must_be
+from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +24,9 @@ Shared = Literal["on", "off"]
 OnDoubt = Literal["ask", "again", "error"]
 """What to do with a tool call that a killed kernel had begun, and that may have happened: ask a person, and fail the
 agent where nobody is there; call it again; or tell the model that it failed."""
+Batch = Literal["off", "on", "auto"]
+BatchFallback = Literal["batch", "live"]
+"""How a request is asked again that a batch did not answer: in the next batch, or at once and at full price."""
 OnLimit = Literal["fail", "warn", "allow"]
 """What to do with an answer that was cut at `max_tokens`, or refused: fail its agent, pass it on with a warning, or
 pass it on without one."""
@@ -36,6 +40,8 @@ POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "timeout_counts": get_args(TimeoutCounts),
     "on_doubt": get_args(OnDoubt),
     "shared": get_args(Shared),
+    "batch": get_args(Batch),
+    "batch_fallback": get_args(BatchFallback),
 }
 """Per option, the words it takes."""
 
@@ -70,6 +76,12 @@ class Policy:
         max_usd_per_min: The most dollars within any minute; `None` is no limit. It needs a known price.
         shared: `on` divides the rate limits with other kernels that keep the same ledger and use the same key; `off`
             leaves that to the provider's headers.
+        batch: `on`, or `True`, sends requests as batches: half the price, and answers within hours, at most a day. What
+            is ready at the same time is one batch. `auto` does so as far as `deadline_s` allows. An agent whose tools
+            are yours goes by batch only if it says `batch="on"` itself. `concurrency`, rate limits, `timeout_s`,
+            `max_usd_per_min` and the cache are for other requests.
+        batch_fallback: How to ask again what a batch did not answer; see `BatchFallback`. With `live` and a
+            `deadline_s`, a batch that has not ended after three quarters of it is cancelled, and its rest asked live.
         seed: Makes the jitter of backoff repeatable.
 
     Raises:
@@ -94,9 +106,13 @@ class Policy:
     breaker_share: float | None = field(default=1.0, kw_only=True)
     max_usd_per_min: float | None = field(default=None, kw_only=True)
     shared: Shared = field(default="on", kw_only=True)
+    batch: Batch | bool = field(default="off", kw_only=True)
+    batch_fallback: BatchFallback = field(default="batch", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.batch, bool):
+            object.__setattr__(self, "batch", "on" if self.batch else "off")
         for option in ("concurrency", "max_attempts", "max_turns"):
             check_integer(option, getattr(self, option))
         check_positive("timeout_s", self.timeout_s)
@@ -108,6 +124,9 @@ class Policy:
             raise must_be("seed", "an integer or None", self.seed)
         for option, words in POLICY_WORDS.items():
             check_word(option, getattr(self, option), words)
+        if self.batch != "off" and self.schedule == "sequential":
+            hint = "One agent at a time would be a batch for each."
+            raise DeclarationError("batch does not go with schedule='sequential'.", hint=hint)
 
     def to_dict(self) -> dict[str, Any]:
         """Return its fields by name, as plain data."""

@@ -13,10 +13,12 @@ from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
+from agent_magic.engine.batching import Batching
 from agent_magic.engine.calls import Wanted
-from agent_magic.errors import AgentMagicError, Capped, DeclarationError, InvalidAnswer, Refused
+from agent_magic.errors import AgentMagicError, Capped, DeclarationError, InvalidAnswer, PlanError, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.made import made
+from agent_magic.record.prices import of_batch
 from agent_magic.record.request import Message, Request, continued, said
 
 if TYPE_CHECKING:
@@ -142,6 +144,34 @@ def _result_block(id_: str, result: Result) -> dict[str, Any]:
     return block if result.status == "succeeded" else {**block, "is_error": True}
 
 
+def _batching(plan: Plan, policy: Policy) -> Batching | None:
+    """Return who decides which requests go by batch; `None` where none may.
+
+    Raises:
+        PlanError: The policy sends an agent by batch that has tools of the user, and does not say itself that it may.
+    """
+    may = {number for number, one in enumerate(plan.agents) if goes_by_batch(one, policy)}
+    if not may:
+        return None
+    return Batching(policy, may, plan.dag.remaining([0.0 if one.is_task else 1.0 for one in plan.agents]))
+
+
+def goes_by_batch(step: Step, policy: Policy) -> bool:
+    """Tell whether the requests of a step may go by batch.
+
+    Raises:
+        PlanError: The policy says so, and the step has tools of the user and does not say so itself.
+    """
+    if not isinstance(step, Agent) or step.batch is not None:
+        return isinstance(step, Agent) and step.batch == "on"
+    if policy.batch == "on" and step.tools.functions:
+        raise PlanError(
+            f"Agent {step.name!r} has tools, so it would wait for a batch in each of its turns. Say --batch off in its "
+            "cell to ask it live, --batch on if it may take that long, or run with --batch auto."
+        )
+    return policy.batch != "off" and not step.tools.functions
+
+
 class Bought(Protocol):
     """Whoever knows which answers need not be bought again."""
 
@@ -200,7 +230,9 @@ class PlanRequests:
         self.models = models
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self._rules = {model: one.token_rule for model, one in facts.items()}
-        self.prefixes = shared_prefixes(plan, models, facts, policy, work_s)
+        self.batching = _batching(plan, policy)
+        by_batch = () if self.batching is None else self.batching.steps
+        self.prefixes = shared_prefixes(plan, models, facts, policy, work_s, by_batch)
         self._texts: dict[str, Any] = dict(texts or {})
         self._written: dict[int, Request] = {}
         self._stopped: set[int] = set()
@@ -247,7 +279,7 @@ class PlanRequests:
             return self._written.pop(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
-        if first.tools and self._policy.cache != "off":
+        if first.tools and self._policy.cache != "off" and not self._goes_by_batch(step):
             first = first._replace(cached_turns=True)
         if step in self._so_far:
             first = first._replace(messages=self._so_far[step])
@@ -271,6 +303,9 @@ class PlanRequests:
         keeps = bool(request.messages) and step not in self.checked and step not in self.asked_of
         keeps = keeps and self._policy.on_max_tokens != "fail"
         return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least, keeps=keeps)
+
+    def _goes_by_batch(self, step: int) -> bool:
+        return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
         """Have the input of an agent's next request counted. Tells whether to wait for that."""
@@ -394,6 +429,7 @@ class PlanRequests:
 
         The latter is `None` where the request was counted.
         """
+        by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
         size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most
         counted, excess = self._counted.get(step), self._excess[False].get(request.model, 0)
@@ -402,8 +438,9 @@ class PlanRequests:
         if counted is not None and not excess:
             size = counted + self._excess[True].get(request.model, 0)
         if step in self._counted:
-            return self._cost(request, size), None
-        return self._cost(request, size), self._cost(request, least // 2 + (size - most) // LONGEST_TOKEN)
+            return self._cost(request, size, by_batch=by_batch), None
+        shortest = least // 2 + (size - most) // LONGEST_TOKEN
+        return self._cost(request, size, by_batch=by_batch), self._cost(request, shortest, by_batch=by_batch)
 
     def _attached(self, request: Request) -> tuple[int, int]:
         """Return the tokens of a request's pictures and PDFs, likely and at most."""
@@ -411,7 +448,7 @@ class PlanRequests:
             return 0, 0
         return tokens_of((one.attachment for one in request.attachments), self._rules[request.model])
 
-    def _cost(self, request: Request, size: int) -> Worst:
+    def _cost(self, request: Request, size: int, *, by_batch: bool) -> Worst:
         """Return what a request uses that has this much input and fills its answer."""
         written = min(size, len((request.context or "").encode(errors="replace"))) if request.cached else 0
         long = written if request.ttl == "1h" else 0
@@ -423,4 +460,5 @@ class PlanRequests:
             output_tokens=request.max_tokens,
             cache_write_1h_tokens=long,
         )
-        return Worst(self._prices.of(request.model, usage).cost_usd, size + request.max_tokens)
+        price = self._prices.of(request.model, usage)
+        return Worst((of_batch(price) if by_batch else price).cost_usd, size + request.max_tokens)

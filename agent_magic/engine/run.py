@@ -50,7 +50,7 @@ from agent_magic.record.events import (
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.admission.key import Key
@@ -98,6 +98,7 @@ class Engine:
         admission: Says whether there is room; `None` where nothing limits the run.
         calls: The calls of functions that wait or run.
         budget: What the run may use; `None` sets no cap.
+        batched: The steps whose request under way goes by batch.
         aborting: The steps whose requests are being aborted, each with the reason.
     """
 
@@ -141,8 +142,10 @@ class Engine:
             resources=resources,
             flow=requests.flow,
             left=record.left_out if done else None,
+            batching=requests.batching,
         )
         self._settlement = Settlement(record, requests, self.admission, price)
+        self.batched: Container[int] = frozenset[int]() if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls
@@ -164,6 +167,7 @@ class Engine:
             patience_s=timeouts_s,
             count=requests.count if self._counts else None,
             close=requests.close,
+            batched=frozenset[int]() if requests.batching is None else requests.batching.now,
         )
 
     # what the driver says

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.engine.admission.key import Key
+from agent_magic.engine.batching import BATCH_S
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
-from agent_magic.forecast.work import BATCH_S, Evidence
+from agent_magic.forecast.work import Evidence
 from agent_magic.measure.metrics import Summary, summarize
-from agent_magic.record.prices import Prices
+from agent_magic.record.prices import BATCH_PRICE, Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import ForecastNote, RunRecord
 from agent_magic.record.terms import Terms
@@ -42,9 +43,7 @@ REFUSED_RANGE: Final = 0.2
 Runs of one policy that were refused differ by up to 16 % among themselves (29 scenarios on the virtual clock of
 `tests/forecast/standin.py`, delays of up to 6 ms drawn by lot)."""
 BATCH_MOST_S: Final = 86400.0
-"""Source: the same page: a batch expires after 24 hours."""
-BATCH_PRICE: Final = 0.5
-"""Source: the same page: half price on everything."""
+"""Source: the vendor's page on batches: one expires after 24 hours."""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """What holds requests until a first reply, in the first run of a session that asks a model class."""
 ALONE: Final[dict[str, Any]] = {"budget_usd": None, "budget_tokens": None, "max_usd_per_min": None, "cache": "off"}

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
+from agent_magic.engine.batching import BATCH_S
 from agent_magic.forecast.evidence import needed_tokens, refusal_s_of, rows_of, seen_of
 from agent_magic.forecast.pace import (
     ENOUGH,
@@ -37,8 +38,6 @@ PRIOR_OUTPUT_TOKENS: Final = 500
 """The length of an answer when nothing at all is known."""
 SAME: Final = (1.0, 1.0)
 OK: Final = 200
-BATCH_S: Final = 3600.0
-"""How long a batch takes. Source: the vendor's page on batches: most finish in less than an hour."""
 End = Literal["low", "likely", "high"]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.user_code import reason_of
 from agent_magic.engine.actions import Abort, Ask, Begin, Count, Done, Send, WakeAt
+from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
 from agent_magic.engine.contract import UNSENT, Outcome
 from agent_magic.engine.expected import expected_work_s
@@ -26,6 +27,7 @@ from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
+from agent_magic.live.batching import batcher_of
 from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import HealthMonitor
 from agent_magic.live.partial import partial_usage, source_of
@@ -37,7 +39,7 @@ from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.ledger.base import Busy
 from agent_magic.record.made import made
-from agent_magic.record.prices import Prices
+from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
+    from agent_magic.live.batching import Batcher
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
     from agent_magic.live.sharing import Sharing
@@ -154,6 +157,7 @@ class Driver:
         self._journal: Journal | None = None
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
+        self._asker, self._batcher = asker, None if requests.batching is None else self._make_batcher()
         self._alarm: asyncio.TimerHandle | None = None
         self._monitor = HealthMonitor(self.engine.admission)
         self._tells, self._told = LOG.isEnabledFor(logging.DEBUG), 0
@@ -200,6 +204,8 @@ class Driver:
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()
+            if self._batcher is not None:
+                await self._batcher.check()
             if self.record.ended_s is not None:  # stopped before it began
                 return self.record
             if self._ledger is not None:
@@ -242,6 +248,8 @@ class Driver:
             self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
         if self._journal is not None:
             self._journal.close()
+        if self._batcher is not None:
+            self._batcher.close()
         self._monitor.close(self.now())
 
     # what the user does; call it on the loop, from elsewhere use `Controls`
@@ -387,7 +395,10 @@ class Driver:
             kept = journal.ask(step, number, key, ordinal, fresh=fresh)
         if kept is not None:
             return kept
-        answer = stream.answer = await self._provider.send(request, stream)
+        if self._batcher is not None and step in self.engine.batched:
+            answer = stream.answer = await self._batcher.send(key, ordinal, request, stream, fresh=fresh)
+        else:
+            answer = stream.answer = await self._provider.send(request, stream)
         self._keep(step, answer)
         await journal.on_disk(step, number)  # a stop here finds the answer in the stream
         return answer
@@ -407,8 +418,9 @@ class Driver:
             price, asked = None, self._models[step]
             if self._cache is not None and self._cache.paid_before(step, answer):
                 price = PAID_BEFORE
-            elif answer.model != asked:
+            elif answer.model != asked or answer.batch:
                 price = self.prices.of_answer(asked, answer.model, answer.usage)
+                price = of_batch(price) if answer.batch else price
             told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price
             outcome = made(Outcome, told)
         else:
@@ -422,6 +434,14 @@ class Driver:
     def _never_ran(self, step: int) -> None:
         """Report an agent whose task was cancelled before its first step."""
         self.do(self.engine.ended(step, UNSENT, self.now()))
+
+    def _make_batcher(self) -> Batcher:
+        return batcher_of(self._provider, self._ledger, self._tasks.beside, self._batch_time_s)
+
+    def _batch_time_s(self) -> float | None:
+        """Return how long batches may still take; `None` is for ever."""
+        most_s = self.policy.deadline_s if self.policy.batch_fallback == "live" else None
+        return None if most_s is None else most_s * (1 - LIVE_SHARE) - self.now()
 
     async def _call(self, call: Call) -> None:
         """Call a function, and report what came of it."""

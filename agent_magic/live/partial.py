@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import LedgerError, NotConnected, Unreachable
+from agent_magic.errors import LedgerError, NotConnected, NotInBatch, Unreachable
 from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def partial_usage(stream: Stream, error: Exception | None) -> Usage | None:
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return None if stream.status_code in PASSED_ON else NOTHING_USED
     if stream.usage is None:
-        unsent = isinstance(error, NotConnected | LedgerError) or (isinstance(error, Unreachable) and not error.sent)
+        unsent = isinstance(error, NotConnected | LedgerError | NotInBatch) or (
+            isinstance(error, Unreachable) and not error.sent
+        )
         return NOTHING_USED if unsent else None
     produced = max(stream.usage.output_tokens or 0, -(-len(stream.text) // CHARS_PER_TOKEN))
     return replace(stream.usage, output_tokens=produced, estimated=True)

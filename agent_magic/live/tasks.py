@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+BESIDE = -1
+"""In place of an agent, in the key of a task that belongs to none."""
 Key = int | tuple[int, int]
 """An agent, or an agent and the number of a call, negative for the question whether to make it. The complement of an
 agent is the count of its input."""
@@ -35,6 +37,7 @@ class Tasks:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._bugs: list[Exception] = []
         self._finishing = False
+        self._beside = 0
 
     def __enter__(self) -> None:
         pass
@@ -61,6 +64,21 @@ class Tasks:
             work.close()
         else:
             self._tasks[key] = asyncio.get_running_loop().create_task(work)
+
+    def beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin a task that belongs to no agent."""
+        self._beside += 1
+        self.begin((BESIDE, self._beside), self._owned((BESIDE, self._beside), work))
+
+    async def _owned(self, key: Key, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            try:
+                await work()
+            finally:
+                self.left(key)
+        except BaseException as bug:
+            if not self.broke(bug):
+                raise
 
     def left(self, key: Key) -> None:
         """Record that a task takes its last step: it will not wait for anything any more."""

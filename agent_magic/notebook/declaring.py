@@ -154,6 +154,11 @@ def _agent_parser() -> Parser:
     add("--attach", default="", metavar="A,B", help="Pictures and documents (am.image, am.pdf, figures) to send first.")
     add("--cite", action="store_true", help="Name the places of the documents that the answer quotes.")
     add("--save", metavar="FILE", help="Write its answer to this file beside the notebook, if it succeeds.")
+    add(
+        "--batch",
+        metavar="WORD",
+        help="on: half the price, within hours. off: never by batch. See %%%%agents run --batch.",
+    )
     add("--after", default="", metavar="A,B", help="Wait for these agents without using their answers.")
     add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
     add("--timeout", type=float, metavar="S", help="Deadline in seconds.")
@@ -248,6 +253,7 @@ def read_agent(
         attach=given.attach,
         cite=given.cite,
         save=given.save,
+        batch=given.batch,
         timeout_s=given.timeout,
         effort=given.effort,
         max_turns=given.max_turns,

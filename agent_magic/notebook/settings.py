@@ -78,6 +78,8 @@ class Settings(Configurable):
         Float, 1.0, "The share of the last 20 requests that fail before requests go one at a time.", "breaker_share"
     )
     shared = _choice("on", "Divide rate limits with other kernels on this ledger and key: on or off.", "shared")
+    batch = _choice("off", "Send batches: half the price, within hours. auto: as far as --deadline allows.", "batch")
+    batch_fallback = _choice("batch", "Ask what a batch did not answer in the next batch, or live.", "batch_fallback")
     seed = _cap(Int, "Makes the jitter of backoff repeatable.", "seed")
     cache = _choice("auto", "Cache contexts that agents share: auto (where it pays), on or off.", "cache")
     cache_ttl = _choice("auto", "How long a cached context lives: auto, 5m or 1h.", "cache_ttl")
@@ -145,4 +147,5 @@ def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
 def add_policy(parser: Parser, *, without: Container[str] = ()) -> None:
     """Add the options that set the policy, `without` some by name."""
     for option in [one for one in run_options() if one.name not in without]:
-        parser.add_argument(option.flag, type=option.kind, metavar=option.unit, help=option.help)
+        alone: Any = {"nargs": "?", "const": "on"} if option.name == "batch" else {}  # `--batch` alone switches it on
+        parser.add_argument(option.flag, type=option.kind, metavar=option.unit, help=option.help, **alone)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.providers.batches import Batches
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.request import Request
 
@@ -147,6 +148,7 @@ class Provider(Protocol):
         account: Stands for whoever the rate limits belong to, so that a later session can go on from what this one has
             learned of them. It must not be a key: hash that. `None`, the default: nothing is remembered.
         models: Names of models to offer where one is to be chosen. Others work as well.
+        batches: Sends requests as batches; `None` where there are none. See `agent_magic.providers.batches`.
     """
 
     endpoint: str
@@ -155,6 +157,7 @@ class Provider(Protocol):
     price_list: str | None = None
     account: str | None = None
     models: Sequence[str] = ()
+    batches: Batches | None = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request, stream its text, and return the answer. Never retry here.

@@ -93,6 +93,7 @@ class Answer:
         refusal: The category of a refusal, `None` otherwise.
         content: The content blocks as JSON, of an answer that the API paused, to go on from; `None` otherwise.
         citations: The places of documents that it quotes, in the order of the text.
+        batch: The vendor's id of the batch it came with; empty where it was asked live.
     """
 
     text: str
@@ -104,6 +105,7 @@ class Answer:
     refusal: str | None = field(default=None, kw_only=True)
     content: str | None = field(default=None, kw_only=True)
     citations: tuple[Citation, ...] = field(default=(), kw_only=True)
+    batch: str = field(default="", kw_only=True)
 
 
 class Price(NamedTuple):

@@ -38,7 +38,7 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} |
 """What the annotations of events name without importing it."""
 SELDOM: dict[type, frozenset[str]] = {
     Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite"}),
-    answers.Answer: frozenset({"citations"}),
+    answers.Answer: frozenset({"citations", "batch"}),
     events.CallEnded: frozenset({"artifacts"}),
 }
 """The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text,

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 UNKNOWN = Price(None, "unknown")
 MTOK = 1_000_000
+BATCH_PRICE = 0.5
+"""Of a batch, of input, output and the cache. Source: the vendor's page on batches."""
+AT_BATCH_PRICE = ", half of it for a batch"
 MOST_USD = 1e9
 """Dollars per million tokens. With higher prices sums could overflow."""
 
@@ -168,6 +171,12 @@ class Prices:
             self._tell(f"No price is known for {model!r}: its costs are shown as unknown.")
         self._found[model] = found
         return found
+
+
+def of_batch(price: Price) -> Price:
+    """Return the price of what went by batch, from what it had cost live."""
+    cost = None if price.cost_usd is None else price.cost_usd * BATCH_PRICE
+    return Price(cost, f"{price.basis}{AT_BATCH_PRICE}")
 
 
 def _checked(own: object) -> dict[str, TokenPrice]:

@@ -73,6 +73,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
     unlimited: bool = False,
     script: str | os.PathLike[str] | None = None,
     slips: str | None = None,
+    batch: str | None = None,
     port: int = 0,
     timeout_s: float = 20.0,
 ) -> Simulator:
@@ -92,6 +93,8 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         script: A file of scripted responses.
         slips: How often a choice is another one than the prompt suggests, by family of models, such as
             `haiku=0.2,opus=0.02`; 0.08 where nothing is said. So a trial has something to find: it is made up.
+        batch: How batches go, such as `takes=2,hidden=0.5`: seconds that one takes, and for which it is not found at
+            first; `expires` and `poll` likewise. One takes 10 s where nothing is said.
         port: The port; 0 takes any free one.
         timeout_s: Seconds to wait for it to listen.
 
@@ -108,6 +111,7 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
         "--burst": burst_s,
         "--script": None if script is None else os.fspath(script),
         "--slips": slips,
+        "--batch": batch,
     }
     options = [f"{name}={value}" for name, value in values.items() if value is not None]
     return _start([*options, "--unlimited"] if unlimited else options, timeout_s)

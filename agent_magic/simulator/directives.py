@@ -23,10 +23,12 @@ STOP_REASONS = tuple(
     "end_turn max_tokens stop_sequence tool_use pause_turn refusal model_context_window_exceeded".split()
 )
 _TURNS = r"(?:@(\d{1,4}(?:-\d{1,4})?))?"
-_DIRECTIVE = re.compile(rf"\[\[(fault|status|ttft|pace|tokens|stop|echo|text|think|broken){_TURNS}(?::([^\]]*))?\]\]")
+_DIRECTIVE = re.compile(
+    rf"\[\[(fault|status|ttft|pace|tokens|stop|echo|text|think|broken|expire){_TURNS}(?::([^\]]*))?\]\]"
+)
 _TOOL = re.compile(rf"\[\[tool{_TURNS}:\s*([\w.-]+)\s*(\{{.*?\}})?\s*\]\]", re.DOTALL)
 _KEY_OF_DIRECTIVE = {"ttft": "ttft_s", "stop": "stop_reason"}
-_FLAGS = ("echo", "broken")
+_FLAGS = ("echo", "broken", "expire")
 _WORDS = ("text", "think")
 """Directives whose value is a text, spaces and all."""
 
@@ -39,6 +41,7 @@ class Overrides:
         text: The text of the response, or of what stands before its calls; empty is an answer without content.
         think: What is thought before it; empty for the mock's own words, `redacted` for a redacted block.
         echo: Respond with the prompt, verbatim.
+        expire: Expire, where it comes in a batch.
         tokens: Exact length of the text in tokens.
         tool_use: Tool calls to respond with, each with `name` and `input`.
         calls_given: Whether directives or script decide on the calls of all turns of this prompt.
@@ -58,6 +61,7 @@ class Overrides:
     text: str | None = None
     think: str | None = None
     echo: bool = False
+    expire: bool = False
     tokens: int | None = None
     tool_use: tuple[Json, ...] = ()
     calls_given: bool = False
@@ -143,6 +147,7 @@ _KEYS: dict[str, tuple[Callable[[object], Any], str]] = {
     "think": (as_text, "a string"),
     "broken": (as_flag, "true or false"),
     "echo": (as_flag, "true or false"),
+    "expire": (as_flag, "true or false"),
     "tokens": (_natural, "an integer >= 0"),
     "tool_use": (_calls, 'a list of {"name": ..., "input": {...}}'),
     "stop_reason": (_one_of(STOP_REASONS), "one of " + ", ".join(STOP_REASONS)),

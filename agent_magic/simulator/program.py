@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from agent_magic.simulator import latency
+from agent_magic.simulator import batches, latency
 from agent_magic.simulator.directives import FAULTS, read_script
 from agent_magic.simulator.models import MODELS
 from agent_magic.simulator.rate_limits import Allowance
@@ -36,6 +36,7 @@ directives in the prompt change the response:
   [[text:I look it up.]]   the text before the calls, or alone; [[text:]] is an answer without content
   [[think]] [[think:Hm.]] [[think:redacted]]   a thinking block, with a signature that is checked
   [[broken]]   arguments that are no JSON, of tools with eager_input_streaming
+  [[expire]]   in a batch: it expires unanswered
   [[ttft:2.0]] [[pace:50]] [[tokens:50]] [[stop:refusal]] [[echo]]
   [[stop:max_tokens]]   cuts the last call in the middle of its arguments
   [[stop:pause_turn times=1]]   a search that goes on in the next response
@@ -85,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--unlimited", action="store_true", help="no limits and no limit headers")
     add("--script", type=_option(read_script), default=(), help="file of scripted responses, one JSON object per line")
     add("--slips", type=_option(_slips), default={}, help="how often a choice is wrong, by family: haiku=0.2,opus=0.02")
+    add("--batch", type=_option(batches.parse), default=batches.Pace(), metavar="PACE", help=batches.FORMS)
     add("--token", type=_token, help="path prefix that requests must have; 'auto' draws a random one")
     add("--parent-pid", type=int, help="end when this process is gone")
     add("--until-stdin-closes", action="store_true", help="end when standard input ends")
@@ -134,7 +136,7 @@ def _token(text: str) -> str:
 async def _serve(options: argparse.Namespace) -> None:
     """Listen, print the address, and serve until the end."""
     allowance = Allowance(options.rpm, options.itpm, options.otpm, options.burst, options.unlimited)
-    settings = Settings(options.seed, options.latency, allowance, options.script, options.slips)
+    settings = Settings(options.seed, options.latency, allowance, options.script, options.slips, options.batch)
     service = Service(settings, time.monotonic())
     # A lost connection cancels its handler, so an abandoned stream is noticed immediately, not at the next write.
     runner = web.AppRunner(

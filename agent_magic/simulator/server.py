@@ -8,10 +8,14 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
 from aiohttp import web
 
+from agent_magic.simulator.batches import MOST_BYTES
+from agent_magic.simulator.batches import PATH as BATCHES
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.journal import Entry
 from agent_magic.simulator.json_types import Json
@@ -19,6 +23,8 @@ from agent_magic.simulator.models import MODELS, describe, describe_all
 from agent_magic.simulator.response import Ending, encode, whole
 from agent_magic.simulator.service import MESSAGES, SIMULATED, Exchange, Service
 
+LINES = 100
+"""How many results are written at once."""
 MAX_BODY = 32 * 1024 * 1024
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 FLUSH_S = 0.03
@@ -42,9 +48,14 @@ def application(service: Service, token: str = "") -> web.Application:
     """
     server = _Server(service)
     prefix = f"/{token}" if token else ""
-    app = web.Application(client_max_size=MAX_BODY, middlewares=[server.guard])
+    app = web.Application(client_max_size=MOST_BYTES, middlewares=[server.guard])
     app.router.add_post(f"{prefix}{MESSAGES}", server.messages)
     app.router.add_post(f"{prefix}{MESSAGES}/count_tokens", server.count_tokens)
+    app.router.add_post(f"{prefix}{BATCHES}", server.create_batch)
+    app.router.add_get(f"{prefix}{BATCHES}", server.list_batches)
+    app.router.add_get(f"{prefix}{BATCHES}/{{id}}", server.batch)
+    app.router.add_post(f"{prefix}{BATCHES}/{{id}}/cancel", server.cancel_batch)
+    app.router.add_get(f"{prefix}{BATCHES}/{{id}}/results", server.results)
     app.router.add_get(f"{prefix}/v1/models", server.models)
     app.router.add_get(f"{prefix}/v1/models/{{id}}", server.model)
     app.router.add_get(f"{prefix}/simulator/log", server.log)
@@ -80,6 +91,48 @@ class _Server:
         """Handle `POST /v1/messages/count_tokens`."""
         return await self._respond(request, f"{MESSAGES}/count_tokens", self._service.count_tokens)
 
+    async def create_batch(self, request: web.Request) -> web.StreamResponse:
+        """Handle `POST /v1/messages/batches`."""
+        create = self._service.batches.create
+        return await self._respond(
+            request, BATCHES, lambda body, _entry: _looked_at(*create(body, time.monotonic())), most=MOST_BYTES
+        )
+
+    async def list_batches(self, request: web.Request) -> web.StreamResponse:
+        """Handle `GET /v1/messages/batches`."""
+        limit, after = request.query.get("limit", "20"), request.query.get("after_id")
+        most = int(limit) if limit.isdigit() else 20
+        found = self._service.batches.list
+        return await self._respond(request, BATCHES, lambda _body, _entry: _found(found(most, after, time.monotonic())))
+
+    async def batch(self, request: web.Request) -> web.StreamResponse:
+        """Handle `GET /v1/messages/batches/{id}`."""
+        id_, look = request.match_info["id"], self._service.batches.look
+        return await self._respond(
+            request, f"{BATCHES}/{{id}}", lambda _body, _entry: _looked_at(*look(id_, time.monotonic()))
+        )
+
+    async def cancel_batch(self, request: web.Request) -> web.StreamResponse:
+        """Handle `POST /v1/messages/batches/{id}/cancel`."""
+        id_, cancel = request.match_info["id"], self._service.batches.cancel
+        return await self._respond(
+            request, f"{BATCHES}/{{id}}/cancel", lambda _body, _entry: _found(cancel(id_, time.monotonic()))
+        )
+
+    async def results(self, request: web.Request) -> web.StreamResponse:
+        """Handle `GET /v1/messages/batches/{id}/results`."""
+        with self._recorded(f"{BATCHES}/{{id}}/results") as entry:
+            _check_credentials(request)
+            lines = self._service.batches.results(request.match_info["id"], time.monotonic())
+            response = web.StreamResponse(headers=self._service.headers(entry, time.monotonic()))
+            response.content_type = "application/x-jsonl"
+            await response.prepare(request)
+            while part := b"".join(islice(lines, LINES)):
+                await response.write(part)
+            await response.write_eof()
+            entry.status, entry.finished_s = 200, self._service.journal.at(time.monotonic())
+            return response
+
     async def models(self, request: web.Request) -> web.StreamResponse:
         """Handle `GET /v1/models`."""
         return await self._respond(request, "/v1/models", lambda body, entry: _found(describe_all()))
@@ -97,7 +150,7 @@ class _Server:
 
     async def log(self, _request: web.Request) -> web.StreamResponse:
         """Handle `GET /simulator/log`."""
-        return _control(self._service.journal.report())
+        return _control({**self._service.journal.report(), "batches": self._service.batches.report()})
 
     async def reset(self, _request: web.Request) -> web.StreamResponse:
         """Handle `POST /simulator/reset`."""
@@ -114,11 +167,14 @@ class _Server:
         finally:
             journal.close(entry, time.monotonic())
 
-    async def _respond(self, request: web.Request, route: str, decide: Decide) -> web.StreamResponse:
+    async def _respond(
+        self, request: web.Request, route: str, decide: Decide, *, most: int = MAX_BODY
+    ) -> web.StreamResponse:
         """Record a request, decide its response, and send it."""
         with self._recorded(route) as entry:
             try:
                 body = await request.read()
+                _check_length(body, most)
                 _check_credentials(request)
                 exchange = decide(body, entry)
             except web.HTTPRequestEntityTooLarge:
@@ -244,6 +300,11 @@ def _check_host(request: web.Request) -> None:
         raise ApiError(403, "The mock server responds to 127.0.0.1 and localhost only.")
 
 
+def _check_length(body: bytes, most: int) -> None:
+    if len(body) > most:
+        raise ApiError(413, HTTP_MESSAGES[413])
+
+
 def _check_credentials(request: web.Request) -> None:
     """Require any credentials and the API version."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -255,6 +316,13 @@ def _check_credentials(request: web.Request) -> None:
 
 def _found(body: Json) -> Exchange:
     return Exchange(whole(200, encode(body)))
+
+
+def _looked_at(body: Json, again_s: float | None) -> Exchange:
+    """Return a batch, and say when to look again."""
+    found = _found(body)
+    wait = () if again_s is None else (("retry-after-ms", str(round(1000 * again_s))),)
+    return replace(found, response=replace(found.response, headers=wait))
 
 
 def _control(body: Json) -> web.Response:

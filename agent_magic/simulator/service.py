@@ -11,16 +11,18 @@ from random import Random
 from typing import Any
 
 from agent_magic.simulator.answer import compose
+from agent_magic.simulator.batches import Batches, Pace
 from agent_magic.simulator.caching import Lookup, PromptCache
 from agent_magic.simulator.directives import DirectiveError, Overrides, Rule, find_directives
 from agent_magic.simulator.errors import ApiError, invalid
 from agent_magic.simulator.faults import Case, with_fault
 from agent_magic.simulator.journal import Entry, Journal
+from agent_magic.simulator.json_types import Json
 from agent_magic.simulator.latency import REAL, Latency
 from agent_magic.simulator.models import MODELS
 from agent_magic.simulator.rate_limits import START_TIER_ALLOWANCE, Allowance, Pool, Quota
 from agent_magic.simulator.request import Request, parse
-from agent_magic.simulator.response import Response, Result, encode, respond, whole
+from agent_magic.simulator.response import Response, Result, encode, message, respond, whole
 
 MESSAGES = "/v1/messages"
 ORGANIZATION = "org_simulated"
@@ -37,6 +39,7 @@ class Settings:
         allowance: The rate limits.
         script: Scripted responses; the first rule that matches wins.
         slips: By family of models, how often a choice is another one than the prompt suggests.
+        batches: How batches go.
     """
 
     seed: int = 0
@@ -44,6 +47,7 @@ class Settings:
     allowance: Allowance = START_TIER_ALLOWANCE
     script: tuple[Rule, ...] = ()
     slips: Mapping[str, float] = field(default_factory=dict[str, float])
+    batches: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class Service:
         self._quota = Quota(settings.allowance)
         self._numbers = count(1)
         self._used: Counter[tuple[str, ...]] = Counter()
+        self.batches = Batches(settings.batches, settings.seed, self._answer_in_batch)
 
     def exchange(self, body: bytes, entry: Entry, now_s: float) -> Exchange:
         """Decide the response to a message request.
@@ -95,6 +100,17 @@ class Service:
         entry.billed(usage.uncached, usage.written, usage.read)
         result = self._result(request, overrides, lookup)
         return Exchange(with_fault(Case(respond(result), result, overrides)), lookup, pool)
+
+    def _answer_in_batch(self, body: bytes, now_s: float) -> Json:
+        """Return the message that answers a request of a batch. A batch has no rate limits.
+
+        Raises:
+            ApiError: The result is an error.
+        """
+        request = parse(body)
+        overrides = self._overrides(request)
+        _raise_scripted(overrides)
+        return message(self._result(request, overrides, self.cache.look_up(request, now_s)))
 
     def count_tokens(self, body: bytes, entry: Entry) -> Exchange:
         """Decide the response to a `count_tokens` request.

@@ -13,7 +13,7 @@ from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from agent_magic.engine.admission.breaker import Blame, Breakers
     from agent_magic.engine.admission.budget import Budget, Worst
@@ -48,6 +48,7 @@ class Gate:
             for that; if not, `need` says what there is to know. `None` counts nothing.
         close: Makes an agent's next request the last of its conversation, which is cheaper, where the budget has no
             room for another. Tells whether it was not yet. `None` closes nothing.
+        batched: The agents whose next request goes by batch: it needs room in the budget, and nothing else.
     """
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
@@ -63,6 +64,7 @@ class Gate:
         patience_s: Sequence[float] | None = None,
         count: Callable[[int], bool] | None = None,
         close: Callable[[int], bool] | None = None,
+        batched: Container[int] = frozenset[int](),
     ) -> None:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
         self._classes = limit_classes
@@ -78,6 +80,7 @@ class Gate:
         self._seat: Seat | None = None
         self._count, self._close = count, close
         self._seated: set[int] = set()
+        self._batched = batched
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
         """Begin the run.
@@ -120,7 +123,7 @@ class Gate:
             if line in self._turns:
                 self._forgo(line)
             return held
-        if self._pacer is not None:
+        if self._pacer is not None and agent not in self._batched:
             warm = self._prefixes is not None and self._prefixes.is_warm(agent, now)
             tokens = need.input_tokens - need.shared_tokens if warm else need.input_tokens
             queue = self._queues.setdefault(line, id(self) + len(self._queues))  # one for each run and line
@@ -153,10 +156,20 @@ class Gate:
 
     def _held(self, agent: int, need: Need, now: float) -> Hold | Never | None:
         """Ask everybody but the pacer."""
+        if agent in self._batched:
+            return self._beyond_budget(need)
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
             return hold
         if (stop := self._stopped(need, now)) is not None:
             return stop
+        if (stop := self._beyond_budget(need)) is not None:
+            return stop
+        if self._seat is not None and agent not in self._seated and not self._seat.is_free():
+            return Hold("slot", FOREVER)
+        return None
+
+    def _beyond_budget(self, need: Need) -> Hold | Never | None:
+        """Ask the budget."""
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst, need.model)
             return (
@@ -164,8 +177,6 @@ class Gate:
                 if self._budget.waiting_helps
                 else Never(f"BudgetExceeded: {why}", "BudgetExceeded", need.keeps)
             )
-        if self._seat is not None and agent not in self._seated and not self._seat.is_free():
-            return Hold("slot", FOREVER)
         return None
 
     def _may_fit(self, worst: Worst, least: Worst) -> bool:
@@ -185,6 +196,10 @@ class Gate:
 
     def _took(self, agent: int, need: Need, now: float) -> None:
         """Tell everybody that the agent goes."""
+        if agent in self._batched:
+            if self._budget is not None:
+                self._budget.set_aside(agent, need.worst)
+            return
         if self._seat is not None and agent not in self._seated:
             self._seated.add(agent)
             self._seat.take()
@@ -297,7 +312,7 @@ class Gate:
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
             self._pacer.finished(ticket, used.limited_input_tokens, used.output_tokens, self._began_s + now)
-        if self._breakers is not None:
+        if self._breakers is not None and agent not in self._batched:
             self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
         if self._budget is not None or self._prefixes is not None:
             total = _total_tokens(used)

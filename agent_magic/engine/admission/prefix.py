@@ -24,7 +24,7 @@ from agent_magic.engine.conductor.lines import turns_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
@@ -180,6 +180,7 @@ def shared_prefixes(
     facts: Mapping[str, ModelFacts],
     policy: Policy,
     work_s: Sequence[float] | None = None,
+    without: Container[int] = (),
 ) -> Prefixes | None:
     """Find the agents that share a context; `None` where none do, or no cache is wanted.
 
@@ -189,8 +190,9 @@ def shared_prefixes(
         facts: What the provider says of each model.
         policy: How to run.
         work_s: Per agent, expected seconds of work; `None` is unknown.
+        without: Agents that share nothing: those that go by batch, which nobody can follow.
     """
-    contexts = [agent.prefix for agent in plan.agents]
+    contexts = [None if number in without else agent.prefix for number, agent in enumerate(plan.agents)]
     if policy.cache == "off" or not any(contexts):
         return None
     tokens = {

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Left
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.room import Room
+    from agent_magic.engine.batching import Batching
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
@@ -73,6 +74,7 @@ class Conductor:
         resources: Who holds what; calls of tools count there too.
         flow: Decides which steps are left out; `None` leaves none out.
         left: The steps of `done` that were left out, and why.
+        batching: Decides which requests go by batch: they take no slot. `None` sends none so.
     """
 
     def __init__(  # noqa: PLR0913 - all that decides
@@ -90,6 +92,7 @@ class Conductor:
         resources: Resources | None = None,
         flow: Choices | None = None,
         left: Mapping[int, Left] | None = None,
+        batching: Batching | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -103,7 +106,8 @@ class Conductor:
         self._barrier = barrier = Barrier(dag) if policy.schedule == "layers" else None
         self._tasks, self._holds, self._resources = tasks, holds or {}, resources or Resources()
         self._tasks_running = 0
-        name = self._line if tasks or self._holds else room.line if room else None
+        self._batching, self._batched = batching, set[int]() if batching is None else batching.now
+        name = self._line if tasks or self._holds or batching else room.line if room else None
         self._room = room
         self._lines = Lines(name, *turns_of(dag, policy, work_s), barrier)
         self._alarms = Alarms()
@@ -137,6 +141,8 @@ class Conductor:
     def _line(self, agent: int) -> str:
         """Name the line a step waits in, where not all are requests that hold nothing."""
         line = "task" if agent in self._tasks else self._room.line(agent) if self._room else ""
+        if self._batching is not None and agent in self._batching.steps:
+            line = f"{line} batch"
         return f"{line} {self._holds[agent]}" if agent in self._holds else line
 
     def start(self, now: float) -> list[Decision]:
@@ -160,13 +166,13 @@ class Conductor:
 
     def room_changed(self, now: float) -> list[Decision]:
         """Record that there may be more room than before."""
-        may = self._running < self._slots.width or self._tasks or self._holds
+        may = self._running < self._slots.width or self._tasks or self._holds or self._batching is not None
         return self._go_on(now) if may and self._lines.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent has its answer."""
         self._leave(agent)
-        if agent not in self._tasks:
+        if agent not in self._tasks and agent not in self._batched:
             self._slots.answered(agent)
         return self._pass_on(agent, "succeeded", None, now)
 
@@ -183,7 +189,7 @@ class Conductor:
             return self.cancelled(agent, now, left=True)
         self._tries.turned(agent)
         self._state[agent], self._ready_s[agent] = READY, now
-        self._lines.join(agent)
+        self._join(agent, now)
         return self._go_on(now)
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
@@ -237,7 +243,9 @@ class Conductor:
         if agent in self._stopping:
             return self.cancelled(agent, now, left=True)
         answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
-        if agent not in self._tasks:
+        if self._batching is not None and agent in self._batched:
+            self._batching.failed(agent)
+        elif agent not in self._tasks:
             self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
         if not isinstance(answer, str):
             self._state[agent] = BACKOFF
@@ -289,7 +297,7 @@ class Conductor:
                 self._run_late(agent, now)
             elif self._state[agent] == BACKOFF and self._tries.until_s[agent] <= now:
                 self._state[agent] = READY
-                self._lines.join(agent)
+                self._join(agent, now)
         return self._go_on(now)
 
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
@@ -349,9 +357,15 @@ class Conductor:
             return
         self._state[agent] = READY
         self._ready_s[agent] = now
+        self._out.append(made(AgentReady, (now, agent)))
+        self._join(agent, now)
         if self._counts_all:
             self._set_deadline(agent, now, self._tries.made(agent))
-        self._out.append(made(AgentReady, (now, agent)))
+
+    def _join(self, agent: int, now: float) -> None:
+        """Put a step into its line, and decide whether it goes by batch."""
+        if self._batching is not None:
+            self._batching.decide(agent, now)
         self._lines.join(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
@@ -370,7 +384,9 @@ class Conductor:
         """Let agents go while there are slots and room, the longest remaining path first."""
         lines, room, width = self._lines, self._room, self._slots.width
         held: set[int] = set()
-        others = bool(self._tasks or self._holds)  # steps that wait for other things than slots of requests
+        others = bool(
+            self._tasks or self._holds or self._batching
+        )  # steps that wait for other things than slots of requests
         while lines.waiting and (self._running < width or others) and (agent := lines.first(held)) is not None:
             if self._state[agent] != READY:  # it ended while it waited
                 lines.leave(agent, now, now)
@@ -397,6 +413,8 @@ class Conductor:
     def _held_back(self, agent: int, width: int) -> Reason | None:
         """Return what keeps a step from going besides its room: no slot of its kind, or what others hold."""
         running = self._tasks_running if agent in self._tasks else self._running
+        if agent in self._batched:
+            running = 0
         if self._policy.schedule == "sequential":
             running = self._tasks_running + self._running
         if running >= (self._policy.concurrency if agent in self._tasks else width):
@@ -411,13 +429,13 @@ class Conductor:
         self._state[agent] = RUNNING
         if agent in self._tasks:
             self._tasks_running += 1
-        else:
+        elif agent not in self._batched:
             self._running += 1
         if self._holds and (holds := self._to_hold(agent)):
             self._resources.take(holds)
             self._holding.add(agent)
         number = self._tries.launched(agent)
-        if self._deadline_s[agent] is None:
+        if self._deadline_s[agent] in {None, FOREVER}:
             self._set_deadline(agent, now, number)
         at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
         held_by = "" if at_once else self._held_by(agent, now, reason)
@@ -429,7 +447,8 @@ class Conductor:
         return "barrier" if self._lines.opened(agent, now) else reason or "slot"
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
-        deadline = self._deadline_s[agent] = now + self._timeouts_s[agent]
+        timeout_s = FOREVER if agent in self._batched else self._timeouts_s[agent]
+        deadline = self._deadline_s[agent] = now + timeout_s
         if deadline == FOREVER:
             return
         self._alarms.set(deadline, agent, number)
@@ -438,7 +457,7 @@ class Conductor:
         if self._state[agent] == RUNNING and agent in self._tasks:
             self._tasks_running -= 1
         elif self._state[agent] == RUNNING:
-            self._running -= 1
+            self._running -= agent not in self._batched
         elif self._state[agent] != AWAY:
             raise RuntimeError(f"agent {agent} is not running")
 

@@ -26,6 +26,7 @@ from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
 from agent_magic.providers.anthropic import models
+from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.providers.anthropic.errors import ENVIRONMENT_KEYS, AsCallErrors, excerpt
 from agent_magic.providers.anthropic.stream import collect, counted, plain
 from agent_magic.providers.anthropic.wire import body
@@ -251,6 +252,11 @@ class Claude(Provider):
         if request.cached_turns and self.price_list in NO_MOVING_MARK:
             request = request._replace(cached_turns=False)
         return body(request, basic_tools=self.price_list in BASIC_TOOLS)
+
+    @property
+    def batches(self) -> MessageBatches | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Sends requests as batches. `None` for the clouds, whose clients have none."""
+        return None if self.price_list in SELLERS.values() else MessageBatches(self._sdk, self._body)
 
     async def count_tokens(self, request: Request) -> int | None:
         """Count the input tokens of a request by the count endpoint, which is free and has a limit of its own.

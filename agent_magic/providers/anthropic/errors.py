@@ -223,12 +223,12 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
             limit=_limit_of(error, headers),
             final=final,
         )
-    if _is_worth_repeating(status, headers):
+    if is_worth_repeating(status, headers):
         return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
     return Rejected(f"{message} ({status}).{HINTS.get(status, '')}", status=status)
 
 
-def _is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
+def is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
     """Tell whether another try may help: the server's own word counts more than its status, as in the SDK."""
     said = headers.get("x-should-retry")
     return said == "true" or (said != "false" and (status >= 500 or status in WORTH_REPEATING))

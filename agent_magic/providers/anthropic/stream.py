@@ -22,6 +22,7 @@ from agent_magic.declare.arguments import as_input
 from agent_magic.declare.serialization import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk, word
+from agent_magic.providers.base import Stream
 from agent_magic.record.answer import TURNS, Answer, Citation, Usage
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from anthropic import AsyncStream
     from httpx2 import Response
 
-    from agent_magic.providers.base import Stream
     from agent_magic.record.request import Request
 
 Json = dict[str, Any]
@@ -147,6 +147,27 @@ def _read_whole(response: Response, kind: str, body: str, message: _Message, str
         raise anthropic.APIStatusError(excerpt(body), response=response, body=found)
     if found.get("type") != "message":
         raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body)!r}.")
+    _read_message(found, message, stream)
+
+
+def answer_of(found: Json, *, simulated: bool) -> Answer:
+    """Read a message that came in one piece, such as those of a batch.
+
+    Raises:
+        Truncated: It has no `stop_reason`.
+        Unreadable: It is no message of the API.
+    """
+    message, stream = _Message("", None, keeps=True), Stream()
+    stream.replied(200, simulated=simulated)
+    try:
+        _read_message(found, message, stream)
+    except (AttributeError, TypeError) as error:
+        raise Unreadable(f"A message of the batch is not the API's: {excerpt(error)}.") from None
+    return message.answer(stream)
+
+
+def _read_message(found: Json, message: _Message, stream: Stream) -> None:
+    """Read the content, the counts and the end of a whole message."""
     for index, block in enumerate(found.get("content") or ()):
         message.open(index, block, stream)
         if block.get("type") == "text":

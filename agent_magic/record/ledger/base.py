@@ -23,6 +23,7 @@ from agent_magic.record.answer import PAUSED
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import CallEnded
+    from agent_magic.record.ledger.batches import BatchBook
     from agent_magic.record.results import RunRecord
 
 NOT_REUSED = frozenset({"refusal", PAUSED})
@@ -153,10 +154,13 @@ class Ledger(Protocol):
 
     Attributes:
         notes: What the user should know: a damaged file, a full disk. Whoever shows a note removes it.
+        batches: Which requests are at the provider in batches.
     """
 
     @property
     def notes(self) -> list[str]: ...  # noqa: D102
+    @property
+    def batches(self) -> BatchBook: ...  # noqa: D102
 
     def find(self, key: str, ordinal: int) -> Answer | None:
         """Return the answer to the `ordinal`-th request (from 0) with this key, marked as from the ledger."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86400.0
 _SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
-RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files")
+RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files", "batches")
 STATES = ("begun", "done", "over")
 _KEY = re.compile("[0-9a-f]{64}")
 _CALL = re.compile(b"[0-9a-f]{64}.{0,300}?(begun|done|over)", re.DOTALL)

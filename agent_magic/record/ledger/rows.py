@@ -71,6 +71,11 @@ PRESENCE = """CREATE TABLE presence (
     PRIMARY KEY (client, session)
 )"""
 
+BATCHES = """CREATE TABLE batches (
+    id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, batch TEXT, owner TEXT NOT NULL, planned_at REAL NOT NULL,
+    state TEXT NOT NULL, took_s REAL, names TEXT NOT NULL
+)"""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         ANSWERS,
@@ -92,12 +97,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (TOOL_CALLS, "CREATE INDEX tool_calls_by_run ON tool_calls (run, agent)"),
     (STORED_FILES,),
     (PRESENCE,),
+    (BATCHES,),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
 TABLES = (
     *("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls", "files"),
-    "presence",
+    *("presence", "batches"),
 )
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours

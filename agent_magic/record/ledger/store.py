@@ -23,6 +23,7 @@ from agent_magic.errors import LedgerError
 from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.files import real_path
 from agent_magic.record.ledger.base import NOT_REUSED, is_reusable
+from agent_magic.record.ledger.batches import BatchBook
 from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, quarantine, was_ledger
 from agent_magic.record.ledger.journal import SqliteJournal
 from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
@@ -32,7 +33,7 @@ from agent_magic.record.ledger.rows import ANSWER_COLUMNS, INSERT_ANSWER, answer
 from agent_magic.record.ledger.runs import history_of, mark_lost_runs, open_run, past_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.record.answer import Answer
     from agent_magic.record.base import Base, Kind
@@ -131,17 +132,33 @@ class Store:
                     raise
             time.sleep(STEP_S)
 
-    def insert(self, sql: str, *values: object) -> None:
-        """Write one row, and wait until it is on the disk.
+    def insert(self, sql: str, *values: object) -> int:
+        """Write one row, and wait until it is on the disk. Returns its number.
 
         Raises:
             sqlite3.Error: It could not be written.
             OSError: It could not be brought to the disk.
         """
 
+        def store() -> int:
+            with self.file.writing() as db:
+                row = db.execute(sql, values).lastrowid or 0
+            self.file.sync()
+            return row
+
+        return self._unlocked(store)
+
+    def insert_many(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Write rows in one transaction, and wait until they are on the disk.
+
+        Raises:
+            sqlite3.Error: They could not be written.
+            OSError: They could not be brought to the disk.
+        """
+
         def store() -> None:
             with self.file.writing() as db:
-                db.execute(sql, values)
+                db.executemany(sql, rows)
             self.file.sync()
 
         self._unlocked(store)
@@ -283,6 +300,11 @@ class SqliteLedger:
         with suppress(*FAILURES):  # a file that fails will say so with the first request
             self._find_lost_runs()
         return SqliteJournal(self._store, record)
+
+    @cached_property
+    def batches(self) -> BatchBook:
+        """The batches that were sent, with those that may have answers to come."""
+        return BatchBook(self._store)
 
     def _find_lost_runs(self) -> None:
         """Mark the runs whose process was killed as lost. A note says how many requests may have been billed."""

@@ -1,0 +1,476 @@
+"""Requests that go by batch: gathered, sent together, found again, and handed back as if each had been answered.
+
+```
+send(request) ─ gather ─┬─ is in a batch that the ledger knows ──────────────┐
+                        └─ plan (on disk) ─ create ─ its id (on disk) ─ watch ┴─ ended ─ answers, each to its sender
+```
+
+# Laws
+
+1. **The ledger knows it first.** A batch is planned on the disk before it is created, and its id written at once after.
+   Whoever is killed in between leaves a plan without an id: the provider's list of recent batches tells whether there
+   is one of that size that no ledger row names. Its results prove whether it is the one: they carry our names.
+2. **Nothing is asked twice.** A request whose name is in an open batch waits for that one, in whichever kernel.
+3. **An answer is kept whether or not somebody waits for it.** A batch is over in the ledger when its answers are there.
+4. **The seam to the engine is one request.** What expires or fails is the end of an attempt, and retrying is the
+   engine's business. Here only waiting is repeated.
+
+A stop leaves a batch where it is: its requests are bought, cancelling bills those that were answered all the same, and
+a stop is how a kernel is had back in the evening. `%agents batches cancel` cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_magic.errors import CallError, NotInBatch, Overloaded, PlanError, RateLimited, Rejected
+from agent_magic.live.partial import PASSED_ON
+from agent_magic.record.ledger.batches import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+
+    from agent_magic.providers.base import Provider, Stream
+    from agent_magic.providers.batches import Batches, BatchItem, BatchState
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.ledger.base import Ledger
+    from agent_magic.record.ledger.batches import BatchBook, KeptBatch
+    from agent_magic.record.request import Request
+
+    Beside = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+GATHER_S = 0.3
+"""When nobody has come for so long, what has come is a batch."""
+FIRST_LOOK_S, LAST_LOOK_S = 30.0, 300.0
+"""How soon to ask how a batch is, and how seldom in the end, where the provider does not say."""
+UNKNOWN_S = 3600.0
+"""So long a batch that the provider does not know may be one that it does not know yet.
+Source: anthropic-sdk-python#1432."""
+SETTLED_S = 60.0
+"""A batch that is not on the provider's list so long after it was planned was never created."""
+SKEW_S = 900.0
+"""How far the provider's clock may be from ours, and how long a creation may take."""
+FINISH_S = 10.0
+"""How long a stop waits for the id of a batch that is being created."""
+READS = 5
+"""How often results are read that lack lines."""
+SERVER_ERROR = 500
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A request that waits for its answer."""
+
+    name: str
+    request: Request
+    fresh: bool
+    reply: asyncio.Future[BatchItem]
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A batch that this run waits for.
+
+    Attributes:
+        row: Its row in the ledger.
+        id: The provider's name; `None` while that is unknown.
+        names: Those of its requests.
+        planned_at: When it was planned.
+        found: Whether an earlier run has sent it.
+        waiting: The requests that wait for it, by name.
+        look_s: How soon the provider wants to be asked again; `None` where it has not said.
+        given_up: Whether this run has cancelled it, to ask the rest live.
+    """
+
+    row: int
+    id: str | None
+    names: frozenset[str]
+    planned_at: float
+    found: bool
+    waiting: dict[str, _Item] = field(default_factory=dict[str, _Item])
+    look_s: float | None = None
+    given_up: bool = False
+
+
+class _Over(NamedTuple):
+    """A batch whose results were handed on.
+
+    Attributes:
+        row: Its row in the ledger.
+        answered: The names that have answers.
+        took_s: From its creation to its end; `None` where it was cancelled.
+    """
+
+    row: int
+    answered: frozenset[str]
+    took_s: float | None
+
+
+class Batcher:
+    """Sends the requests of one run by batch.
+
+    Args:
+        batches: Where to.
+        book: The batches of the ledger.
+        endpoint: The provider's address.
+        begin: Runs a coroutine as a task of the run.
+        left_s: Returns the seconds until batches are given up for asking live; `None` where they never are.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        book: BatchBook,
+        endpoint: str,
+        begin: Beside,
+        left_s: Callable[[], float | None],
+    ) -> None:
+        self._batches, self._book, self._endpoint = batches, book, endpoint
+        self._begin, self._left_s = begin, left_s
+        self._intake: list[_Item] = []
+        self._arrivals = 0
+        self._gathering = False
+        self._watched: dict[int, _Watched] = {}
+        self._over: dict[int, _Over] = {}
+
+    async def check(self) -> None:
+        """Ask whether there are batches at all, before anything is sent.
+
+        Raises:
+            PlanError: There are none.
+            CallError: The provider cannot be asked.
+        """
+        try:
+            await self._batches.recent(time.time() + SKEW_S)
+        except Rejected as error:
+            if error.status in {404, 405, 501}:
+                raise no_batches(self._endpoint) from None
+            raise
+
+    async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer:
+        """Send a request with the next batch, or find it in one that was sent. Returns its answer, hours later.
+
+        Raises:
+            CallError: It has none.
+        """
+        item = _Item(name_of(key, ordinal), request, fresh, asyncio.get_running_loop().create_future())
+        self._intake.append(item)
+        self._arrivals += 1
+        if not self._gathering:
+            self._gathering = True
+            self._begin(self._gather)
+        reply = await item.reply
+        if reply.answer is not None:
+            stream.replied(200, simulated=reply.answer.source == "simulated")
+            return reply.answer
+        if reply.status is not None:
+            stream.replied(reply.status)
+        raise reply.error or NotInBatch("The batch has ended without an answer to this.")
+
+    def waiting(self) -> list[tuple[str | None, int, float]]:
+        """Return the batches that are waited for: the id of each, how many requests wait, and when it was planned."""
+        return [(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
+
+    def close(self) -> None:
+        """Record which batches are over, now that the run has stored its answers, and note which go on."""
+        for one in self._over.values():
+            if self._book.has_all(one.answered):
+                self._book.over(one.row, took_s=one.took_s)
+        if self._watched:
+            self._book.note(_goes_on(self._watched.values()))
+
+    # sending
+
+    async def _gather(self) -> None:
+        """Wait until nobody else comes, and send all who have come."""
+        seen = 0
+        while seen != self._arrivals:
+            seen = self._arrivals
+            await asyncio.sleep(GATHER_S)
+        self._gathering = False
+        items, self._intake = self._intake, []
+        await self._place([one for one in items if not one.reply.done()])
+
+    async def _place(self, items: Sequence[_Item]) -> None:
+        """Have each request wait for the batch it is in already, and send the others."""
+        try:
+            kept = [one for one in self._book.open(self._endpoint) if one.row not in self._over]
+            rest: list[_Item] = []
+            for item in items:
+                there = None if item.fresh else next((one for one in kept if item.name in one.names), None)
+                if there is None or there.may_be_under_creation:
+                    rest.append(item)
+                else:
+                    self._watch(there, item)
+            for part in _parts(rest, self._batches):
+                await self._create(part)
+        except Exception as error:  # noqa: BLE001 - of the ledger or a request's body: each attempt ends with it
+            _fail(items, error)
+
+    def _watch(self, kept: KeptBatch, item: _Item) -> None:
+        """Wait for a batch of an earlier run, or of this one."""
+        if kept.row not in self._watched:
+            self._follow(_Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True))
+        self._watched[kept.row].waiting[item.name] = item
+
+    def _follow(self, batch: _Watched) -> None:
+        self._watched[batch.row] = batch
+        self._begin(lambda: self._see_through(batch))
+
+    async def _create(self, items: Sequence[_Item]) -> None:
+        """Send a batch."""
+        by_name = {one.name: one for one in items}
+        batch = _Watched(0, None, frozenset(by_name), time.time(), found=False, waiting=by_name)
+        batch.row = self._book.plan(self._endpoint, list(by_name))
+        creating = asyncio.ensure_future(self._batches.create({name: one.request for name, one in by_name.items()}))
+        try:
+            state = await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            await self._finish(creating, batch)
+            raise
+        except CallError as error:
+            if not _may_have_arrived(error):
+                self._book.over(batch.row, "refused")
+                _fail(items, error)
+                return
+        else:
+            self._book.sent(batch.row, state.id)
+            batch.id, batch.look_s = state.id, state.ask_again_s
+        self._follow(batch)
+
+    async def _finish(self, creating: asyncio.Future[BatchState], batch: _Watched) -> None:
+        """Read the id of a batch that was being created when the run was stopped."""
+        await asyncio.wait([creating], timeout=FINISH_S)
+        self._watched[batch.row] = batch
+        if creating.done() and not creating.cancelled() and creating.exception() is None:
+            batch.id = creating.result().id
+            self._book.sent(batch.row, batch.id)
+        else:
+            creating.cancel()
+
+    # waiting
+
+    async def _see_through(self, batch: _Watched) -> None:
+        """Wait for the end of a batch, and hand its results on."""
+        try:
+            if batch.id is None and not await self._find(batch):
+                self._drop(batch, "refused")
+                await self._place(list(batch.waiting.values()))
+                return
+            state = await self._until_ended(batch)
+            await self._collect(batch, state, await self._read(batch))
+        except CallError as error:
+            self._watched.pop(batch.row, None)
+            _fail(batch.waiting.values(), error)
+
+    def _drop(self, batch: _Watched, state: str) -> None:
+        self._book.over(batch.row, state)
+        self._watched.pop(batch.row, None)
+
+    async def _find(self, batch: _Watched) -> bool:
+        """Find the id of a batch on the provider's list. Tells whether it was created."""
+        wait_s = 1.0
+        while True:
+            settled = time.time() - batch.planned_at > SETTLED_S
+            try:
+                recent = await self._batches.recent(batch.planned_at - SKEW_S)
+            except CallError as error:
+                _raise_refusal(error)
+            else:
+                known = self._book.known()
+                fits = [one for one in recent if one.requests == len(batch.names) and one.id not in known]
+                fits = [one for one in fits if one.created_at < batch.planned_at + SKEW_S]
+                if fits:
+                    batch.id, batch.found = fits[-1].id, True
+                    self._book.sent(batch.row, batch.id)
+                    return True
+                if settled:
+                    return False
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, FIRST_LOOK_S)
+
+    async def _until_ended(self, batch: _Watched) -> BatchState:
+        """Ask seldom how a batch is, until it has ended.
+
+        Raises:
+            NotInBatch: The provider does not know it any more.
+            Rejected: The provider refuses to say.
+        """
+        wait_s, unknown_s = FIRST_LOOK_S, 1.0
+        if not batch.found:
+            await self._pause(batch, batch.look_s or wait_s)
+        while True:
+            pause_s = wait_s = min(wait_s * 2, LAST_LOOK_S)
+            try:
+                state = await self._batches.state(batch.id or "")
+            except CallError as error:
+                _raise_refusal(error)
+            else:
+                if state is not None and state.ended_at is not None:
+                    return state
+                if state is None:
+                    self._check_age(batch)
+                    pause_s = unknown_s = min(unknown_s * 2, LAST_LOOK_S)
+                    pause_s = min(batch.look_s or pause_s, pause_s)
+                elif state.ask_again_s is not None:
+                    batch.look_s = pause_s = state.ask_again_s
+                await self._maybe_give_up(batch)
+            await self._pause(batch, pause_s)
+
+    def _check_age(self, batch: _Watched) -> None:
+        if time.time() - batch.planned_at > UNKNOWN_S:
+            self._book.over(batch.row, "lost")
+            raise NotInBatch(
+                f"The provider does not know the batch {batch.id} any more, which may have been billed. The next run "
+                "asks again.",
+                again=False,
+            )
+
+    async def _maybe_give_up(self, batch: _Watched) -> None:
+        """Cancel a batch where the deadline leaves just the time to ask the rest live."""
+        left_s = self._left_s()
+        if left_s is not None and left_s <= 0 and not batch.given_up:
+            await self._batches.cancel(batch.id or "")
+            batch.given_up = True
+            batch.look_s = 1.0
+
+    async def _pause(self, batch: _Watched, pause_s: float) -> None:
+        left_s = None if batch.given_up else self._left_s()
+        await asyncio.sleep(pause_s if left_s is None else min(pause_s, max(left_s, 0.0)))
+
+    async def _read(self, batch: _Watched) -> dict[str, BatchItem]:
+        """Read the results of a batch that has ended, again where lines are missing."""
+        found: dict[str, BatchItem] = {}
+        for number in range(READS):
+            if number:
+                await asyncio.sleep(min(2.0**number, batch.look_s or LAST_LOOK_S))
+            try:
+                async for one in self._batches.items(batch.id or ""):
+                    found[one.id] = one
+            except CallError as error:
+                _raise_refusal(error)
+            if found.keys() >= batch.names:
+                break
+        return found
+
+    async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
+        """Hand the results on, and keep those for which nobody waits."""
+        if found and not found.keys() & batch.names:  # somebody else's, of the same size
+            batch.id = None
+            self._drop(batch, "refused")
+            await self._place(list(batch.waiting.values()))
+            return
+        answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
+        nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
+        self._book.keep((name, answer) for name, answer in nobodys if answer is not None)
+        self._watched.pop(batch.row, None)
+        again: list[_Item] = []
+        for name, item in batch.waiting.items():
+            one = found.get(name)
+            if one is None or item.reply.done():
+                continue
+            if batch.found and one.answer is None and one.error is None:  # not of this run, and not billed
+                again.append(item)
+            elif one.answer is None and one.error is None:
+                item.reply.set_exception(_unanswered(batch, cancelled=one.cancelled))
+            else:
+                item.reply.set_result(one)
+        lost = [item for item in batch.waiting.values() if item.name not in found]
+        why = f"The results of the batch {batch.id} lack this request. The next run reads them again."
+        _fail(lost, NotInBatch(why, again=False))
+        if not lost:
+            took_s = None if state.cancelling or state.ended_at is None else state.ended_at - state.created_at
+            self._over[batch.row] = _Over(batch.row, answered, took_s)
+        await self._place(again)
+
+
+def _goes_on(batches: Collection[_Watched]) -> str:
+    """Say what a stop has left at the provider, and what to do with it."""
+    count = sum(len(one.names) for one in batches)
+    what = (
+        f"A batch of {count:,} requests goes"
+        if len(batches) == 1
+        else f"{len(batches)} batches of {count:,} requests go"
+    )
+    which = ", ".join(one.id or "not named yet" for one in batches)
+    return (
+        f"{what} on at the provider and will be billed ({which}). Run again with --batch to collect the answers, "
+        "at no further cost; %agents batches cancel cancels what is not answered yet."
+    )
+
+
+def _unanswered(batch: _Watched, *, cancelled: bool) -> NotInBatch:
+    if not cancelled:
+        return NotInBatch(f"The batch {batch.id} expired before it came to this. That is not billed.")
+    if batch.given_up:
+        return NotInBatch(f"The batch {batch.id} took too long for the deadline, and was cancelled.")
+    return NotInBatch(f"The batch {batch.id} was cancelled before it came to this. That is not billed.", again=False)
+
+
+def _fail(items: Iterable[_Item], error: Exception) -> None:
+    for one in items:
+        if not one.reply.done():
+            one.reply.set_exception(error)
+
+
+def _raise_refusal(error: CallError) -> None:
+    """Raise an error that waiting does not mend. Anything else passes, and so does a 404 on a batch."""
+    if isinstance(error, Rejected) and error.status != 404:
+        raise error
+
+
+def _may_have_arrived(error: CallError) -> bool:
+    """Tell whether a batch may have been created although the provider's answer is none."""
+    if isinstance(error, Rejected | RateLimited):
+        return False
+    if isinstance(error, Overloaded):
+        return error.status in PASSED_ON or error.status == SERVER_ERROR
+    return getattr(error, "sent", True)
+
+
+def _parts(items: Sequence[_Item], batches: Batches) -> Iterator[list[_Item]]:
+    """Split requests into as few batches as can hold them. Equal names go into different ones."""
+    part: dict[str, _Item] = {}
+    size = 0
+    for item in items:
+        length = sum(len(text.encode(errors="replace")) for text in item.request.texts())
+        full = len(part) >= batches.most_requests or size + length > batches.most_bytes
+        if part and (full or item.name in part):
+            yield list(part.values())
+            part, size = {}, 0
+        part[item.name] = item
+        size += length
+    if part:
+        yield list(part.values())
+
+
+def no_batches(endpoint: str) -> PlanError:
+    """Return the error of a provider that has no batches."""
+    return PlanError(
+        f"{endpoint} has no batches, so nothing was sent: the API of Anthropic has them, the clouds and servers of "
+        "your own do not. Run it without --batch (Policy(batch=False)), or connect elsewhere: %agents connect api."
+    )
+
+
+def batcher_of(
+    provider: Provider,
+    ledger: Ledger | None,
+    begin: Beside,
+    left_s: Callable[[], float | None],
+) -> Batcher:
+    """Return what sends the requests of a run by batch.
+
+    Raises:
+        PlanError: The provider has no batches, or there is no ledger that could find them again.
+    """
+    if provider.batches is None:
+        raise no_batches(provider.endpoint)
+    if ledger is None:
+        raise PlanError(
+            "A batch needs a ledger, or its answers would be lost with this kernel. Give ledger=am.Ledger('FILE'); in "
+            "a notebook: %config AgentMagics.ledger = 'FILE'."
+        )
+    return Batcher(provider.batches, ledger.batches, provider.endpoint, begin, left_s)

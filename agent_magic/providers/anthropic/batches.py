@@ -1,0 +1,148 @@
+"""Batches of the Messages API.
+
+Source: the vendor's pages on message batches, and the SDK. Counts of a batch show nothing until all of it has ended. A
+new batch may be unknown (404) for a moment. Results come in any order, as lines of JSON, and a torn download may end
+between two lines: whoever reads them counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreadable
+from agent_magic.providers.anthropic.errors import (
+    SIMULATED_HEADER,
+    STATUS_OF_TYPE,
+    AsCallErrors,
+    excerpt,
+    is_worth_repeating,
+)
+from agent_magic.providers.anthropic.limits import retry_after_s
+from agent_magic.providers.anthropic.stream import answer_of
+from agent_magic.providers.batches import BatchItem, BatchState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from anthropic import AsyncAnthropic
+    from anthropic.types.messages import MessageBatch
+
+    from agent_magic.record.request import Request
+
+NOT_FOUND = 404
+TOO_MANY = 429
+PAGE = 100
+"""How many batches one request lists."""
+TIMEOUT_S = 600.0
+"""How long the creation of a batch may take: its body may have 256 MB."""
+
+
+class MessageBatches:
+    """Sends requests as batches of the Messages API; see `agent_magic.providers.batches.Batches`.
+
+    Args:
+        sdk: Returns the client of the SDK.
+        body: Writes a request as the API takes it.
+    """
+
+    most_requests = 100_000
+    most_bytes = 200_000_000
+    """The vendor takes 256 MB. The rest is for what JSON adds to texts."""
+
+    def __init__(self, sdk: Callable[[], AsyncAnthropic], body: Callable[[Request], dict[str, Any]]) -> None:
+        self._sdk, self._body = sdk, body
+
+    async def create(self, requests: Mapping[str, Request]) -> BatchState:
+        """Create a batch; see `Batches.create`."""
+        asked: Any = [{"custom_id": name, "params": self._body(one)} for name, one in requests.items()]
+        sdk = self._sdk()
+        with AsCallErrors(None, sdk):
+            raw = await sdk.messages.batches.with_raw_response.create(requests=asked, timeout=TIMEOUT_S)
+            return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
+
+    async def state(self, batch: str) -> BatchState | None:
+        """Return the state of a batch; see `Batches.state`."""
+        sdk = self._sdk()
+        try:
+            with AsCallErrors(None, sdk):
+                raw = await sdk.messages.batches.with_raw_response.retrieve(batch)
+                return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
+        except Rejected as error:
+            if error.status != NOT_FOUND:
+                raise
+            return None
+
+    async def recent(self, since: float) -> Sequence[BatchState]:
+        """Return the batches that were created since a time; see `Batches.recent`."""
+        sdk, found = self._sdk(), list[BatchState]()
+        with AsCallErrors(None, sdk):
+            async for one in sdk.messages.batches.list(limit=PAGE):  # the newest first
+                state = _state(one)
+                if state.created_at < since:
+                    break
+                found.append(state)
+        return found
+
+    async def items(self, batch: str) -> AsyncIterator[BatchItem]:
+        """Yield what came of each request; see `Batches.items`."""
+        sdk = self._sdk()
+        with AsCallErrors(None, sdk):
+            lines = await sdk.messages.batches.results(batch)
+            simulated = SIMULATED_HEADER in lines.http_response.headers
+            try:
+                async for line in lines:
+                    yield _item(line.to_dict(mode="python", warnings=False), batch, simulated=simulated)
+            finally:
+                await lines.close()
+
+    async def cancel(self, batch: str) -> None:
+        """Cancel the rest of a batch; see `Batches.cancel`."""
+        sdk = self._sdk()
+        with AsCallErrors(None, sdk):
+            await sdk.messages.batches.cancel(batch)
+
+
+def _state(said: MessageBatch) -> BatchState:
+    """Read what the API says of a batch.
+
+    Raises:
+        Unreadable: It is nothing of the API's.
+    """
+    try:
+        counts, ended = said.request_counts, said.processing_status == "ended"
+        return BatchState(
+            said.id,
+            counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired,
+            said.created_at.timestamp(),
+            (said.ended_at or said.created_at).timestamp() if ended else None,
+            said.cancel_initiated_at is not None or said.processing_status == "canceling",
+        )
+    except (AttributeError, TypeError) as error:  # the SDK does not check fields
+        raise Unreadable(f"The server's batch is not the API's: {excerpt(error)}.") from None
+
+
+def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
+    """Read a line of results."""
+    name, result = str(line.get("custom_id")), cast("dict[str, Any]", line.get("result") or {})
+    kind = result.get("type")
+    if kind == "succeeded":
+        try:
+            return BatchItem(name, replace(answer_of(result.get("message") or {}, simulated=simulated), batch=batch))
+        except CallError as error:
+            return BatchItem(name, error=error)
+    if kind == "errored":
+        return _errored(name, result.get("error") or {})
+    return BatchItem(name, cancelled=kind == "canceled")
+
+
+def _errored(name: str, error: dict[str, Any]) -> BatchItem:
+    """Read an error of one request as if it had been sent alone."""
+    inner = cast("dict[str, Any]", error.get("error") or error)
+    status = STATUS_OF_TYPE.get(str(inner.get("type")), 500)
+    message = f"{excerpt(inner.get('message') or 'The server gave no reason')} ({status}, in a batch)"
+    if status == TOO_MANY:
+        return BatchItem(name, error=RateLimited(message), status=status)
+    if is_worth_repeating(status, {}):
+        return BatchItem(name, error=Overloaded(message, status=status), status=status)
+    return BatchItem(name, error=Rejected(message, status=status), status=status)

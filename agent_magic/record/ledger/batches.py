@@ -1,0 +1,176 @@
+"""The batches of a ledger: which requests are at the provider, so that whoever asks them again finds them there.
+
+```
+planned ──created──> sent ──────> over       its answers are in the ledger, the rest failed or was not billed
+   |                  └─────────> lost       the provider does not know it any more
+   └── the process was killed in between: the provider's list of recent batches tells whether it was created
+```
+
+A row is on the disk before the batch is created, and its id at once after. Each request is named by its fingerprint and
+its ordinal, so an answer finds its place in the ledger although nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.errors import LedgerError
+from agent_magic.record.ledger.file import FAILURES
+from agent_magic.record.ledger.lease import Owner
+from agent_magic.record.ledger.rows import INSERT_ANSWER, answer_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.ledger.file import Row
+    from agent_magic.record.ledger.store import Store
+
+KEY_BYTES = 32
+COLUMNS = "id, endpoint, batch, owner, planned_at, names"
+MOST_TIMES = 200
+
+
+def name_of(key: str, ordinal: int) -> str:
+    """Return the name of a request in its batch: at most 64 letters, digits, `_` and `-`."""
+    return f"{base64.urlsafe_b64encode(bytes.fromhex(key)).decode().rstrip('=')}-{ordinal}"
+
+
+def place_of(name: str) -> tuple[str, int]:
+    """Return the fingerprint and the ordinal of a request by its name in a batch.
+
+    Raises:
+        ValueError: `name_of` has not made it.
+    """
+    digest, _, ordinal = name.rpartition("-")
+    key = base64.urlsafe_b64decode(f"{digest}=")
+    if len(key) != KEY_BYTES:
+        raise ValueError(name)
+    return key.hex(), int(ordinal)
+
+
+class KeptBatch(NamedTuple):
+    """A batch that may have answers to come.
+
+    Attributes:
+        row: Its row in the ledger.
+        endpoint: Where it is.
+        id: The provider's name of it; `None` where its process was killed before it could be written.
+        owner: The process that sent it.
+        planned_at: When it was about to be sent, in seconds since the epoch.
+        names: Those of its requests.
+    """
+
+    row: int
+    endpoint: str
+    id: str | None
+    owner: str
+    planned_at: float
+    names: frozenset[str]
+
+    @property
+    def may_be_under_creation(self) -> bool:
+        """Whether another process is about to create it, as far as anybody can know."""
+        owner = Owner.parse(self.owner)
+        return self.id is None and owner != Owner.me() and owner.is_alive() is not False
+
+
+class BatchBook:
+    """Keeps the batches of a ledger.
+
+    Args:
+        store: The ledger's file.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def plan(self, endpoint: str, names: Sequence[str]) -> int:
+        """Record that a batch is about to be created. It is on the disk when this returns its row.
+
+        Raises:
+            LedgerError: It could not be written, so nothing may be sent.
+        """
+        sql = "INSERT INTO batches (endpoint, owner, planned_at, state, names) VALUES (?, ?, ?, 'planned', ?)"
+        try:
+            return self._store.insert(sql, endpoint, self._store.owner, time.time(), json.dumps(list(names)))
+        except FAILURES as error:
+            raise LedgerError(
+                f"No batch was sent, because the ledger {self._store.file.name!r} cannot be written ({error}) and its "
+                "answers would be lost with this kernel. Make room, or run without --batch."
+            ) from error
+
+    def sent(self, row: int, batch: str) -> None:
+        """Record the provider's name of a batch."""
+        self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
+
+    def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
+        """Record that nothing more is to be had of a batch.
+
+        Args:
+            row: Its row.
+            state: `over`; `lost` where the provider does not know it; `refused` where it was never created.
+            took_s: Seconds from its creation to its end; `None` where it has not ended by itself.
+        """
+        self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
+
+    def keep(self, answers: Iterable[tuple[str, Answer]]) -> None:
+        """Store answers for which nobody waits, each under its name in the batch. Those that are there stay."""
+        rows: list[tuple[object, ...]] = []
+        for name, answer in answers:
+            try:
+                key, ordinal = place_of(name)
+            except ValueError:  # somebody else's batch
+                continue
+            if not self._has(key, ordinal):
+                rows.append(answer_row(key, ordinal, answer, time.time()))
+        if rows:
+            self._store.insert_many(INSERT_ANSWER, rows)
+
+    def has_all(self, names: Iterable[str]) -> bool:
+        """Tell whether the ledger has an answer to each of these requests."""
+        return all(self._has(*place_of(name)) for name in names)
+
+    def _has(self, key: str, ordinal: int) -> bool:
+        sql = "SELECT 1 FROM answers WHERE key = ? AND ordinal = ? LIMIT 1"
+        return bool(self._store.patiently(lambda: self._store.file.read(sql, key, ordinal)))
+
+    def note(self, text: str) -> None:
+        """Tell the user something."""
+        self._store.notes.append(text)
+
+    def open(self, endpoint: str | None = None) -> list[KeptBatch]:
+        """Return the batches that may have answers to come, the newest first.
+
+        Args:
+            endpoint: Those at this address only; `None` is all.
+        """
+        sql = f"SELECT {COLUMNS} FROM batches WHERE state IN ('planned', 'sent') ORDER BY id DESC"  # noqa: S608 - ours
+        rows = self._store.patiently(lambda: self._store.file.read(sql))
+        return [_kept(row) for row in rows if endpoint is None or row[1] == endpoint]
+
+    def known(self) -> set[str]:
+        """Return the provider's names of all batches that were ever written."""
+        sql = "SELECT batch FROM batches WHERE batch IS NOT NULL"
+        return {batch for (batch,) in self._store.patiently(lambda: self._store.file.read(sql))}
+
+    def times_s(self, endpoint: str) -> list[float]:
+        """Return how long the latest batches at an address took, oldest first. Those that were cancelled are none."""
+        sql = "SELECT took_s FROM batches WHERE endpoint = ? AND took_s IS NOT NULL ORDER BY id DESC LIMIT ?"
+        rows = self._store.patiently(lambda: self._store.file.read(sql, endpoint, MOST_TIMES))
+        return [took_s for (took_s,) in reversed(rows)]
+
+    def _write(self, sql: str, *values: object) -> None:
+        """Write what can be found out again: of the provider, in the worst case."""
+        try:
+            self._store.insert(sql, *values)
+        except FAILURES as error:
+            self._store.warn(error)
+
+
+def _kept(row: Row) -> KeptBatch:
+    number, endpoint, batch, owner, planned_at, names = row
+    return KeptBatch(number, endpoint, batch, owner, planned_at, frozenset(json.loads(names)))

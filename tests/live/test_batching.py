@@ -1,0 +1,204 @@
+"""Runs that go by batch, against the mock server: gathered, found again, retried, cancelled."""
+
+# Tests take for granted what they have just checked.
+# pyright: reportOptionalMemberAccess=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+
+import pytest
+
+import agent_magic as am
+from agent_magic.errors import PlanError
+from agent_magic.record.prices import AT_BATCH_PRICE
+from agent_magic.simulator import start
+
+HALF = 0.5
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A mock server whose batches take 0.3 s, and are unknown for the first 0.05 s."""
+    with start(latency="none", unlimited=True, batch="takes=0.3,hidden=0.05,poll=0.05") as running:
+        yield running
+
+
+@pytest.fixture
+def slow():
+    """A mock server whose batches take a minute."""
+    with start(latency="none", unlimited=True, batch="takes=60,poll=0.05") as running:
+        yield running
+
+
+@pytest.fixture
+def ledger():
+    """A ledger that serves simulated answers again."""
+    found = am.Ledger(reuse_simulated=True)
+    yield found
+    found.close()
+
+
+def log(server):
+    """What a mock server was sent."""
+    with urllib.request.urlopen(f"{server.url}/simulator/log") as page:
+        return json.loads(page.read())
+
+
+def batches(server, since=0):
+    """The names in each batch that a mock server has got, after the first few."""
+    return [one["custom_ids"] for one in log(server)["batches"][since:]]
+
+
+def drive(plan, server, ledger, *, resume=None, **policy):
+    """Run a plan by batch."""
+    client = am.Claude(base_url=server.url, api_key="x")
+    return asyncio.run(plan.run(am.Policy(**{"batch": True, **policy}), client=client, ledger=ledger, resume=resume))
+
+
+def rows(count, text="Say {{ item }}."):
+    """A plan of equal agents."""
+    return am.Plan([am.Agent("a", text, each="rows")], {"rows": [f"{text} {number}" for number in range(count)]})
+
+
+def test_a_ready_set_is_one_batch(server, ledger):
+    """What is ready together is one batch however low the concurrency is, and each layer is another."""
+    before = len(batches(server))
+    plan = am.Plan([*rows(20).agents, am.Agent("sum", "Sum up {{ a }}")], {"rows": [str(one) for one in range(20)]})
+    run = drive(plan, server, ledger, concurrency=2)
+    assert run.ok
+    assert [20, 1] == [len(names) for names in batches(server, before)]
+    assert 21 == len(run.record.attempts), "an answer is one attempt"
+
+
+def test_half_price_labelled(server, ledger):
+    """An answer of a batch costs half of the list price, says so, and names its batch."""
+    run = drive(rows(1, "Price {{ item }}"), server, ledger)
+    attempt = run.record.results[0].attempts[0]
+    assert attempt.price.basis.endswith(AT_BATCH_PRICE)
+    assert attempt.price.cost_usd == pytest.approx(HALF * run.prices.of(attempt.model, attempt.usage).cost_usd)
+    assert attempt.answer.batch.startswith("msgbatch_")
+
+
+def test_bought_before(server, ledger):
+    """A second run sends no batch: its answers are in the ledger."""
+    plan = rows(3, "Twice {{ item }}")
+    drive(plan, server, ledger)
+    before = len(batches(server))
+    run = drive(plan, server, ledger)
+    assert run.ok
+    assert [] == batches(server, before)
+    assert [] == ledger.batches.open()
+
+
+def test_a_stopped_run_finds_its_batch(ledger):
+    """A stop leaves the batch at the provider and says so. The next run waits for it, and buys nothing."""
+    plan = rows(5, "Later {{ item }}")
+    with start(latency="none", unlimited=True, batch="takes=1.5,poll=0.05") as server:
+        record = asyncio.run(stopped(plan, server, ledger))
+        assert {"cancelled"} == {one.status for one in record.results}
+        assert [5] == [len(one.names) for one in ledger.batches.open()]
+        assert ledger.notes[-1].startswith("A batch of 5 requests goes on")
+        run = drive(plan, server, ledger)
+        assert run.ok
+        assert [5] == [len(names) for names in batches(server)]
+        assert [] == ledger.batches.open()
+
+
+async def stopped(plan, server, ledger):
+    """Run a plan until its batch has an id, and stop it."""
+    driver = am.start(plan, am.Policy(batch=True), client=am.Claude(base_url=server.url, api_key="x"), ledger=ledger)
+    running = asyncio.create_task(driver.drive())
+    while not ledger.batches.open() or ledger.batches.open()[0].id is None:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    driver.stop()
+    return await running
+
+
+def test_errors_are_attempts(server, ledger):
+    """An overloaded item is asked again with the next batch; a wrong one has failed; an expired one is not billed."""
+    plan = am.Plan(
+        [
+            am.Agent("again", "x [[status:529 times=1]]"),
+            am.Agent("wrong", "x [[status:400]]"),
+            am.Agent("late", "x [[expire]]"),
+        ]
+    )
+    run = drive(plan, server, ledger, max_attempts=2)
+    again, wrong, late = run.record.results
+    assert ("succeeded", ["Overloaded", None]) == (again.status, [one.kind for one in again.attempts])
+    assert ("failed", ["Rejected"]) == (wrong.status, [one.kind for one in wrong.attempts])
+    assert ("failed", ["NotInBatch", "NotInBatch"]) == (late.status, [one.kind for one in late.attempts])
+    assert 0.0 == late.attempts[0].price.cost_usd
+
+
+def test_fallback_live(server, ledger):
+    """With `batch_fallback="live"` what a batch did not answer is asked live, at the full price."""
+    run = drive(am.Plan([am.Agent("a", "y [[expire]]")]), server, ledger, batch_fallback="live")
+    first, second = run.record.results[0].attempts
+    assert ("NotInBatch", "") == (first.kind, second.answer.batch)
+    assert not second.price.basis.endswith(AT_BATCH_PRICE)
+
+
+def test_a_deadline_gives_up_the_batch(slow, ledger):
+    """With `live` and a deadline, a batch that takes too long is cancelled, and its rest asked live in time."""
+    run = drive(rows(4, "Hurry {{ item }}"), slow, ledger, batch_fallback="live", deadline_s=8.0)
+    assert run.ok
+    assert [True] == [one["cancelled"] for one in log(slow)["batches"]]
+    assert all(one.answer.batch == "" for one in run.record.results)
+
+
+def test_auto_goes_live_where_the_deadline_is_near(slow, ledger):
+    """`batch="auto"` sends nothing by batch that a batch is not expected to answer before the deadline."""
+    run = drive(rows(3, "Soon {{ item }}"), slow, ledger, batch="auto", deadline_s=600.0)
+    assert run.ok
+    assert [] == batches(slow)
+
+
+def test_agents_decide(server, ledger):
+    """An agent's own `batch` counts before the policy's."""
+    before = len(batches(server))
+    plan = am.Plan([am.Agent("a", "live", batch=False), am.Agent("b", "by batch"), am.Agent("c", "also")])
+    run = drive(plan, server, ledger)
+    assert [False, True, True] == [bool(one.answer.batch) for one in run.record.results]
+    run = drive(am.Plan([am.Agent("d", "by its own", batch=True), am.Agent("e", "live")]), server, ledger, batch=False)
+    assert [True, False] == [bool(one.answer.batch) for one in run.record.results]
+    assert [2, 1] == [len(names) for names in batches(server, before)]
+
+
+def test_tools_are_refused(server, ledger):
+    """An agent with tools of the user's goes by batch only if it says so itself: each turn would wait for one."""
+
+    def look(word: str) -> str:
+        """Look a word up."""
+        return word
+
+    with pytest.raises(PlanError, match="a batch in each of its turns"):
+        drive(am.Plan([am.Agent("a", "Look up", tools=[look])]), server, ledger)
+    asks = am.Agent("a", 'Look up [[tool:look {"word": "x"}]]', tools=[look], batch=True)
+    run = drive(am.Plan([asks]), server, ledger)
+    assert run.ok
+    assert 2 == len([one for one in run.record.results[0].attempts if one.answer.batch])
+
+
+def test_where_there_are_none(ledger):
+    """A cloud, a server without batches and a run without a ledger say so before anything is sent."""
+    from anthropic import AsyncAnthropicBedrock
+
+    plan = rows(1)
+    cloud = am.Claude(client=AsyncAnthropicBedrock(aws_region="x", aws_access_key="x", aws_secret_key="x"))
+    with pytest.raises(PlanError, match="has no batches"):
+        asyncio.run(plan.run(am.Policy(batch=True), client=cloud, ledger=ledger))
+    with pytest.raises(PlanError, match="needs a ledger"):
+        asyncio.run(plan.run(am.Policy(batch=True), client=am.Claude(api_key="x")))
+
+
+def test_the_budget_counts_batches(server, ledger):
+    """What the budget has room for goes with one batch, at half the price; the rest when that is settled."""
+    before = len(batches(server))
+    run = drive(rows(10, "Dear {{ item }}"), server, ledger, budget_usd=0.0015)
+    assert 0 < run.totals.cost_usd <= 0.0015
+    sent = [name for names in batches(server, before) for name in names]
+    assert len(sent) == len(set(sent)) == sum(bool(one.attempts) for one in run.record.results)
