@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from agent_magic.live.saving import save
     from agent_magic.measure.judge import judge
     from agent_magic.measure.votes import best, vote
+    from agent_magic.providers.dask.client import Dask
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
@@ -53,6 +54,7 @@ __all__ = [
     "Claude",
     "Context",
     "Controls",
+    "Dask",
     "Ledger",
     "Limits",
     "McpServer",
@@ -102,6 +104,7 @@ _HOMES = {
     "Ledger": "agent_magic.api",
     "Limits": "agent_magic.engine.pacing.limits",
     "Controls": "agent_magic.api",
+    "Dask": "agent_magic.providers.dask.client",
     "McpServer": "agent_magic.live.mcp",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",

@@ -172,6 +172,7 @@ class Outcome(NamedTuple):
         partial: The text that had arrived where there is no complete response.
         readings: What the reply said of rate limits; `None` where it said nothing.
         price: What it cost, if the driver knows that; `None` has it priced by its usage.
+        worker: The worker process that made it; empty where the kernel did.
     """
 
     answer: Answer | None = None
@@ -182,6 +183,7 @@ class Outcome(NamedTuple):
     partial: str = ""
     readings: Readings | None = None
     price: Price | None = None
+    worker: str = ""
 
 
 UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)

@@ -87,6 +87,7 @@ class Settlement:
             price,
             outcome.source,
             outcome.status,
+            outcome.worker,
         )
         self._record.add(made(AttemptEnded, ended))
 

@@ -421,12 +421,15 @@ class Driver:
             elif answer.model != asked or answer.batch:
                 price = self.prices.of_answer(asked, answer.model, answer.usage)
                 price = of_batch(price) if answer.batch else price
-            told = answer, None, stream.status_code, answer.usage, answer.source, "", stream.readings, price
+            status, readings = stream.status_code, stream.readings
+            told = answer, None, status, answer.usage, answer.source, "", readings, price, stream.worker
             outcome = made(Outcome, told)
         else:
             failure = None if error is None else failure_of(error, self.policy.max_attempts)
             usage, source = partial_usage(stream, error), source_of(stream)
-            outcome = Outcome(None, failure, stream.status_code, usage, source, stream.text, stream.readings)
+            outcome = Outcome(
+                None, failure, stream.status_code, usage, source, stream.text, stream.readings, worker=stream.worker
+            )
         self.do(self.engine.ended(step, outcome, self.now()))
         if answer is None and self._journal is not None:
             self._journal.write()

@@ -51,7 +51,7 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 DTYPES: Mapping[str, str] = _columns(
     words="agent plan model status source held_by stop_reason request_id price error event what verdict limited_by "
     "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b kind "
-    "tool arguments grader metric reads",
+    "tool arguments grader metric reads worker",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
@@ -80,13 +80,14 @@ AGENTS = table(
 """`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
 model and uses no tokens. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
 Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
-names."""
+names; where worker processes made requests, `worker` names the last one."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
     "request_id error"
 )
-"""`run.attempts`. `price` is the source of the price, `turn` the number of the response it asks for."""
+"""`run.attempts`. `price` is the source of the price, `turn` the number of the response it asks for. Where worker
+processes made requests, `worker` names them."""
 TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
 """`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
 `arguments` is what the model gave, as JSON; `held_by` is what it waited for before."""
@@ -125,12 +126,13 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "slack_s": slack[number],
             "round": _round(record, number),
             "artifacts": result.artifacts,
+            "worker": (result.attempts[-1].worker or None) if result.attempts else None,
         }
         for number, result in enumerate(record.results)
         if result.status != "unused"
     ]
-    wrote = any(row["artifacts"] for row in rows)
-    return frame_of(rows, {**AGENTS, "artifacts": "object"} if wrote else AGENTS, record)
+    wrote = {"artifacts": "object"} if any(row["artifacts"] for row in rows) else {}
+    return frame_of(rows, _with_worker({**AGENTS, **wrote}, rows), record)
 
 
 def _round(record: RunRecord, number: int) -> int | None:
@@ -141,7 +143,13 @@ def _round(record: RunRecord, number: int) -> int | None:
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per request, in the order they were sent; columns are `ATTEMPTS`."""
-    return frame_of([_attempt_row(attempt) for attempt in record.attempts], ATTEMPTS, record)
+    rows = [_attempt_row(attempt) for attempt in record.attempts]
+    return frame_of(rows, _with_worker(ATTEMPTS, rows), record)
+
+
+def _with_worker(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the columns with the one that only runs on workers have."""
+    return {**columns, **table("worker")} if any(row["worker"] for row in rows) else columns
 
 
 def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
@@ -315,6 +323,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "stop_reason": answer.stop_reason if answer else None,
         "http_status": attempt.status_code,
         "request_id": answer.request_id if answer else None,
+        "worker": attempt.worker or None,
     }
 
 

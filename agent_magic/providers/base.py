@@ -68,6 +68,7 @@ class Stream:
         readings: What the response says of limits, by what is limited.
         simulated: Whether the response says that it is simulated.
         answer: The complete answer, from the moment its `stop_reason` is here.
+        worker: The worker process that makes the request; empty where this process does.
     """
 
     __slots__ = (
@@ -81,6 +82,7 @@ class Stream:
         "simulated",
         "status_code",
         "usage",
+        "worker",
     )
 
     def __init__(self, listener: Listener | None = None, agent: int = 0, number: int = 1) -> None:
@@ -92,6 +94,7 @@ class Stream:
         self.status_code: int | None = None
         self.simulated = False
         self.answer: Answer | None = None
+        self.worker = ""
 
     def replied(self, status_code: int, readings: Readings = NO_READINGS, *, simulated: bool = False) -> None:
         """Record that the response has begun, an error too."""

@@ -127,6 +127,11 @@ class Attempt:
         return None if self.ended is None else self.ended.status_code
 
     @property
+    def worker(self) -> str:
+        """The worker process that made it; empty where the kernel did, and while it runs."""
+        return "" if self.ended is None else self.ended.worker
+
+    @property
     def status(self) -> str:
         """`running`, `succeeded`, `failed` or `cancelled`."""
         if self.ended is None:

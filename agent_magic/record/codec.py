@@ -40,9 +40,10 @@ SELDOM: dict[type, frozenset[str]] = {
     Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite"}),
     answers.Answer: frozenset({"citations", "batch"}),
     events.CallEnded: frozenset({"artifacts"}),
+    events.AttemptEnded: frozenset({"worker"}),
 }
 """The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text,
-and most calls write no file."""
+most calls write no file, and most requests are made by the kernel."""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 """Every kind of event, by its name."""
 

@@ -66,6 +66,7 @@ class AttemptEnded(NamedTuple):
         price: What it cost.
         source: Where it came from; `None` where nobody answered.
         status_code: The HTTP status; `None` where there was none.
+        worker: The worker process that made the request; empty where the kernel did.
     """
 
     at_s: float
@@ -79,6 +80,7 @@ class AttemptEnded(NamedTuple):
     price: Price
     source: Source | None
     status_code: int | None
+    worker: str = ""
 
 
 class BackoffStarted(NamedTuple):

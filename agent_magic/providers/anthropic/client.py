@@ -196,6 +196,18 @@ class Claude(Provider):
             return None
         return hashlib.sha256(f"{self._address}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
 
+    def settings(self) -> dict[str, str | None]:
+        """Return the arguments that make the same provider in another process, its key only where one was given.
+
+        Raises:
+            DeclarationError: It was made with a client of the SDK, which no other process has.
+        """
+        if self._client is not None:
+            hint = "Give Claude(api_key=..., base_url=...)."
+            raise DeclarationError("Claude(client=...) cannot be made in another process.", hint=hint)
+        base_url = os.environ.get("ANTHROPIC_BASE_URL") if self._base_url is None else self._base_url
+        return {"api_key": self._api_key.reveal(), "base_url": base_url, "endpoint": self._endpoint}
+
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """Hold connections while a run lasts.

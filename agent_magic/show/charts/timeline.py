@@ -33,7 +33,12 @@ WORK: Final = frozenset({"first", "stream", "tool", "local"})
 
 
 def run_timeline(
-    record: RunRecord, *, title: str = "", line: str | None = None, caption: Sequence[str] | None = None, theme: Theme = "auto"
+    record: RunRecord,
+    *,
+    title: str = "",
+    line: str | None = None,
+    caption: Sequence[str] | None = None,
+    theme: Theme = "auto",
 ) -> Chart:
     """Draw when each agent of a run waited and worked, its critical path in bold.
 

@@ -1,0 +1,191 @@
+"""Requests over Dask workers: the provider."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from agent_magic.declare.validation import check_integer
+from agent_magic.errors import NotConnected
+from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.base import Provider
+from agent_magic.providers.dask.cluster import Cluster
+from agent_magic.providers.dask.fleet import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from agent_magic.declare.content import TokenRule
+    from agent_magic.engine.admission.key import Key
+    from agent_magic.providers.base import Stream
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.request import Request
+
+DEFAULT_WORKERS = 2
+
+
+class Dask(Provider):
+    """Makes each request on a Dask worker, so that a kernel can carry more streams than its one core reads.
+
+    The kernel keeps plan, limits, budget, ledger and retries; a worker makes one request at a time for each stream. One
+    that is lost is a connection that broke: the retry policy decides. Below some 200 streams at once workers only add
+    ways to fail.
+
+    Nothing starts before the first run. A cluster of its own ends with `close()`, or with this process.
+
+    Args:
+        address: The scheduler of a cluster that runs, such as `tls://host:8786`; by default workers are started here.
+        workers: How many workers to start here; 2 by default.
+        client: Who answers, and with what key; `Claude()` by default. Workers of a cluster elsewhere take the key of
+            their own environment where it has none.
+        security: A `distributed.Security` for TLS. `True` makes certificates for workers started here.
+
+    Raises:
+        DeclarationError: The address is neither TLS nor on this machine, or the client cannot be made elsewhere.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        workers: int = DEFAULT_WORKERS,
+        client: Claude | None = None,
+        security: Any = None,
+    ) -> None:
+        check_integer("workers", workers)
+        self.client = Claude() if client is None else client
+        self._settings = self.client.settings()
+        self.cluster = Cluster(address, workers, security)
+        self._fleets: WeakKeyDictionary[asyncio.AbstractEventLoop, Fleet] = WeakKeyDictionary()
+        self._counts = False
+
+    def __repr__(self) -> str:
+        where = self.cluster.address or "workers on this machine"
+        return f"Dask({where!r}, {self.client!r})"
+
+    @property
+    def endpoint(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Where requests go, whoever makes them."""
+        return self.client.endpoint
+
+    @property
+    def credentials(self) -> Key | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Whether the server has accepted the credentials."""
+        return self.client.credentials
+
+    @property
+    def price_list(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Whose list prices count."""
+        return self.client.price_list
+
+    @property
+    def account(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Stands for whoever the rate limits belong to."""
+        return self.client.account
+
+    @property
+    def models(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Names of models to offer."""
+        return self.client.models
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Start or find the workers, and hold the connections to them while a run lasts.
+
+        Raises:
+            AgentMagicError: Dask is not installed, the cluster cannot be reached, or no worker can answer.
+            NotConnected: There is no key.
+        """
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(self.client.open())  # for counts of tokens
+                self._counts = True
+            except NotConnected:
+                if self.cluster.is_own:
+                    raise
+                self._counts = False  # the workers have a key of their own
+            fleet = self._fleet()
+            async with fleet.lock:
+                if not fleet.users:
+                    await fleet.start()
+                fleet.users += 1
+            try:
+                yield
+            finally:
+                fleet.users -= 1
+                async with fleet.lock:
+                    if not fleet.users:
+                        await fleet.close()
+
+    def _fleet(self) -> Fleet:
+        loop = asyncio.get_running_loop()
+        if loop not in self._fleets:
+            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ)
+        return self._fleets[loop]
+
+    def _environ(self) -> dict[str, str]:
+        """Return what our own workers need of our environment, as it is now."""
+        names = [name for name in os.environ if name.startswith("ANTHROPIC_")] if self.cluster.is_own else ()
+        return {name: os.environ[name] for name in names}
+
+    async def send(self, request: Request, stream: Stream) -> Answer:
+        """Have a worker make a request.
+
+        Args:
+            request: What to ask.
+            stream: Is told what arrives.
+
+        Raises:
+            CallError: The attempt failed.
+        """
+        return await self._fleets[asyncio.get_running_loop()].send(request, stream)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """Count the input tokens of a request, from here; `None` where there is no key here.
+
+        Args:
+            request: What would be asked.
+
+        Raises:
+            CallError: The count failed.
+        """
+        return await self.client.count_tokens(request) if self._counts else None
+
+    def warm_up(self) -> None:
+        """Load what counting needs."""
+        self.client.warm_up()
+
+    def limit_class(self, model: str) -> str:
+        """Name the models that share rate limits with this one.
+
+        Args:
+            model: Its name.
+        """
+        return self.client.limit_class(model)
+
+    def min_cacheable_tokens(self, model: str) -> int | None:
+        """Return the shortest prefix that the prompt cache keeps.
+
+        Args:
+            model: Its name.
+        """
+        return self.client.min_cacheable_tokens(model)
+
+    def token_rule(self, model: str) -> TokenRule | None:
+        """Return how many tokens a model makes of pictures and PDFs.
+
+        Args:
+            model: Its name.
+        """
+        return self.client.token_rule(model)
+
+    def take_notes(self) -> Sequence[str]:
+        """Return what a user has to be told, once."""
+        return self.client.take_notes()
+
+    def close(self) -> None:
+        """Leave the cluster. Workers that were started here end."""
+        self.cluster.close()

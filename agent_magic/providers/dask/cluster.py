@@ -1,0 +1,203 @@
+"""What we ask of Dask: processes, their addresses, encryption, and who has come or gone.
+
+Its client and its local cluster live on a thread of their own, so a cell that holds up the kernel's loop holds up
+neither. They are asked in threads; only the connections to the workers belong to the loop of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from agent_magic.errors import AgentMagicError, DeclarationError
+from agent_magic.providers.dask.wire import OPERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent_magic.providers.dask.wire import Channel
+
+T = TypeVar("T")
+INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where the workers run.'
+CONNECT_S = 10.0
+"""How long to look for a scheduler, or for a worker."""
+
+
+class Cluster:
+    """A Dask cluster: one of our own on this machine, or one that somebody runs.
+
+    Args:
+        address: Its scheduler; `None` starts a cluster of our own.
+        workers: How many workers one of our own starts with.
+        security: A `distributed.Security`, for TLS; `True` makes certificates for a cluster of our own.
+
+    Raises:
+        DeclarationError: The address is neither TLS nor on this machine.
+    """
+
+    def __init__(self, address: str | None, workers: int, security: Any) -> None:
+        if address is not None:
+            check_address(address)
+        self.address, self._wanted, self._security = address, workers, security
+        self._client: Any = None
+        self._local: Any = None
+        self._anchors: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether we have started it, so we may scale it."""
+        return self.address is None
+
+    async def start(self) -> None:
+        """Start it, or find it, unless that is done.
+
+        Raises:
+            AgentMagicError: Dask is not installed, or the cluster cannot be reached.
+        """
+        await asyncio.to_thread(self._start)
+
+    async def names(self) -> dict[str, str]:
+        """Return the names of the workers there are, by address.
+
+        Raises:
+            OSError: The scheduler does not answer.
+        """
+        return await self._ask(self._names)
+
+    async def connect(self, address: str) -> Channel:
+        """Connect to a worker, and hold it in its place.
+
+        Raises:
+            OSError: It cannot be reached.
+            AgentMagicError: The way to it is neither TLS nor on this machine.
+        """
+        import distributed.comm.core
+
+        check_address(address)
+        core: Any = distributed.comm.core
+        arguments = self._client.security.get_connection_args("client")
+        comm = await core.connect(address, timeout=CONNECT_S, **arguments)
+        await comm.write({"op": OPERATION, "reply": False})
+        await self._ask(lambda: self._hold(address))
+        return comm
+
+    async def release(self, address: str) -> None:
+        """Hold a worker no longer: Dask may stop it."""
+        await self._ask(lambda: self._anchors.pop(address, None))
+
+    async def scale_up(self, more: int) -> None:
+        """Start more workers."""
+        await self._ask(lambda: self._local.scale(len(self._local.worker_spec) + more))
+
+    async def retire(self, addresses: Iterable[str]) -> None:
+        """Stop workers of a cluster of our own. They have been released."""
+        await self._ask(lambda: self._retire(set(addresses)))
+
+    def close(self) -> None:
+        """Leave the cluster. One of our own stops."""
+        with self._lock:
+            for one in (self._client, self._local):
+                if one is not None:
+                    one.close()
+            self._client = self._local = None
+            self._anchors.clear()
+
+    # on a thread
+
+    async def _ask(self, work: Callable[[], T]) -> T:
+        """Ask Dask on a thread. Whatever it raises means that its scheduler does not answer."""
+
+        def asked() -> T:
+            try:
+                return work()
+            except Exception as error:
+                raise OSError(f"The Dask scheduler does not answer: {type(error).__name__}") from error
+
+        return await asyncio.to_thread(asked)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._client is not None:
+                return
+            try:
+                import distributed
+            except ImportError:
+                raise AgentMagicError(INSTALL) from None
+            client: Any = None
+            try:
+                if self.is_own:
+                    self._local = self._own(distributed)
+                options: Any = {"security": self._security} if self._local is None else {}
+                where = self._local or self.address
+                client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False, **options)
+                self._prepare(client)
+            except BaseException:
+                for one in (client, self._local):
+                    if one is not None:
+                        one.close()
+                self._local = None
+                raise
+            self._client = client
+
+    def _own(self, distributed: Any) -> Any:
+        """Start a cluster of our own."""
+        import dask.config
+
+        # A worker that is silent is our affair. Memory: at 80 % of a limit Dask would pause it, at 95 % kill it.
+        with dask.config.set({"distributed.scheduler.worker-ttl": None}):
+            return distributed.LocalCluster(
+                n_workers=self._wanted,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,  # by default it listens on every address, without a password
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # for its state, not the usual port
+                memory_limit=0,
+                security=self._security,
+                silence_logs=logging.CRITICAL,
+            )
+
+    def _prepare(self, client: Any) -> None:
+        """Make every worker serve us, those too that come later."""
+        from agent_magic.providers.dask.plugin import Serves  # noqa: PLC0415 - it needs Dask
+
+        try:
+            client.register_plugin(Serves(ignores_interrupts=self.is_own))
+        except ImportError as error:
+            raise AgentMagicError(f"The workers cannot import agent_magic ({error}). {INSTALL}") from None
+
+    def _names(self) -> dict[str, str]:
+        found: Any = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {address: _name_of(one["name"]) for address, one in found.items()}
+
+    def _hold(self, address: str) -> None:
+        from agent_magic.providers.dask.plugin import Anchor  # noqa: PLC0415 - it needs Dask
+
+        self._anchors[address] = self._client.submit(Anchor, actor=True, workers=[address], pure=False)
+
+    def _retire(self, addresses: set[str]) -> None:
+        found: Any = self._client.scheduler_info(n_workers=-1)["workers"]
+        names = [one["name"] for address, one in found.items() if address in addresses]
+        self._local.sync(self._local.scale_down, names)
+
+
+def _name_of(name: object) -> str:
+    """Return the name of a worker. Those of a cluster of our own are numbered."""
+    return f"worker-{name}" if isinstance(name, int) else str(name)
+
+
+def check_address(address: str) -> None:
+    """Raise `DeclarationError` for a way on which others could read along, or give orders in our name."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    host = parts.hostname or ""
+    try:
+        near = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        near = False
+    if parts.scheme != "tls" and not near:
+        hint = "Whoever reaches such a port reads prompts and gives orders. Use tls:// and security=, or a tunnel."
+        raise DeclarationError(f"The Dask address {address!r} is neither encrypted nor on this machine.", hint=hint)

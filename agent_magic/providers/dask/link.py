@@ -1,0 +1,215 @@
+"""The kernel's side of one worker: requests go down, what arrives is told to their streams."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.errors import AgentMagicError, Unreachable, Unreadable
+from agent_magic.providers.dask.serving import end
+from agent_magic.providers.dask.wire import (
+    WIRE,
+    answer_in,
+    error_in,
+    readings_in,
+    request_out,
+    text_in,
+    usage_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent_magic.providers.base import Stream
+    from agent_magic.providers.dask.wire import Channel, Message
+    from agent_magic.record.answer import Answer
+    from agent_magic.record.request import Request
+
+SILENT_S = 3.0
+"""A worker that has given no sign for so long gets no new requests."""
+LOST_S = 10.0
+"""After so long it counts as lost. Only time in which the kernel's loop was awake counts."""
+
+
+class _Flight:
+    """One request that a worker makes."""
+
+    __slots__ = "answer", "sent", "stream"
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.sent = False
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+
+class Link:
+    """One worker, as the kernel sees it.
+
+    Args:
+        name: The worker's name.
+        channel: The connection to it. The worker has been greeted.
+        on_lost: Called when it is lost.
+
+    Attributes:
+        name: The worker's name.
+        draining: Whether it gets no new requests.
+        silent_s: Since when it has given no sign of life, in seconds that the kernel's loop was awake.
+        answered: How many answers it has given.
+        failed: How many of its requests failed.
+    """
+
+    def __init__(self, name: str, channel: Channel, on_lost: Callable[[Link], None]) -> None:
+        self.name, self._channel, self._on_lost = name, channel, on_lost
+        self.draining = self.lost = False
+        self.silent_s, self.answered, self.failed = 0.0, 0, 0
+        self._flights: dict[int, _Flight] = {}
+        self._number = 0
+        self._pending: list[Message] = []
+        self._wake = asyncio.Event()
+        self._tasks = [asyncio.ensure_future(one) for one in (self._read(), self._write())]
+
+    @property
+    def streams(self) -> int:
+        """How many requests it makes now."""
+        return len(self._flights)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it takes new requests."""
+        return not self.draining and not self.lost and self.silent_s < SILENT_S
+
+    async def send(self, request: Request, stream: Stream) -> Answer:
+        """Have the worker make a request.
+
+        Raises:
+            CallError: The attempt failed. A worker that is lost is a connection that broke: `Unreachable`.
+        """
+        if self.lost:
+            raise Unreachable(f"Worker {self.name!r} was lost.", sent=False)
+        self._number += 1
+        number, flight = self._number, _Flight(stream)
+        stream.worker = self.name
+        self._flights[number] = flight
+        self._say("call", number, *request_out(request))
+        try:
+            return await flight.answer
+        finally:
+            if self._flights.pop(number, None) is not None and not self.lost:  # it was cancelled here
+                self._say("cancel", number)
+
+    def tick(self, awake_s: float) -> None:
+        """Record that the kernel's loop was awake for so long: a worker that stays silent meanwhile may be gone."""
+        self.silent_s += awake_s
+        if self.silent_s >= LOST_S:
+            self.lose(f"has given no sign of life for {LOST_S:g} s")
+
+    def lose(self, why: str) -> None:
+        """Give the worker up. Nobody knows what became of the requests that had reached it."""
+        if self.lost:
+            return
+        self.lost = True
+        self._channel.abort()
+        flights, self._flights = self._flights, {}
+        self.failed += len(flights)
+        for flight in flights.values():
+            if not flight.answer.done():
+                error = Unreachable(f"Worker {self.name!r} {why}.", sent=flight.sent, partial=flight.stream.text)
+                flight.answer.set_exception(error)
+        self._wake.set()
+        self._on_lost(self)
+
+    async def close(self) -> None:
+        """End the connection; the worker ends what it still makes."""
+        self.lose("was let go")
+        await end(self._tasks)
+
+    def _say(self, *message: Any) -> None:
+        self._pending.append(message)
+        self._wake.set()
+
+    async def _write(self) -> None:
+        try:
+            while not self.lost:
+                await self._wake.wait()
+                self._wake.clear()
+                batch, self._pending = self._pending, []
+                for kind, number, *_ in batch:  # from here on the worker may have it
+                    if kind == "call" and number in self._flights:
+                        self._flights[number].sent = True
+                if batch:
+                    await self._channel.write(batch)
+        except OSError:
+            self.lose("was lost")
+
+    async def _read(self) -> None:
+        try:
+            while not self.lost:
+                batch = await self._channel.read()
+                self.silent_s = 0.0
+                for message in batch:
+                    if (flight := self._flights.get(message[1])) is not None:
+                        self._take(flight, *message)
+        except OSError:
+            self.lose("was lost")
+
+    def _take(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
+        """Tell a stream what its worker said. Whatever the stream raises is raised where its answer is awaited."""
+        try:
+            _tell(flight.stream, kind, rest)
+            if kind == "answer":
+                flight.stream.answer = answer = answer_in(rest[0])
+                _settle(flight.answer, answer)
+        except ValueError as error:
+            _settle(flight.answer, Unreadable(f"Worker {self.name!r} said what cannot be read: {error}."))
+            kind = "error"
+        except Exception as error:  # noqa: BLE001 - a bug of whoever listens must not end the other streams
+            _settle(flight.answer, error)
+            kind = "error"
+        else:
+            if kind == "error":
+                _settle(flight.answer, error_in(*rest))
+        if kind in {"answer", "error"}:
+            self.answered += kind == "answer"
+            self.failed += kind == "error"
+            del self._flights[number]
+
+
+def _settle(future: asyncio.Future[Answer], found: Answer | Exception) -> None:
+    """Give a future its result, unless nobody waits any more."""
+    if future.done():
+        return
+    if isinstance(found, Exception):
+        future.set_exception(found)
+    else:
+        future.set_result(found)
+
+
+def _tell(stream: Stream, kind: str, rest: tuple[Any, ...]) -> None:
+    match kind:
+        case "text":
+            stream.add(text_in(rest[0]))
+        case "replied":
+            status, readings, simulated = rest
+            stream.replied(status, readings_in(readings), simulated=simulated)
+        case "opened":
+            stream.opened()
+        case "began":
+            stream.began()
+        case "usage":
+            stream.usage = usage_in(rest[0])
+        case _:
+            pass
+
+
+async def greet(channel: Channel, name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Tell a worker how its provider is made.
+
+    Raises:
+        AgentMagicError: It cannot answer.
+        OSError: The connection broke.
+    """
+    await channel.write({"wire": WIRE, "settings": settings, "environ": environ})
+    reply = await channel.read()
+    why = reply.get("error") or ("" if reply.get("wire") == WIRE else "speaks another version of agent_magic")
+    if why:
+        raise AgentMagicError(f"Worker {name!r} {why}.")

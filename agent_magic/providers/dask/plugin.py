@@ -1,0 +1,49 @@
+"""What runs on a Dask worker: one more operation, and the object that holds the worker in its place.
+
+A request is never a Dask task: Dask runs the tasks of a lost worker again, so a request would be paid for twice without
+a word (20 of 20 after a kill, with `retries=0` too).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from distributed import Status, WorkerPlugin
+
+from agent_magic.providers.dask.serving import serve
+from agent_magic.providers.dask.wire import OPERATION
+
+
+class Serves(WorkerPlugin):
+    """Makes a worker serve kernels.
+
+    Args:
+        ignores_interrupts: Whether an interrupt leaves the worker alone. That of a notebook goes to all processes that
+            its kernel has started.
+    """
+
+    name = OPERATION
+
+    def __init__(self, *, ignores_interrupts: bool) -> None:
+        self._ignores_interrupts = ignores_interrupts
+
+    def setup(self, worker: Any) -> None:
+        """Prepare a worker, when it starts or when this arrives."""
+        worker.handlers[OPERATION] = _handle
+        if self._ignores_interrupts and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Anchor:
+    """An actor that does nothing.
+
+    Dask takes a worker without tasks for idle, and stops it whatever streams it has; it leaves one alone that holds an
+    actor.
+    """
+
+
+async def _handle(comm: Any) -> Status:
+    await serve(comm)
+    return Status.dont_reply

@@ -1,0 +1,191 @@
+"""The worker's side: makes each request that a kernel hands it once, sends on what arrives, and keeps nothing.
+
+A worker knows no plan and no limit, retries nothing, and never ends a request because the kernel is silent: a cell may
+hold up the kernel's loop for minutes. It ends all of them when the connection ends, so that a killed kernel stops
+spending, and each of them at its own deadline, should the end of the connection not be noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from agent_magic.errors import AgentMagicError, Late, NotConnected
+from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers.dask.wire import (
+    BEAT_S,
+    TEXT_S,
+    URGENT_S,
+    WIRE,
+    answer_out,
+    error_out,
+    readings_out,
+    request_in,
+    text_out,
+    usage_out,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent_magic.providers.dask.wire import Channel, Message
+    from agent_magic.record.answer import Usage
+
+NO_KEY = "has no API key. Set ANTHROPIC_API_KEY where it runs, or give the key: am.Dask(client=am.Claude(api_key=...))"
+
+
+async def serve(channel: Channel, make: Callable[..., Provider] = Claude) -> None:
+    """Serve one kernel, until its connection ends.
+
+    Args:
+        channel: The connection. The kernel says first how its provider is made.
+        make: Makes the provider.
+    """
+    with suppress(OSError):
+        hello = await channel.read()
+        if hello.get("wire") != WIRE:
+            await channel.write({"wire": WIRE, "error": "speaks another version of agent_magic"})
+            return
+        os.environ.update(hello["environ"])
+        try:
+            provider = make(**hello["settings"])
+            async with provider.open():
+                await channel.write({"wire": WIRE, "error": ""})
+                await Serving(channel, provider).serve()
+        except NotConnected:
+            await channel.write({"wire": WIRE, "error": NO_KEY})
+        except AgentMagicError as error:
+            await channel.write({"wire": WIRE, "error": f"cannot answer: {error}"})
+
+
+class Serving:
+    """Makes the requests of one kernel.
+
+    Args:
+        channel: The connection.
+        provider: Who answers. It is open.
+    """
+
+    def __init__(self, channel: Channel, provider: Provider) -> None:
+        self.provider = provider
+        self._channel = channel
+        self._calls: dict[int, _Call] = {}
+        self._pending: list[Message] = []
+        self._urgent = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Serve until the connection ends. Then no request is left."""
+        ends = [asyncio.ensure_future(one) for one in (self._read(), self._write())]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._channel.abort()
+            await end([*ends, *(one.task for one in self._calls.values())])
+
+    def say(self, *message: Any) -> None:
+        """Send a message soon."""
+        self._pending.append(message)
+        self._urgent.set()
+
+    async def _read(self) -> None:
+        while True:
+            for kind, number, *rest in await self._channel.read():
+                if kind == "call":
+                    call = self._calls[number] = _Call(self, number, *rest)
+                    call.task.add_done_callback(partial(self._over, number))
+                elif number in self._calls:
+                    self._calls[number].task.cancel()
+
+    def _over(self, number: int, _: object) -> None:
+        del self._calls[number]
+
+    async def _write(self) -> None:
+        wrote_s = texts_s = time.monotonic()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TEXT_S if self._calls else BEAT_S):
+                    await self._urgent.wait()
+                await asyncio.sleep(URGENT_S)
+            self._urgent.clear()
+            now = time.monotonic()
+            if now - texts_s >= TEXT_S:
+                texts_s = now
+                for call in self._calls.values():
+                    self._pending += call.news()
+            batch, self._pending = self._pending, []
+            if batch or now - wrote_s >= BEAT_S:
+                wrote_s = now
+                await self._channel.write(batch)
+
+
+class _Call:
+    """One request: told of its response, it tells the kernel."""
+
+    def __init__(self, serving: Serving, number: int, line: str, files: dict[str, bytes]) -> None:
+        self._serving, self._number = serving, number
+        self._stream = Stream(self)
+        self._told = 0
+        self._usage: Usage | None = None
+        self.task = asyncio.ensure_future(self._make(line, files))
+
+    async def _make(self, line: str, files: dict[str, bytes]) -> None:
+        serving, stream, number = self._serving, self._stream, self._number
+        try:
+            request = request_in(line, files)
+            try:
+                async with asyncio.timeout(request.timeout_s):
+                    answer = await serving.provider.send(request, stream)
+            except TimeoutError:
+                if stream.answer is None:
+                    raise Late(request.timeout_s, partial=stream.text) from None
+                answer = stream.answer  # complete, and only its connection was open
+            last: Message = "answer", number, answer_out(answer)
+        except Exception as error:  # noqa: BLE001 - as in the driver, an attempt's failure becomes its result
+            last = "error", number, *error_out(error)
+        for message in self.news():
+            serving.say(*message)
+        serving.say(*last)
+
+    def news(self) -> Iterable[Message]:
+        """Return what has arrived since the last time."""
+        parts, usage = self._stream.parts, self._stream.usage
+        if usage is not None and usage is not self._usage:
+            self._usage = usage
+            yield "usage", self._number, usage_out(usage)
+        if len(parts) > self._told:
+            text = "".join(parts[self._told :])
+            self._told = len(parts)
+            yield "text", self._number, text_out(text)
+
+    def replied(self, stream: Stream) -> None:
+        """Tell that the response has begun, an error too."""
+        status, readings = stream.status_code, readings_out(stream.readings)
+        self._serving.say("replied", self._number, status, readings, stream.simulated)
+
+    def opened(self, stream: Stream) -> None:
+        """Tell that the answer has begun."""
+        del stream
+        self._serving.say("opened", self._number)
+
+    def first_token(self, stream: Stream) -> None:
+        """Tell that the first token came."""
+        del stream
+        self._serving.say("began", self._number)
+
+
+async def end(tasks: Iterable[asyncio.Future[None]]) -> None:
+    """End tasks, and raise what a bug left in one of them. A broken connection is none."""
+    waiting = list(tasks)
+    for task in waiting:
+        task.cancel()
+    if waiting:
+        await asyncio.wait(waiting)
+    for task in waiting:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OSError):
+            raise error

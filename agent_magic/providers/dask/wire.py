@@ -1,0 +1,144 @@
+"""The messages between a kernel and a worker.
+
+```
+down   call id request files      cancel id
+up     replied id status readings simulated      opened id      began id      usage id usage      text id bytes
+       answer id answer           error id kind message facts
+```
+
+They travel in batches, lists of messages; an empty batch is a sign of life. A request and an answer cross in the form
+in which they are kept (`agent_magic.record.codec`), so nothing in a message chooses a class or is called. Text is
+bytes, because a text may hold what no encoding holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from agent_magic import errors
+from agent_magic.declare.user_code import reason_of
+from agent_magic.engine.pacing.limits import Reading
+from agent_magic.errors import AgentMagicError, CallError
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.codec import data_of, from_json, line_of, to_json
+from agent_magic.record.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.engine.pacing.limits import Readings
+
+WIRE: Final = 1
+"""The form of these messages. It counts up with every change, so that both ends know whether they fit."""
+OPERATION: Final = "agent_magic"
+"""What a Dask worker is asked for to begin."""
+BEAT_S: Final = 1.0
+"""How often a worker that has nothing to say gives a sign of life."""
+TEXT_S: Final = 0.1
+"""How often text is sent on: at 10 Hz a stream costs its kernel half of what it does at 30 Hz (measured)."""
+URGENT_S: Final = 0.005
+"""How long anything else waits for more to go with it."""
+PLAIN = (str, int, float, bool, type(None))
+CALL_ERRORS: Final[Mapping[str, type[CallError]]] = {
+    kind.__name__: kind
+    for kind in map(vars(errors).__getitem__, errors.__all__)
+    if isinstance(kind, type) and issubclass(kind, CallError)
+}
+
+Message = tuple[Any, ...]
+
+
+class Channel(Protocol):
+    """A connection that carries messages in order. When it breaks, `read` and `write` raise `OSError`."""
+
+    async def read(self) -> Any:
+        """Return the next message."""
+        ...
+
+    async def write(self, msg: Any, /) -> Any:
+        """Send a message."""
+        ...
+
+    def abort(self) -> None:
+        """Close it at once."""
+        ...
+
+
+def request_out(request: Request) -> tuple[str, dict[str, bytes]]:
+    """Write a request, and beside it the bytes of its pictures and documents."""
+    files = {one.sha256: one.data for _, one in request.attachments}
+    return line_of(to_json(request)), files
+
+
+def request_in(line: str, files: Mapping[str, bytes]) -> Request:
+    """Read a request.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return from_json(Request, data_of(line)).with_files(files.__getitem__)
+
+
+def answer_out(answer: Answer) -> str:
+    """Write an answer."""
+    return line_of(to_json(answer))
+
+
+def answer_in(line: str) -> Answer:
+    """Read an answer.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return from_json(Answer, data_of(line))
+
+
+def usage_in(line: str) -> Usage:
+    """Read token counts.
+
+    Raises:
+        ValueError: They are none.
+    """
+    return from_json(Usage, data_of(line))
+
+
+def usage_out(usage: Usage) -> str:
+    """Write token counts."""
+    return line_of(to_json(usage))
+
+
+def text_out(text: str) -> bytes:
+    """Write a piece of text, half a surrogate pair too."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_in(data: bytes) -> str:
+    """Read a piece of text."""
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+def readings_out(readings: Readings) -> dict[str, tuple[float, float | None]]:
+    """Write what a response says of limits."""
+    return {name: (one.limit, one.remaining) for name, one in readings.items()}
+
+
+def readings_in(data: Mapping[Any, Any]) -> Readings:
+    """Read what a response says of limits."""
+    return {name: Reading(*one) for name, one in data.items()}
+
+
+def error_out(error: Exception) -> Message:
+    """Write an error: its kind, its message, and what it holds that is plain."""
+    if not isinstance(error, CallError):  # not of the provider's: its message may be anything
+        return "", reason_of(error), {}
+    facts = {name: value for name, value in vars(error).items() if isinstance(value, PLAIN)}
+    return type(error).__name__, str(error), {**facts, "partial": text_out(error.partial)}
+
+
+def error_in(kind: str, message: str, facts: Mapping[str, Any]) -> Exception:
+    """Read an error. Of a kind that is not an attempt's failure only the message is kept."""
+    if kind not in CALL_ERRORS:
+        return AgentMagicError(message)
+    error = CALL_ERRORS[kind].__new__(CALL_ERRORS[kind], message)
+    error.__setstate__({**facts, "partial": text_in(facts["partial"])})
+    return error
