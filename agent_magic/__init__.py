@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.judge import judge
     from agent_magic.measure.votes import best, vote
     from agent_magic.providers.dask.client import Dask
+    from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentMagicError",
+    "Autoscale",
     "Claude",
     "Context",
     "Controls",
@@ -104,6 +106,7 @@ _HOMES = {
     "Ledger": "agent_magic.api",
     "Limits": "agent_magic.engine.pacing.limits",
     "Controls": "agent_magic.api",
+    "Autoscale": "agent_magic.providers.dask.scaling",
     "Dask": "agent_magic.providers.dask.client",
     "McpServer": "agent_magic.live.mcp",
     "Plan": "agent_magic.api",

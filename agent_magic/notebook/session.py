@@ -21,6 +21,7 @@ from agent_magic.notebook.front_end import note
 from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.warmup import LOADERS, WarmUp
 from agent_magic.providers.anthropic.client import Claude
+from agent_magic.providers.dask.client import DEFAULT_WORKERS, Dask
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.ledger.file import OFF, default_path
@@ -122,6 +123,7 @@ class Session:
         background: The task of a run in the background, or `None`.
         theme: The colours of pictures, as the page that showed the last run has them.
         servers: The servers of tools that run, by name.
+        workers: The workers that make the requests; `None` where the kernel does.
         applied: What was applied, the last one last: its words, and what takes it back.
     """
 
@@ -129,6 +131,7 @@ class Session:
         self._registries: dict[str, Registry] = {}
         self.warm_up = WarmUp([self._warm_provider, *LOADERS])
         self._simulator: child.Simulator | None = None
+        self.workers: Dask | None = None
         self._deck: Deck | None = None
         self._pinned: Deck | None = None
         self.runs: list[Run] = []
@@ -308,6 +311,28 @@ class Session:
         self.disconnect()
         self.shared.connect(client)
 
+    def connect_dask(self, address: str | None, workers: int | None) -> None:
+        """Have whoever answers now asked by Dask workers.
+
+        Raises:
+            AgentMagicError: Dask is not installed, the cluster cannot be reached, or another process cannot ask them.
+        """
+        client = self.shared.client if self.workers is None else self.workers.client
+        if not isinstance(client, Claude):
+            raise AgentMagicError("Workers ask the Messages API. Connect to it first: %agents connect api")
+        if address is not None and workers is not None:
+            raise AgentMagicError("--workers starts workers here. A cluster with an address has its own.")
+        dask = Dask(address, client=client, workers=DEFAULT_WORKERS if workers is None else workers)
+        dask.start()
+        self._leave_workers()
+        self.workers = dask
+        self.shared.connect(dask)
+
+    def _leave_workers(self) -> None:
+        if self.workers is not None:
+            self.workers.close()
+            self.workers = None
+
     @property
     def deck(self) -> Deck | None:
         """The cassette that answers: the one that was inserted, or the one that the environment names."""
@@ -331,6 +356,7 @@ class Session:
             atexit.unregister(self._simulator.stop)
             self._simulator.stop()
             self._simulator = None
+        self._leave_workers()
         self.shared.connect(Claude())
         self._deck = None
 
@@ -347,11 +373,12 @@ class Session:
     @property
     def connection(self) -> str:
         """Who answers, as a message names it."""
-        if self.simulates:
-            return "the mock server (responses are simulated and labelled so)"
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
-        return self.shared.client.endpoint
+        who = self.shared.client.endpoint
+        if self.simulates:
+            who = "the mock server (responses are simulated and labelled so)"
+        return who if self.workers is None else f"{who}, over Dask workers"
 
     def last_run(self) -> Run:
         """Return the last run.

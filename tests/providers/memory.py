@@ -28,7 +28,8 @@ class End:
     """
 
     def __init__(self):
-        self.other, self.inbox, self.log, self.cut_after, self.closed = None, asyncio.Queue(), [], None, False
+        self.inbox, self.log, self.cut_after, self.closed = asyncio.Queue(), [], None, False
+        self.other: End = self
 
     async def read(self):
         """Return the next message."""
@@ -79,7 +80,7 @@ class Counting(Provider):
 
     endpoint = "http://counting"
 
-    def __init__(self, pieces=PIECES, fail=frozenset()):
+    def __init__(self, pieces=PIECES, fail=()):
         self.asked, self.running, self.pieces, self.fail = Counter(), set(), pieces, fail
         self.hold = asyncio.Event()
         self.hold.set()
@@ -118,7 +119,7 @@ class Hub:
     def __init__(self, provider, count=2, on_connect=lambda kernel, worker: None):
         self.provider, self.on_connect = provider, on_connect
         self.workers = {f"mem://{one}": f"worker-{one}" for one in range(count)}
-        self.ends, self.served, self.released = [], [], []
+        self.ends, self.served, self.released, self.number = [], [], [], count
 
     async def start(self):
         """Do nothing."""
@@ -140,6 +141,16 @@ class Hub:
     async def release(self, address):
         """Note it."""
         self.released.append(address)
+
+    async def retire(self, address):
+        """Stop a worker."""
+        del self.workers[address]
+
+    async def grow(self, workers):
+        """Start workers until there are so many."""
+        while len(self.workers) < workers:
+            self.number += 1
+            self.workers[f"mem://{self.number}"] = f"worker-{self.number}"
 
 
 async def outcome(fleet, number, stream):

@@ -19,12 +19,28 @@ from agent_magic.notebook.verbs import (
     runs,
     steering,
     trials,
+    workers,
     worth,
 )
 
 __all__ = ["VERBS"]
 
-GROUPS = (declared, plans, runs, ledger, results, worth, trials, cassettes, steering, people, provider, mcp, doctor)
+GROUPS = (
+    declared,
+    plans,
+    runs,
+    ledger,
+    results,
+    worth,
+    trials,
+    cassettes,
+    steering,
+    people,
+    provider,
+    workers,
+    mcp,
+    doctor,
+)
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
 """Every command by its name."""
 

@@ -33,8 +33,13 @@ RATES = ("input", "output", "cache_read", "cache_write")
 
 
 def _connect_options(parser: Parser) -> None:
-    where = "simulator: the mock server. api: the real one. URL: a server of its kind. Or a variable with a provider."
+    where = (
+        "simulator: the mock server. api: the real one. URL: a server of its kind. dask: whoever answers now, over "
+        "workers. Or a variable with a provider."
+    )
     parser.add_argument("where", nargs="?", metavar="WHERE", help=where)
+    parser.add_argument("address", nargs="?", metavar="ADDRESS", help="After dask: its scheduler; here by default.")
+    parser.add_argument("--workers", type=int, metavar="N", help="After dask: how many to start here; 2 by default.")
     parser.add_argument("--seed", type=int, default=0, help="Changes every simulated text and duration.")
     parser.add_argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1.")
     parser.add_argument("--rpm", type=float, help="Simulated limit of requests per minute.")
@@ -48,12 +53,16 @@ def _connect_options(parser: Parser) -> None:
 
 def _connect(ctx: CommandContext, given: Namespace) -> None:
     where, variables = given.where, ctx.shell.user_ns
-    if where is not None and "://" in where:
+    if where != "dask" and (given.address is not None or given.workers is not None):
+        raise UsageError("An address and --workers come after dask: %agents connect dask [ADDRESS] [--workers N].")
+    if where == "dask" and where not in variables:
+        ctx.session.connect_dask(given.address, given.workers)
+    elif where is not None and "://" in where:
         ctx.session.connect(Claude(base_url=where))
     elif where in variables:
         ctx.session.connect(as_provider(variables[where]))
     elif where is not None:
-        if one_of("%agents connect", where, ("simulator", "api")) == "simulator":
+        if one_of("%agents connect", where, ("simulator", "api", "dask")) == "simulator":
             ctx.session.connect_simulator(**{name: getattr(given, name) for name in SIMULATOR_OPTIONS})
         else:
             ctx.session.disconnect()
@@ -121,7 +130,7 @@ def _prices(ctx: CommandContext, given: Namespace) -> None:
 
 VERBS = {
     "connect": Verb(
-        "Choose who answers: simulator (the mock server), api, a URL, or a variable. Without a word, say who does.",
+        "Choose who answers: simulator (the mock server), api, a URL, a variable, dask. Without a word, say who does.",
         _connect_options,
         _connect,
         examples=(
@@ -130,6 +139,8 @@ VERBS = {
             "%agents connect api",
             "%agents connect http://127.0.0.1:11434    # Ollama, or any server that speaks the Messages API",
             "%agents connect chat    # a variable with a provider of your own",
+            "%agents connect dask --workers 4    # whoever answers now, over four workers of this machine",
+            "%agents connect dask tls://host:8786    # over the workers of a cluster",
         ),
     ),
     "limits": Verb(

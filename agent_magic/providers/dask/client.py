@@ -5,26 +5,54 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from agent_magic.declare.validation import check_integer
-from agent_magic.errors import NotConnected
+from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Provider
 from agent_magic.providers.dask.cluster import Cluster
 from agent_magic.providers.dask.fleet import Fleet
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Container, Sequence
 
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.providers.base import Stream
+    from agent_magic.providers.dask.link import Link
+    from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
 DEFAULT_WORKERS = 2
+
+
+class WorkerState(NamedTuple):
+    """How a worker is.
+
+    Attributes:
+        name: Its name.
+        state: `ready`, `silent`, `draining`, or `idle` where no run uses it.
+        streams: How many requests it makes now.
+        answered: How many answers it has given in the run under way.
+        failed: How many of its requests failed.
+        silent_s: Seconds without a sign of life.
+    """
+
+    name: str
+    state: Literal["ready", "silent", "draining", "idle"]
+    streams: int
+    answered: int
+    failed: int
+    silent_s: float
+
+    @classmethod
+    def of(cls, link: Link) -> WorkerState:
+        """Return how the worker of a link is."""
+        state = "draining" if link.draining else "ready" if link.is_free else "silent"
+        return cls(link.name, state, link.streams, link.answered, link.failed, link.silent_s)
 
 
 class Dask(Provider):
@@ -42,9 +70,11 @@ class Dask(Provider):
         client: Who answers, and with what key; `Claude()` by default. Workers of a cluster elsewhere take the key of
             their own environment where it has none.
         security: A `distributed.Security` for TLS. `True` makes certificates for workers started here.
+        autoscale: Starts and stops workers by how many streams there are: an `am.Autoscale`.
 
     Raises:
-        DeclarationError: The address is neither TLS nor on this machine, or the client cannot be made elsewhere.
+        DeclarationError: The address is neither TLS nor on this machine, the client cannot be made elsewhere, or
+            somebody else's cluster would be scaled.
     """
 
     def __init__(
@@ -54,10 +84,15 @@ class Dask(Provider):
         workers: int = DEFAULT_WORKERS,
         client: Claude | None = None,
         security: Any = None,
+        autoscale: Autoscale | None = None,
     ) -> None:
         check_integer("workers", workers)
         self.client = Claude() if client is None else client
         self._settings = self.client.settings()
+        if autoscale is not None and address is not None:
+            hint = "It is scaled where it was started."
+            raise DeclarationError("autoscale= is for workers started here, not for a cluster elsewhere.", hint=hint)
+        self._autoscale = autoscale
         self.cluster = Cluster(address, workers, security)
         self._fleets: WeakKeyDictionary[asyncio.AbstractEventLoop, Fleet] = WeakKeyDictionary()
         self._counts = False
@@ -123,7 +158,7 @@ class Dask(Provider):
     def _fleet(self) -> Fleet:
         loop = asyncio.get_running_loop()
         if loop not in self._fleets:
-            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ)
+            self._fleets[loop] = Fleet(self.cluster, self._settings, self._environ, self._autoscale)
         return self._fleets[loop]
 
     def _environ(self) -> dict[str, str]:
@@ -185,6 +220,53 @@ class Dask(Provider):
     def take_notes(self) -> Sequence[str]:
         """Return what a user has to be told, once."""
         return self.client.take_notes()
+
+    # the workers
+
+    def start(self) -> None:
+        """Start or find the workers now, not with the first run. Blocks.
+
+        Raises:
+            AgentMagicError: Dask is not installed, or the cluster cannot be reached.
+        """
+        self.cluster.start_now()
+
+    def workers(self) -> Sequence[WorkerState]:
+        """Return how each worker is: its name, state, streams, answers, failures and silence."""
+        links = [link for fleet in self._open for link in fleet.links.values()]
+        if links:
+            return [WorkerState.of(link) for link in links]
+        return [WorkerState(name, "idle", 0, 0, 0, 0.0) for name in self.cluster.start_now().values()]
+
+    def scale(self, workers: int) -> None:
+        """Have so many workers from now on. Those that are too many finish their streams first.
+
+        Args:
+            workers: How many.
+
+        Raises:
+            AgentMagicError: The cluster is somebody else's.
+        """
+        check_integer("workers", workers)
+        if not self.cluster.is_own:
+            raise AgentMagicError("This cluster was started elsewhere. Scale it there: workers that come are used.")
+        for fleet in self._open:
+            fleet.scale(workers)
+        if not self._open:
+            self.cluster.resize_now(workers)
+
+    def drain(self, names: Container[str] | None = None) -> None:
+        """Give workers no new requests during the run under way, and let them go when their streams have ended.
+
+        Args:
+            names: Which ones; all by default.
+        """
+        for fleet in self._open:
+            fleet.drain(names)
+
+    @property
+    def _open(self) -> list[Fleet]:
+        return [fleet for fleet in self._fleets.values() if fleet.users]
 
     def close(self) -> None:
         """Leave the cluster. Workers that were started here end."""

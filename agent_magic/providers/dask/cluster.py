@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +18,7 @@ from agent_magic.errors import AgentMagicError, DeclarationError
 from agent_magic.providers.dask.wire import OPERATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from agent_magic.providers.dask.wire import Channel
 
@@ -90,13 +91,29 @@ class Cluster:
         """Hold a worker no longer: Dask may stop it."""
         await self._ask(lambda: self._anchors.pop(address, None))
 
-    async def scale_up(self, more: int) -> None:
-        """Start more workers."""
-        await self._ask(lambda: self._local.scale(len(self._local.worker_spec) + more))
+    async def grow(self, workers: int) -> None:
+        """See to it that there are so many workers, if they are ours."""
+        if self.is_own:
+            await self._ask(lambda: self._local.scale(max(workers, len(self._local.worker_spec))))
 
-    async def retire(self, addresses: Iterable[str]) -> None:
-        """Stop workers of a cluster of our own. They have been released."""
-        await self._ask(lambda: self._retire(set(addresses)))
+    async def retire(self, address: str) -> None:
+        """Stop a worker that has been released, if it is ours."""
+        if self.is_own:
+            await self._ask(lambda: self._retire(address))
+
+    def start_now(self) -> dict[str, str]:
+        """Start it, or find it, and return the names of the workers by address. Blocks.
+
+        Raises:
+            AgentMagicError: Dask is not installed, or the cluster cannot be reached.
+        """
+        self._start()
+        return self._names()
+
+    def resize_now(self, workers: int) -> None:
+        """Have so many workers of our own, none of which has a stream."""
+        self._start()
+        self._local.scale(workers)
 
     def close(self) -> None:
         """Leave the cluster. One of our own stops."""
@@ -136,13 +153,23 @@ class Cluster:
                 where = self._local or self.address
                 client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False, **options)
                 self._prepare(client)
-            except BaseException:
+            except BaseException as error:
                 for one in (client, self._local):
                     if one is not None:
                         one.close()
                 self._local = None
-                raise
+                if not isinstance(error, RuntimeError | OSError):  # what Dask raises where something does not start
+                    raise
+                raise AgentMagicError(self._why(error)) from error
             self._client = client
+
+    def _why(self, error: Exception) -> str:
+        """Say why there is no cluster."""
+        if not self.is_own:
+            return f"The Dask scheduler at {self.address!r} does not answer ({type(error).__name__}). Does it run?"
+        if getattr(sys.modules["__main__"], "__file__", None):  # each new process imports the script
+            return "The workers did not start. A script has to run its plan under if __name__ == '__main__':"
+        return f"The workers did not start: {error}"
 
     def _own(self, distributed: Any) -> Any:
         """Start a cluster of our own."""
@@ -179,10 +206,10 @@ class Cluster:
 
         self._anchors[address] = self._client.submit(Anchor, actor=True, workers=[address], pure=False)
 
-    def _retire(self, addresses: set[str]) -> None:
+    def _retire(self, address: str) -> None:
         found: Any = self._client.scheduler_info(n_workers=-1)["workers"]
-        names = [one["name"] for address, one in found.items() if address in addresses]
-        self._local.sync(self._local.scale_down, names)
+        if address in found:
+            self._local.sync(self._local.scale_down, [found[address]["name"]])
 
 
 def _name_of(name: object) -> str:

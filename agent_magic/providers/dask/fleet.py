@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_magic.errors import AgentMagicError, Unreachable
+from agent_magic.errors import AgentMagicError, Overloaded, Unreachable
 from agent_magic.providers.dask.link import Link, greet
 from agent_magic.providers.dask.serving import end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from agent_magic.providers.base import Stream
+    from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.providers.dask.wire import Channel
     from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
@@ -25,7 +28,8 @@ TICK_S = 0.5
 """How often to look whether workers are alive."""
 LOOK_S = 2.0
 """How often to look whether workers have come."""
-GREET_S = 10.0
+GREET_S = 60.0
+"""How long a worker may take to import what it needs, on a machine with much to do."""
 PATIENCE_S = 15.0
 """How long a request waits for a worker where there is none: one that was killed is started again meanwhile."""
 
@@ -49,6 +53,14 @@ class Hub(Protocol):
         """Hold a worker no longer."""
         ...
 
+    async def retire(self, address: str) -> None:
+        """Stop a worker that has been released, if it is ours."""
+        ...
+
+    async def grow(self, workers: int) -> None:
+        """See to it that there are so many workers, if they are ours."""
+        ...
+
 
 class Fleet:
     """The workers of one event loop, from the first run that uses them to the end of the last.
@@ -57,21 +69,33 @@ class Fleet:
         hub: Has the workers.
         settings: How a worker makes its provider.
         environ: Returns variables of the environment for the workers.
+        autoscale: How many workers there should be; `None` leaves that to the user.
 
     Attributes:
         links: The workers that are connected, by address.
         users: How many runs use them.
         lock: Held while they are connected, or left.
+        waiting: How many requests wait for a worker.
     """
 
-    def __init__(self, hub: Hub, settings: Mapping[str, Any], environ: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        settings: Mapping[str, Any],
+        environ: Callable[[], Mapping[str, str]],
+        autoscale: Autoscale | None = None,
+    ) -> None:
         self.links: dict[str, Link] = {}
         self.users = 0
         self.lock = asyncio.Lock()
-        self._hub, self._settings, self._environ = hub, settings, environ
+        self.waiting = 0
+        self._hub, self._settings, self._environ, self._autoscale = hub, settings, environ, autoscale
+        self._grow_to = 0
+        self._gone: set[str] = set()
         self._refused: dict[str, AgentMagicError] = {}
         self._changed, self._look = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Future[None]] = []
+        self._joining: dict[str, asyncio.Future[None]] = {}
 
     async def start(self) -> None:
         """Connect to the workers.
@@ -84,14 +108,17 @@ class Fleet:
             await self._follow_once()
         except OSError as error:
             raise AgentMagicError(f"{error}. Connect again: %agents connect dask") from None
+        while self._joining and not self.links:  # with one of them there is enough to begin
+            await asyncio.wait([*self._joining.values()], return_when=asyncio.FIRST_COMPLETED)
         if not self.links:
             why = next(iter(self._refused.values()), AgentMagicError("There are no Dask workers. Start some first."))
             raise why
-        self._tasks = [asyncio.ensure_future(one) for one in (self._watch(), self._follow())]
+        work = [self._watch(), self._follow(), *([self._scale(self._autoscale)] if self._autoscale else [])]
+        self._tasks = [asyncio.ensure_future(one) for one in work]
 
     async def close(self) -> None:
         """End all connections."""
-        await end(self._tasks)
+        await end([*self._tasks, *self._joining.values()])
         links, self.links = self.links, {}
         for address, link in links.items():
             await link.close()
@@ -104,26 +131,82 @@ class Fleet:
         Raises:
             CallError: The attempt failed.
         """
-        link = self._free()
-        if link is None:
-            link = await self._wait()
-        return await link.send(request, stream)
+        link = self._free() or await self._wait()
+        try:
+            return await link.send(request, stream)
+        finally:
+            if self.waiting:
+                self._changed.set()
 
     def _free(self) -> Link | None:
-        return min((one for one in self.links.values() if one.is_free), key=_streams, default=None)
+        """Return the worker with the fewest streams that has room."""
+        link = min((one for one in self.links.values() if one.is_free), key=_streams, default=None)
+        full = link is not None and self._autoscale is not None and link.streams >= self._autoscale.pool_size
+        return None if full else link
 
     async def _wait(self) -> Link:
-        """Wait for a worker."""
+        """Wait for room at a worker."""
+        most = math.inf if self._autoscale is None else self._autoscale.queue_size
+        if self.waiting >= most:
+            raise Overloaded(f"{self.waiting:,} requests wait for room at a worker already.")
         self._look.set()
+        self.waiting += 1
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while (link := self._free()) is None:
-                    self._changed.clear()
+            while (link := self._free()) is None:
+                self._changed.clear()
+                # Where workers are only full, the deadline of the request is the end of waiting.
+                async with asyncio.timeout(None if any(one.is_free for one in self.links.values()) else PATIENCE_S):
                     await self._changed.wait()
         except TimeoutError:
             why = f"No worker has come for {PATIENCE_S:g} s. %agents workers shows which there are."
             raise Unreachable(why, sent=False) from None
+        finally:
+            self.waiting -= 1
         return link
+
+    # how many there are
+
+    def scale(self, workers: int) -> None:
+        """Have so many workers from now on. Those that are too many finish their streams first."""
+        active = sorted((one for one in self.links.values() if not one.draining), key=_streams)
+        spare = [one for one in self.links.values() if one.draining]
+        for link in active[: max(0, len(active) - workers)]:
+            link.draining = True
+        for link in spare[: max(0, workers - len(active))]:
+            link.draining = False
+        self._grow_to = workers + sum(one.draining for one in self.links.values())
+        self._gone.clear()
+        self._changed.set()
+        self._look.set()
+
+    def drain(self, names: Container[str] | None = None) -> None:
+        """Give these workers, or all, no new requests, and let them go when their streams have ended."""
+        for link in self.links.values():
+            link.draining = link.draining or names is None or link.name in names
+        self._look.set()
+
+    async def _settle_size(self) -> None:
+        """Let go of the workers that have finished, and have those started that are missing."""
+        for address, link in [*self.links.items()]:
+            if link.draining and not link.streams:
+                self._gone.add(address)
+                await link.close()
+                await self._hub.release(address)
+                await self._hub.retire(address)
+        if self._grow_to > len(self.links):
+            await self._hub.grow(self._grow_to)
+        self._grow_to = 0
+
+    async def _scale(self, options: Autoscale) -> None:
+        """Decide again and again how many workers there should be."""
+        agents = options.min_agents
+        while True:
+            self.scale(options.workers(agents))
+            await asyncio.sleep(options.interval_s)
+            streams = sum(one.streams for one in self.links.values())
+            agents = options.decide(agents, streams, self.waiting)
+
+    # who is there
 
     def _lost(self, link: Link) -> None:
         """Forget a worker that is lost."""
@@ -152,12 +235,18 @@ class Fleet:
                 await asyncio.sleep(TICK_S)
             self._look.clear()
             with suppress(OSError):
+                await self._settle_size()
                 await self._follow_once()
 
     async def _follow_once(self) -> None:
         names = await self._hub.names()
-        new = {address: name for address, name in names.items() if address not in self.links}
-        await _all(self._join(address, name) for address, name in new.items())
+        for address, name in names.items():
+            if address not in self.links and address not in self._gone and address not in self._joining:
+                task = self._joining[address] = asyncio.ensure_future(self._join(address, name))
+                task.add_done_callback(partial(self._joined, address))
+
+    def _joined(self, address: str, _: object) -> None:
+        del self._joining[address]
 
     async def _join(self, address: str, name: str) -> None:
         """Connect to one worker. One that cannot be reached is tried again later."""
@@ -181,9 +270,3 @@ class Fleet:
 
 def _streams(link: Link) -> int:
     return link.streams
-
-
-async def _all(work: Iterable[Any]) -> None:
-    async with asyncio.TaskGroup() as group:
-        for one in work:
-            group.create_task(one)

@@ -12,6 +12,7 @@ from typing import Any
 
 from distributed import Status, WorkerPlugin
 
+from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.dask.serving import serve
 from agent_magic.providers.dask.wire import OPERATION
 
@@ -32,6 +33,7 @@ class Serves(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Prepare a worker, when it starts or when this arrives."""
         worker.handlers[OPERATION] = _handle
+        threading.Thread(target=Claude().warm_up, daemon=True).start()  # takes a second, and the first kernel waits
         if self._ignores_interrupts and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -1,0 +1,75 @@
+"""Worker processes: which there are, and how many there should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
+from agent_magic.notebook.front_end import is_kernel, say, show_page
+from agent_magic.show.page import Column, Line, Page, Table
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from agent_magic.providers.dask.client import Dask
+
+COLUMNS = (
+    Column("worker"),
+    Column("state"),
+    Column("streams", "number"),
+    Column("answered", "number"),
+    Column("failed", "number"),
+)
+
+
+def _options(parser: Parser) -> None:
+    parser.add_argument("what", nargs="?", metavar="scale|drain", help="scale N: have N. drain: give them nothing new.")
+    parser.add_argument("which", nargs="*", metavar="N|NAME", help="How many; or which to drain, all without a name.")
+
+
+def _workers(ctx: CommandContext, given: Namespace) -> None:
+    dask = ctx.session.workers
+    if dask is None:
+        raise UsageError("The kernel makes the requests itself. %agents connect dask has workers make them.")
+    if given.what is not None and one_of("%agents workers", given.what, ("scale", "drain")) == "scale":
+        _scale(dask, given.which)
+    elif given.what is not None:
+        _drain(dask, given.which)
+    show_page(_page(dask), graphic=is_kernel(ctx.shell))
+
+
+def _scale(dask: Dask, which: list[str]) -> None:
+    if len(which) != 1 or not which[0].isdecimal() or not int(which[0]):
+        raise UsageError(f"%agents workers scale: the number of workers must be >= 1, got {' '.join(which)!r}.")
+    dask.scale(int(which[0]))
+    say(f"From now on there are {which[0]}. Workers that are too many finish their streams first.")
+
+
+def _drain(dask: Dask, which: list[str]) -> None:
+    known = [one.name for one in dask.workers()]
+    for name in which:
+        one_of("%agents workers drain", name, known)
+    dask.drain(which or None)
+
+
+def _page(dask: Dask) -> Page:
+    rows = [(one.name, one.state, f"{one.streams:,}", f"{one.answered:,}", f"{one.failed:,}") for one in dask.workers()]
+    if not rows:
+        return Page([Line("There are no workers. %agents workers scale 2 starts some.")])
+    return Page([Table(COLUMNS, rows, strong=True)])
+
+
+VERBS = {
+    "workers": Verb(
+        "Show the worker processes that make requests, or change them: scale N, drain [NAMES].",
+        _options,
+        _workers,
+        examples=(
+            "%agents workers",
+            "%agents workers scale 4",
+            "%agents workers drain worker-0    # its streams end, nothing new begins",
+        ),
+    ),
+}
