@@ -1,0 +1,101 @@
+"""How Sphinx builds the site. `scripts/site` stages the pages, makes the reference, and calls it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pygments.lexers.python import PythonLexer
+from pygments.token import Keyword, Name, String
+
+import agent_magic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+
+project = "agent_magic"
+author = "The agent_magic contributors"
+release = version = agent_magic.__version__
+project_copyright = author
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_llms_txt"]
+exclude_patterns = ["tools", "browser/src"]
+suppress_warnings = ["mystnb.unknown_mime_type"]  # widgets and Vega specifications: a picture stands beside each
+
+# Docstrings are Google sections with Markdown's backticks.
+default_role = "code"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+
+# Notebooks are shown as they were saved; the tests execute them.
+nb_execution_mode = "off"
+nb_mime_priority_overrides = [("html", "image/svg+xml", 0), ("html", "text/html", 10)]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+copybutton_exclude = ".linenos, .gp, .go"
+
+html_theme = "furo"
+html_title = "agent_magic"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = True
+html_show_sphinx = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#2563c9", "color-brand-content": "#1f57b3"},
+    "dark_css_variables": {"color-brand-primary": "#78a6ff", "color-brand-content": "#8db4ff"},
+}
+llms_txt_summary = "Declare Claude agents in notebook cells, run the graph, and ask the finished run what-ifs."
+
+FIELD = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+OPTION = re.compile(r"--[\w-]+")
+MAGIC = re.compile(r"\s*(?:[\w.\[\]\"']+ *= *)?(%\w+|!)")
+
+
+class CellLexer(PythonLexer):
+    """Highlight a cell: Python with magics, or a `%%agent` line over a prompt with `{{ names }}`."""
+
+    name = "agent_magic cell"
+    aliases = ("ipython", "ipython3")
+
+    def get_tokens_unprocessed(self, text: str, stack: tuple[str, ...] = ("root",)) -> Iterator[tuple[int, Any, str]]:
+        """Yield the place, kind and text of each token."""
+        if text.lstrip().startswith("%%"):
+            head, line_end, body = text.partition("\n")
+            yield from _marked(head, 0, OPTION, Keyword, Name.Attribute)
+            yield from _marked(line_end + body, len(head), FIELD, String, Name.Variable)
+            return
+        at, python = 0, ""
+        for line in text.splitlines(keepends=True):
+            if MAGIC.match(line) or line.rstrip().endswith("?"):
+                yield from self._python(python, at - len(python), stack)
+                yield from _marked(line, at, OPTION, Keyword, Name.Attribute)
+                python = ""
+            else:
+                python += line
+            at += len(line)
+        yield from self._python(python, at - len(python), stack)
+
+    def _python(self, text: str, at: int, stack: tuple[str, ...]) -> Iterator[tuple[int, Any, str]]:
+        for place, kind, token in super().get_tokens_unprocessed(text, stack):
+            yield at + place, kind, token
+
+
+def _marked(text: str, at: int, mark: re.Pattern[str], plain: Any, marked: Any) -> Iterator[tuple[int, Any, str]]:
+    """Yield text as one kind of token, and what a pattern finds in it as another."""
+    done = 0
+    for found in mark.finditer(text):
+        yield at + done, plain, text[done : found.start()]
+        yield at + found.start(), marked, found.group()
+        done = found.end()
+    yield at + done, plain, text[done:]
+
+
+def setup(app: Sphinx) -> None:
+    """Add the lexer under the names that notebooks and pages use."""
+    for alias in ("ipython", "ipython3"):
+        app.add_lexer(alias, CellLexer)

@@ -1,0 +1,48 @@
+"""Build the site into a folder: stage the pages, make the reference and the gallery, run Sphinx, follow every link.
+
+Usage: python docs/tools/build.py [FOLDER]     out/site by default
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools")]
+
+from crawl import crawl  # noqa: E402 - beside this file
+from reference import write_reference  # noqa: E402
+from sphinx.cmd.build import build_main  # noqa: E402
+
+
+def stage(folder: Path) -> None:
+    """Copy what the site is made of into one folder: pages, changelog, notebooks; and write what is generated."""
+    shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "CHANGELOG.md", folder / "changelog.md")
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        shutil.copy(notebook, folder / "gallery" / notebook.name)
+    write_reference(folder / "reference")
+
+
+def main(target: Path) -> int:
+    """Build, and return 0, or 1 where Sphinx warned or a link is broken."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        stage(Path(folder))
+        shutil.rmtree(target, ignore_errors=True)
+        if build_main(["-W", "--keep-going", "-q", "-b", "html", "-d", f"{folder}/.doctrees", folder, str(target)]):
+            return 1
+    shutil.rmtree(target / ".doctrees", ignore_errors=True)
+    found = crawl(target)
+    print(f"{found} in {time.monotonic() - began:.0f} s: {target}")
+    for line in found.bad[:20]:
+        print("  ", line)
+    return 1 if found.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "out" / "site").resolve()))

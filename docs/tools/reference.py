@@ -1,0 +1,267 @@
+"""Write the reference from the package itself: classes, functions, cells, commands, settings, frames, errors.
+
+Nothing here is copied by hand: a page is what docstrings, parsers and tables say on the day of the build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import docstring_parser
+
+import agent_magic
+from agent_magic import cli, errors, measure
+from agent_magic.measure.metrics import Summary
+from agent_magic.notebook.declaring import HELP, PARSERS
+from agent_magic.notebook.settings import Settings
+from agent_magic.notebook.verbs import VERBS
+from agent_magic.record.attempt import Attempt
+from agent_magic.record.call import ToolCall
+from agent_magic.record.ledger.runs import PastRun
+from agent_magic.record.results import AgentResult
+from agent_magic.simulator import program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+HOOKS = {"__version__", "load_ipython_extension", "unload_ipython_extension"}
+UNITS = {
+    "requests_per_min": "requests a minute",
+    "cost_multiple": "",
+    "usd": "US dollars",
+    "_s": "seconds",
+    "tokens": "tokens",
+    "_chars": "characters",
+}
+"""The unit of a column by a part of its name."""
+MEANT = (AgentResult, Attempt, ToolCall, Summary, PastRun)
+"""The classes whose documented attributes say what a column of the same name is."""
+
+
+def write_reference(folder: Path) -> None:
+    """Write every page of the reference into a folder.
+
+    Args:
+        folder: Where; it is made.
+    """
+    (folder / "api").mkdir(parents=True, exist_ok=True)
+    classes, functions = _public()
+    for name in classes:
+        (folder / "api" / f"{name}.md").write_text(_class_page(name), encoding="utf-8")
+    pages = {
+        "functions": ("Functions", _functions(functions)),
+        "cells": ("Cells: `%%agent` and its kin", _cells()),
+        "commands": ("Commands of `%agents`", _commands()),
+        "settings": ("Settings: `%config AgentMagics`", _settings()),
+        "shell": ("The shell: `agent-magic`", _shell()),
+        "frames": ("Frames and their columns", _frames()),
+        "errors": ("Errors", _errors()),
+    }
+    for name, (title, lines) in pages.items():
+        (folder / f"{name}.md").write_text("\n".join([f"# {title}", "", *lines, ""]), encoding="utf-8")
+    order = ["cells", "commands", "settings", "frames", "errors", "functions", *(f"api/{name}" for name in classes)]
+    (folder / "index.md").write_text(_index([*order, "shell"]), encoding="utf-8")
+
+
+def _index(pages: Iterable[str]) -> str:
+    return "\n".join(
+        [
+            "# Reference",
+            "",
+            f"Made from the docstrings, option tables and frames of agent_magic {agent_magic.__version__}.",
+            "",
+            "```{toctree}",
+            ":maxdepth: 1",
+            "",
+            *pages,
+            "```",
+            "",
+        ]
+    )
+
+
+def _public() -> tuple[list[str], list[str]]:
+    """Return the public classes, and the public functions, by name."""
+    names = [name for name in agent_magic.__all__ if name not in HOOKS and name != "AgentMagicError"]
+    classes = [name for name in names if inspect.isclass(getattr(agent_magic, name))]
+    return classes, [name for name in names if name not in classes]
+
+
+def _class_page(name: str) -> str:
+    doc = inspect.getdoc(getattr(agent_magic, name)) or ""
+    return "\n".join(
+        [
+            f"# am.{name}",
+            "",
+            "```{eval-rst}",
+            f".. autoclass:: agent_magic.{name}",
+            "   :members:",
+            *(["   :inherited-members: tuple"] if name == "Run" else []),
+            "   :exclude-members: __init__" if doc else "",
+            "```",
+            "",
+        ]
+    )
+
+
+def _functions(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        value = getattr(agent_magic, name)
+        kind = "autofunction" if inspect.isroutine(value) else "autodata"
+        yield from (f"## am.{name}", "")
+        if kind == "autodata":
+            yield from (f"A value of class `{type(value).__name__}`.", "", *_prose(inspect.getdoc(value) or ""), "")
+            continue
+        yield from ("```{eval-rst}", f".. {kind}:: agent_magic.{name}", "```", "")
+
+
+def _cells() -> Iterator[str]:
+    for magic, parser in PARSERS.items():
+        yield from (f"## `%%{magic}`", "")
+        yield from _help_text(HELP[magic])
+        yield from _table(("option", "what it does"), parser.told())
+
+
+def _help_text(text: str) -> Iterator[str]:
+    """Yield a help text: prose as it is, each indented example as a cell."""
+    for block in re.split(r"\n\n(?=\S|    %%)", text.strip()):
+        if block.startswith("    "):
+            yield from ("```ipython", textwrap.dedent(block), "```", "")
+        else:
+            yield from (*_prose(block), "")
+
+
+def _prose(text: str) -> list[str]:
+    """Return text whose `{{ name }}`, `%magic` and `<word>` reach the page as they are."""
+    return [line.replace("{{", "&#123;&#123;").replace("<", "&lt;") for line in text.splitlines()]
+
+
+def _commands() -> Iterator[str]:
+    yield from ("`%agents help COMMAND` shows the same in the notebook, and Tab completes commands and options.", "")
+    for name, verb in VERBS.items():
+        yield from (f"## `%agents {name}`", "", *_prose(verb.help), "")
+        yield from ("```ipython", *verb.examples, "```", "")
+        yield from _table(("option", "what it does"), VERBS.parser(name).told())
+
+
+def _settings() -> Iterator[str]:
+    yield from ("`%config AgentMagics.NAME = VALUE` sets a default of this kernel.", "")
+    rows = [(name, repr(trait.default_value), trait.help) for name, trait in Settings.class_traits(config=True).items()]
+    yield from _table(("name", "default", "what it is"), rows)
+
+
+def _shell() -> Iterator[str]:
+    parser = cli._parser()
+    commands = next(one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    summaries = {one.dest: one.help or "" for one in commands._choices_actions}
+    for name, command in commands.choices.items():
+        shown = program._parser() if name == "simulate" else command
+        yield from (f"## `agent-magic {name}`", "", _sentence(summaries[name]), "", "```text")
+        yield from (shown.format_help().strip(), "```", "")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _frames() -> Iterator[str]:
+    notes = (
+        "Unknown is `NA`, never 0. A column name means the same in every frame. `frame.attrs` says which run it is of: "
+        "`run`, `plan`, `source`, `simulated`; for a replayed run also `provenance`, for a forecast `basis` and "
+        "`assumed`."
+    )
+    yield from (notes, "")
+    meanings = _Meanings()
+    for name, (columns, doc) in sorted(_tables().items()):
+        yield from (f"## {name.replace('_', ' ').capitalize()}", "", *_prose(doc), "")
+        rows = [(column, dtype, _unit(column), meanings.of(column)) for column, dtype in columns.items()]
+        yield from _table(("column", "dtype", "unit", "what it is"), rows)
+
+
+def _unit(column: str) -> str:
+    return next((unit for part, unit in UNITS.items() if part in f"{column}|" and _ends(column, part)), "")
+
+
+def _ends(column: str, part: str) -> bool:
+    return column.endswith(part) or (part == "usd" and "usd" in column) or (part == "tokens" and "tokens" in column)
+
+
+def _tables() -> dict[str, tuple[Mapping[str, str], str]]:
+    """Return the columns and the docstring of every frame that `agent_magic.measure` declares, by its name."""
+    found: dict[str, tuple[Mapping[str, str], str]] = {}
+    for info in pkgutil.iter_modules(measure.__path__, "agent_magic.measure."):
+        module = importlib.import_module(info.name)
+        body = ast.parse(inspect.getsource(module)).body
+        for index, node in enumerate(body):
+            if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+                continue
+            if isinstance(node.value.func, ast.Name) and node.value.func.id == "table":
+                name = node.targets[0].id  # pyright: ignore[reportAttributeAccessIssue] - a plain name
+                found[name.lower()] = (getattr(module, name), _doc_below(body, index))
+    return found
+
+
+def _doc_below(body: list[ast.stmt], index: int) -> str:
+    """Return the string that stands below an assignment, or nothing."""
+    below = body[index + 1] if index + 1 < len(body) else None
+    if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
+        return inspect.cleandoc(below.value.value)
+    return ""
+
+
+class _Meanings:
+    """What the documented attributes and properties of a record say of a column of the same name."""
+
+    @cached_property
+    def _said(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for kind in MEANT:
+            for one in docstring_parser.parse(inspect.getdoc(kind) or "").params:
+                found.setdefault(one.arg_name, " ".join((one.description or "").split()))
+            for name, value in vars(kind).items():
+                if isinstance(value, property) and value.__doc__:
+                    found.setdefault(name, value.__doc__.strip().partition("\n")[0])
+        return found
+
+    def of(self, column: str) -> str:
+        return self._said.get(column, "")
+
+
+def _errors() -> Iterator[str]:
+    yield from (*_error_tree(), "")
+    yield from ("What to do is in each message, and for what is met most often in ", "")
+    yield from ("[When something is not as expected](../how_to/mend_a_run.md).", "")
+    for name in errors.__all__:
+        value: Any = getattr(errors, name)
+        if inspect.isclass(value):
+            yield from (f"## {name}", "", "```{eval-rst}", f".. autoexception:: agent_magic.errors.{name}", "```", "")
+
+
+def _error_tree() -> Iterator[str]:
+    """Yield the docstring of the room: its tree is drawn in a fenced block already."""
+    yield from (errors.__doc__ or "").strip().replace("```\nAgent", "```text\nAgent").splitlines()
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield a table, its first column as code; nothing without rows."""
+    given = list(rows)
+    if not given:
+        return
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for first, *rest in given:
+        yield "| " + " | ".join([f"`{_cell(first)}`", *("".join(_prose(_cell(one))) for one in rest)]) + " |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

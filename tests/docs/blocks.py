@@ -1,0 +1,40 @@
+"""The code blocks of a page of Markdown, as a reader would run them from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+FENCE = re.compile(r"^(?:(`{3,})([^`\n]*)\n(.*?)^\1$|<!-- run\n(.*?)^-->$)", re.MULTILINE | re.DOTALL)
+MAGIC = re.compile(r"^\s*(?:[\w.]+ *= *)?%", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """Code of a page.
+
+    Attributes:
+        line: Where it begins.
+        code: What is run.
+        is_cell: Whether it needs IPython.
+    """
+
+    line: int
+    code: str
+    is_cell: bool
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Return the blocks that are run, in order.
+
+    Those are ```` ```python ```` and ```` ```ipython ````; a fence without a language where it is a `%%` cell; and a
+    comment that begins with `<!-- run`, for what a reader has and the page does not show, such as a data frame.
+    """
+    found: list[Block] = []
+    for match in FENCE.finditer(text):
+        _, language, shown, hidden = match.groups()
+        code = shown if hidden is None else hidden
+        if hidden is None and language not in {"python", "ipython"} and (language or not code.startswith("%%")):
+            continue
+        line = text.count("\n", 0, match.start()) + 2
+        found.append(Block(line, code, language == "ipython" or MAGIC.search(code) is not None))
+    return found

@@ -1,0 +1,79 @@
+"""Every code block of the documentation is run as it is printed: offline, without a key, from top to bottom."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import agent_magic as am
+from tests.docs.blocks import Block, blocks_of
+from tests.house.source import ROOT
+from tests.kernels import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ELSEWHERE = {"README.md": "tests/kernel/test_readme.py", "providers.md": "tests/providers/test_docs.py"}
+"""Pages whose blocks another test runs: they need a server of their own, or what they show is looked at."""
+BLOCKS = {
+    path.relative_to(ROOT).as_posix(): found
+    for path in PAGES
+    if path.name not in ELSEWHERE and (found := blocks_of(path.read_text(encoding="utf-8")))
+}
+IN_PYTHON = [page for page, found in BLOCKS.items() if not any(block.is_cell for block in found)]
+IN_IPYTHON = [page for page in BLOCKS if page not in IN_PYTHON]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    """Who answers `am.Claude()` on a page: the mock server."""
+    with am.Simulator(latency="fast") as started:
+        yield started
+
+
+@pytest.mark.parametrize("page", IN_PYTHON)
+def test_python_runs_as_it_is_printed(page, server, monkeypatch, tmp_path):
+    """The blocks of a page share one namespace, one loop and an empty folder, and `await` works as in a notebook."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "any")
+    asyncio.run(_run(page, BLOCKS[page]))
+
+
+async def _run(page: str, blocks: list[Block]) -> None:
+    names: dict[str, Any] = {"__name__": "__main__", "am": am}
+    for block in blocks:
+        # Lines are those of the page, so a traceback leads there; the namespace is a module's, for classes in it.
+        code = compile("\n" * (block.line - 1) + block.code, ROOT / page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)  # noqa: S307, RUF100 - the documentation of this repository
+        if inspect.isawaitable(result):
+            await result
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("page", IN_IPYTHON)
+def test_cells_run_as_they_are_printed(page, tmp_path):
+    """A page with magics is a notebook: its blocks are cells of one fresh kernel without a key."""
+    with Kernel() as kernel:
+        assert "ok" == kernel.do(f"import os; os.chdir({str(tmp_path)!r}); import agent_magic as am").status
+        for block in BLOCKS[page]:
+            reply = kernel.do(block.code)
+            assert "ok" == reply.status, f"{page}, line {block.line}: {reply.ename}: {reply.evalue}"
+
+
+def test_a_page_says_what_is_run():
+    """Python, cells and comments that begin with `run` are; what a shell types, and text, is not."""
+    page = "# T\n```python\na = 1\n```\n```sh\nls\n```\n<!-- run\nb = 2\n-->\n```\n%%agent x\nHi\n```\n```\ntext\n```\n"
+    assert [(3, "a = 1\n", False), (9, "b = 2\n", False), (12, "%%agent x\nHi\n", True)] == blocks_of(page)
+
+
+def test_the_pages_are_found():
+    """A glob that finds nothing would test nothing."""
+    assert BLOCKS
+    assert Path(ROOT / "docs" / "index.md") in PAGES
