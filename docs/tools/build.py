@@ -22,7 +22,9 @@ from sphinx.cmd.build import build_main  # noqa: E402
 def stage(folder: Path) -> None:
     """Copy what the site is made of into one folder: pages, changelog, notebooks; and write what is generated."""
     shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "CHANGELOG.md", folder / "changelog.md")
+    for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"):
+        text = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("](docs/", "](")
+        (folder / f"{name.lower()}.md").write_text(text, encoding="utf-8")
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         shutil.copy(notebook, folder / "gallery" / notebook.name)
     write_reference(folder / "reference")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import NamedTuple
 
-FENCE = re.compile(r"^(?:(`{3,})([^`\n]*)\n(.*?)^\1$|<!-- run\n(.*?)^-->$)", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^ *(?:(`{3,})([^`\n]*)\n(.*?)^ *\1$|<!-- run\n(.*?)^-->$)", re.MULTILINE | re.DOTALL)
 MAGIC = re.compile(r"^\s*(?:[\w.]+ *= *)?%", re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ def blocks_of(text: str) -> list[Block]:
     found: list[Block] = []
     for match in FENCE.finditer(text):
         _, language, shown, hidden = match.groups()
-        code = shown if hidden is None else hidden
+        code = textwrap.dedent(shown if hidden is None else hidden)
         if hidden is None and language not in {"python", "ipython"} and (language or not code.startswith("%%")):
             continue
         line = text.count("\n", 0, match.start()) + 2

@@ -56,15 +56,23 @@ async def _run(page: str, blocks: list[Block]) -> None:
             await result
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    """One kernel for every page: most of a page's time would be its start."""
+    with Kernel() as started:
+        assert "ok" == started.do("%load_ext agent_magic").status
+        yield started
+
+
 @pytest.mark.kernel
 @pytest.mark.parametrize("page", IN_IPYTHON)
-def test_cells_run_as_they_are_printed(page, tmp_path):
-    """A page with magics is a notebook: its blocks are cells of one fresh kernel without a key."""
-    with Kernel() as kernel:
-        assert "ok" == kernel.do(f"import os; os.chdir({str(tmp_path)!r}); import agent_magic as am").status
-        for block in BLOCKS[page]:
-            reply = kernel.do(block.code)
-            assert "ok" == reply.status, f"{page}, line {block.line}: {reply.ename}: {reply.evalue}"
+def test_cells_run_as_they_are_printed(page, kernel, tmp_path):
+    """A page with magics is a notebook: its blocks are cells without a key, in a session and namespace of its own."""
+    fresh = f"%unload_ext agent_magic\n%reset -f\nimport os; os.chdir({str(tmp_path)!r}); import agent_magic as am"
+    assert "ok" == kernel.do(fresh).status
+    for block in BLOCKS[page]:
+        reply = kernel.do(block.code)
+        assert "ok" == reply.status, f"{page}, line {block.line}: {reply.ename}: {reply.evalue}"
 
 
 def test_a_page_says_what_is_run():

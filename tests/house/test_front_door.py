@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import agent_magic
-from agent_magic.notebook.verbs import VERBS
 from tests.house.source import heavy_libraries
 
 BORROWED = {"__future__", "typing"}
@@ -72,14 +71,20 @@ def test_the_version_is_a_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc|\.dev)\d+)?", agent_magic.__version__)
 
 
-def test_the_readme_names_what_is_public(repo: Path) -> None:
-    """Each name in `__all__`, each `%agents` command and each command of the shell stands where a newcomer looks."""
-    text = (repo / "README.md").read_text(encoding="utf-8")
+def test_a_page_says_which_name_is_for_what(repo: Path) -> None:
+    """Each name in `__all__` stands in the table of names, where a newcomer looks."""
+    text = (repo / "docs" / "how_to" / "use_it_without_magics.md").read_text(encoding="utf-8")
     hooks = {"__version__", "load_ipython_extension", "unload_ipython_extension"}
-    assert [] == [name for name in agent_magic.__all__ if name not in hooks and f"am.{name}" not in text]
-    commands = text.partition("### `%agents`")[2].partition("\n### ")[0]
-    assert [] == [verb for verb in VERBS if verb != "list" and not re.search(rf"(agents |`){verb}\b", commands)]
-    assert [] == [word for word in ("simulate", "replay", "export", "import", "scan") if word not in text]
+    assert [] == [name for name in agent_magic.__all__ if name not in hooks and f"`am.{name}`" not in text]
+
+
+def test_the_readme_is_short_and_leads_to_pages_that_are_there(repo: Path) -> None:
+    """At most 900 words; every file that it names by a link is in the repository."""
+    text = (repo / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    assert links
+    assert [] == [link for link in links if not (repo / link).exists()]
 
 
 @pytest.mark.parametrize("module", ["agent_magic", "agent_magic.api", "agent_magic.notebook.extension"])
