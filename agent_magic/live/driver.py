@@ -135,9 +135,8 @@ class Driver:
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
         self.record.terms = self._terms(seed, work_s)
         texts, facts = {} if recorded is None else recorded.texts, self.record.terms.models
-        requests = PlanRequests(
-            plan, policy, models, facts, self.prices, bought=self._cache, work_s=work_s, texts=texts
-        )
+        more: Any = {"bought": self._cache, "work_s": work_s, "texts": texts}
+        requests = PlanRequests(plan, policy, models, facts, self.prices, **more)
         self.engine = Engine(
             self.record,
             policy,
@@ -152,12 +151,12 @@ class Driver:
             done={number: one.status for number, one in enumerate(self.record.results) if one.finished_s is not None},
         )
         self.streams: dict[int, Stream] = {}
-        more: Any = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
+        more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, cache=self._cache, **more)
         self._journal: Journal | None = None
         self._over = asyncio.Event()
         self._tasks = Tasks(self._over.set)
-        self._asker, self._batcher = asker, None if requests.batching is None else self._make_batcher()
+        self._batcher = None if requests.batching is None else self._make_batcher()
         self._alarm: asyncio.TimerHandle | None = None
         self._monitor = HealthMonitor(self.engine.admission)
         self._tells, self._told = LOG.isEnabledFor(logging.DEBUG), 0

@@ -280,7 +280,7 @@ class Panel:
         self._explorer = explorer
         self.widget: Any = _widget_class()(setup=self._setup(), shown=self._shown({}))
         self.widget.top = self.widget.model_id
-        self.widget.observe(lambda change: self._changed(change["new"]), "choice")
+        self.widget.observe(self._changed, "choice")
 
     def show(self) -> None:
         """Display the panel. What a notebook saves of it is the picture."""
@@ -307,8 +307,9 @@ class Panel:
             "goals": None if trial is None else {"under": float(trial.frame["run_usd"].max()), "least": 0.9},
         }
 
-    def _changed(self, asked: Mapping[str, Any]) -> None:
+    def _changed(self, change: Any) -> None:
         """Answer the page."""
+        asked: Mapping[str, Any] = change["new"]
         try:
             self.widget.shown = self._shown(asked)
         except AgentMagicError as error:  # nothing is drawn, and the page says why

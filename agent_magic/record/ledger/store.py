@@ -301,7 +301,7 @@ class SqliteLedger:
             self._find_lost_runs()
         return SqliteJournal(self._store, record)
 
-    @cached_property
+    @property
     def batches(self) -> BatchBook:
         """The batches that were sent, with those that may have answers to come."""
         return BatchBook(self._store)
