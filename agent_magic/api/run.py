@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.api.pages import write_page
 from agent_magic.api.reading import Reading
 from agent_magic.engine.health import record_health
 from agent_magic.errors import DeclarationError, PlanError
@@ -16,13 +18,15 @@ from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.judge import Judge
 from agent_magic.measure.scores import GradeBook, score_answers, scores_frame
 from agent_magic.measure.trial import settings_of, with_scores
+from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.record.cassette.writing import only_hash
 from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.tradeoff import run_tradeoff
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pandas as pd
 
@@ -239,6 +243,38 @@ class Run(Reading):
         from agent_magic.api.applying import apply_to  # noqa: PLC0415  # lazy: plans make runs
 
         return apply_to(self, what)
+
+    def to_page(
+        self,
+        path: str | Path,
+        *,
+        texts: bool = True,
+        redact: Callable[[str], str] | None = None,
+        allow: Iterable[str] = (),
+    ) -> int:
+        """Write the run as one HTML file that opens in any browser: pictures, numbers, answers, what-ifs, recording.
+
+        It has no script and loads nothing. It is scanned for keys first.
+
+        Args:
+            path: The file to write.
+            texts: Whether what people and models wrote is in it, but for the names of agents.
+            redact: Returns what is written in place of a text.
+            allow: Marks of findings that are not keys.
+
+        Returns:
+            Its size in bytes.
+
+        Raises:
+            SecretFound: Something looks like a key; nothing was written.
+            AgentMagicError: The run cannot be recorded.
+            OSError: The file cannot be written.
+        """
+        used = {one.model for one in self.record.results}
+        others = [model for model in MODELS[:3] if {model} != used]
+        options = [number for number in (1, 2, 4, 8, 16) if number <= len(self.plan)] or [1]
+        scenarios = None if self.record.forecast else self.whatif(concurrency=options, model=[None, *others])
+        return write_page(self.record, Path(path), scenarios, redact=redact if texts else only_hash, allow=allow)
 
     @property
     def barrier_cost_s(self) -> float:

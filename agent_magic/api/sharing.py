@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.clean import fingerprints
 from agent_magic.api.run import Run
-from agent_magic.errors import AgentMagicError, SecretFound, shown_value
+from agent_magic.api.scanning import check_for_secrets
+from agent_magic.errors import AgentMagicError, shown_value
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import fingerprint
 from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.cassette.writing import files_of, lines_of, made_with, only_hash, write_cassette
-from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
+from agent_magic.record.cassette.writing import files_of, made_with, only_hash, write_cassette
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from agent_magic.record.results import RunRecord
 
@@ -72,41 +69,6 @@ def share(
         if differs:
             raise AgentMagicError(f"Run {number} does not replay as it was: {', '.join(differs)} differ.")
     return _stamp(records, cassette, calls)
-
-
-def check_for_secrets(
-    records: Sequence[RunRecord],
-    name: str,
-    *,
-    notebook: Path | None = None,
-    cells: Iterable[str] = (),
-    allow: Iterable[str] = (),
-    redact: Callable[[str], str] | None = None,
-) -> None:
-    """Scan what is to be shared for keys.
-
-    Raises:
-        SecretFound: Something looks like a key.
-    """
-    found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
-    if found:
-        raise SecretFound([str(one) for one in found], what=name)
-
-
-def _look(lines: Iterable[dict[str, Any]], name: str, notebook: Path | None, cells: Iterable[str]) -> Iterator[Finding]:
-    secrets = secrets_of(os.environ)
-    for line in lines:
-        if "file" in line:  # bytes: only a text can hold a key that anybody reads
-            data = base64.b64decode(line["data"])
-            with suppress(UnicodeDecodeError):
-                yield from scan_text(data.decode(), f"{name}, a document", secrets)
-            continue
-        who = f", {line['agent']!r}" if "agent" in line else ""
-        yield from scan_data({k: v for k, v in line.items() if k != "key"}, f"{name}{who}", secrets)
-    for number, cell in enumerate(cells, 1):
-        yield from scan_text(cell, f"executed cell {number}", secrets)
-    if notebook is not None:
-        yield from scan_file(notebook.name, notebook.read_bytes(), secrets)
 
 
 def _stamp(records: Sequence[RunRecord], path: Path, calls: int) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from IPython.core.error import UsageError
 
-from agent_magic.api.sharing import check_for_secrets, share
+from agent_magic.api.scanning import check_for_secrets
+from agent_magic.api.sharing import share
 from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.front_end import display_bundle, note, say
@@ -85,12 +86,16 @@ def _record_options(parser: Parser) -> None:
 def _share_options(parser: Parser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="The notebook, or the cassette to write.")
     parser.add_argument("--last", action="store_true", help="Only the last run, not all of this session.")
+    parser.add_argument("--page", metavar="FILE", help="Write the last run as one HTML file that anybody can open.")
     parser.add_argument("--notebook", metavar="NB", help="The notebook, if the front end does not tell.")
     parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
     _text_options(parser)
 
 
 def _share(ctx: CommandContext, given: Namespace) -> None:
+    if given.page is not None:
+        _share_page(ctx, given)
+        return
     names = ctx.shell.user_ns
     told = given.notebook or (given.file if given.file and given.file.endswith(".ipynb") else None)
     notebook = _saved(told, given) if told else notebook_of(names, os.environ)
@@ -112,6 +117,15 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
         note("the notebook was not scanned for keys: name it with --notebook, or use agent-magic scan")
     elif cells and cells[-1].strip() and not holds(notebook, cells[-1]):
         note(f"{notebook.name} on disk does not have this cell yet: save it and share again")
+
+
+def _share_page(ctx: CommandContext, given: Namespace) -> None:
+    path = Path(given.page).expanduser() if given.anywhere else inside(given.page, Path.cwd())
+    try:
+        size = ctx.session.last_run().to_page(path, redact=_redaction(ctx, given), allow=given.allow)
+    except OSError as error:
+        raise UsageError(f"{given.page!r} cannot be written: {error.strerror}. Choose another place.") from None
+    say(f"{path.name}: {size / 1e3:,.0f} KB, to be opened in any browser. It holds the recording too.")
 
 
 def _saved(name: str, given: Namespace) -> Path:
@@ -174,6 +188,10 @@ VERBS = {
         "Save all runs to a cassette beside the notebook, scanned for keys and replayed in a clean process.",
         _share_options,
         _share,
-        examples=("%agents share", "%agents share analysis.ipynb --last    # only the last run"),
+        examples=(
+            "%agents share",
+            "%agents share analysis.ipynb --last    # only the last run",
+            "%agents share --page run.html          # one file for a browser",
+        ),
     ),
 }

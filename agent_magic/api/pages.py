@@ -1,0 +1,53 @@
+"""Runs as files for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from agent_magic.api.scanning import check_for_secrets
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import ENDING, read_cassette
+from agent_magic.record.cassette.writing import only_hash, write_cassette
+from agent_magic.record.files import write_bytes
+from agent_magic.show.run_page import run_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pandas as pd
+
+    from agent_magic.record.results import RunRecord
+
+LONGEST_S = 1e9
+"""A deadline is not part of a request, so a replay needs none."""
+
+
+def write_page(
+    record: RunRecord,
+    path: Path,
+    scenarios: pd.DataFrame | None,
+    *,
+    redact: Callable[[str], str] | None,
+    allow: Iterable[str],
+) -> int:
+    """Write a run as one HTML file, whole or not at all. Returns its size in bytes.
+
+    What is shown is the recording played back, so nothing that was replaced there can be in the page.
+
+    Raises:
+        SecretFound: Something looks like a key; nothing was written.
+        AgentMagicError: The run cannot be recorded.
+        OSError: The file cannot be written.
+    """
+    check_for_secrets([record], path.name, allow=allow, redact=redact)
+    with TemporaryDirectory() as folder:
+        cassette = Path(folder) / "run.cassette.jsonl"
+        write_cassette(record, cassette, redact=redact)
+        data, deck = cassette.read_bytes(), Deck(read_cassette(cassette))
+    shown = record if redact is None else deck.play(record.plan, timeout_s=LONGEST_S)
+    name = path.stem + ENDING
+    page = run_page(shown, name=name, cassette=data, texts=redact is not only_hash, scenarios=scenarios)
+    write_bytes(path, [page.encode()])
+    return path.stat().st_size

@@ -1,0 +1,121 @@
+"""A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
+
+It needs no script and loads nothing. Whatever people and models wrote is escaped text or safe Markdown, and the page's
+own policy forbids scripts and requests too, so a hole in the one is closed by the other.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from agent_magic.declare.agent import Agent
+from agent_magic.measure.frames import agents_frame
+from agent_magic.measure.metrics import summarize
+from agent_magic.record.plaintext import clean, single_line
+from agent_magic.show.charts.timeline import run_timeline
+from agent_magic.show.closing import closing
+from agent_magic.show.frames import frame_bundle
+from agent_magic.show.graph import static_bundle
+from agent_magic.show.markup import element, escape
+from agent_magic.show.states import STATES, state_of
+from agent_magic.show.text import one_line, result_facts
+from agent_magic.show.theme import PAGE_CSS, PRE, variables
+from agent_magic.show.values import markdown_html
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from agent_magic.record.results import AgentResult, RunRecord
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+"""What the page may do: show itself."""
+CSS: Final = (
+    f":root{{color-scheme:light dark;{variables('light')}}}"
+    f"@media screen and (prefers-color-scheme:dark){{:root{{{variables('dark')}}}}}"
+    ":root{--jp-ui-font-color1:var(--am-ink);--jp-ui-font-color2:var(--am-soft);--jp-border-color2:var(--am-line)}"
+    "body{margin:0 auto;padding:24px 20px 60px;max-width:1080px;background:var(--am-ground);color:var(--am-ink);"
+    "font:15px/1.55 Inter,'Segoe UI',system-ui,'Helvetica Neue',Arial,sans-serif}"
+    "h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:32px 0 8px}"
+    "img{display:block;max-width:100%;height:auto}"
+    "figure{margin:16px 0;overflow-x:auto}figure img{min-width:640px}"
+    ".soft{color:var(--am-soft)}.fail{color:var(--am-fail)}"
+    "details{margin:4px 0;padding:6px 12px;border:1px solid var(--am-line);border-radius:8px;background:var(--am-card)}"
+    "details details{border:0;padding:4px 0;background:none}summary{cursor:pointer}"
+    ".answer{overflow-wrap:anywhere}.answer table{border-collapse:collapse}"
+    ".answer :is(td,th){border-bottom:1px solid var(--am-line);padding:2px 10px 2px 0;text-align:left}"
+    ".answer :is(h1,h2,h3){font-size:16px;margin:14px 0 4px}a{color:var(--am-run)}"
+    ".am-value details{padding:0;border:0;background:none}"
+    "@media(max-width:560px){body{padding:16px 12px 40px;font-size:14px}}"
+)
+
+
+def run_page(
+    record: RunRecord, *, name: str, cassette: bytes, texts: bool = True, scenarios: pd.DataFrame | None = None
+) -> str:
+    """Write a run as one HTML file.
+
+    Args:
+        record: The run, as far as it may be shown.
+        name: What the recording is called when it is saved.
+        cassette: The recording.
+        texts: Whether to show prompts and answers.
+        scenarios: What-ifs, as `run.whatif` returns them; `None` for none.
+    """
+    title = escape(single_line(record.plan.name))
+    about = f"{record.began_at:%Y-%m-%d}" + (" · simulated responses" if record.simulated else "")
+    ended = closing(record).text().partition("\n")[0]
+    parts = [
+        f'<h1>{title}</h1><div class="soft">{escape(one_line(summarize(record)))} · {about}</div>',
+        _figure(static_bundle(record.plan, record)),
+        f"<p>{escape(ended)}</p>",
+        "<h2>Time</h2>",
+        _figure(run_timeline(record).bundle()),
+        "<h2>Agents</h2>",
+        frame_bundle(agents_frame(record))["text/html"],
+    ]
+    if scenarios is not None:
+        parts += ["<h2>What it would have cost and taken</h2>", frame_bundle(scenarios)["text/html"]]
+        parts += ['<p class="soft">Forecast from what was recorded. Nothing was sent.</p>']
+    if texts:
+        parts += ["<h2>Prompts and answers</h2>", *(_agent(record, one) for one in record.rows)]
+    parts += ["<h2>The recording</h2>", _recording(name, cassette)]
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{CSS}{PAGE_CSS}</style>'
+    )
+    return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body><main>{"".join(parts)}</main></body></html>\n'
+
+
+def _figure(bundle: dict[str, str]) -> str:
+    """Show a picture as a picture: nothing in it can be part of the page."""
+    source = f"data:image/svg+xml,{quote(bundle['image/svg+xml'])}"
+    words = f'<details><summary class="soft">as text</summary><pre style="{PRE}">{escape(bundle["text/plain"])}</pre>'
+    label = bundle["text/plain"].partition("\n")[0]
+    return f"<figure>{element('img', src=source, alt=label)}</figure>{words}</details>"
+
+
+def _agent(record: RunRecord, result: AgentResult) -> str:
+    """Fold what one agent was asked and answered."""
+    facts = " · ".join([STATES[state_of(result)].word, *result_facts(result)])
+    step = record.plan[result.name]
+    asked = step.prompt if isinstance(step, Agent) and not record.redacted else ""
+    prompt = f'<details><summary class="soft">prompt</summary><pre style="{PRE}">{escape(clean(asked))}</pre></details>'
+    error = f'<p class="fail">{escape(single_line(result.error))}</p>' if result.error else ""
+    value = result.is_task or step.returns is not None
+    answer = f'<pre style="{PRE}">{escape(clean(result.text))}</pre>' if value else markdown_html(clean(result.text))
+    summary = f'<summary><b>{escape(single_line(result.name))}</b> <span class="soft">{escape(facts)}</span></summary>'
+    return f'<details>{summary}{error}<div class="answer">{answer}</div>{prompt if asked else ""}</details>'
+
+
+def _recording(name: str, cassette: bytes) -> str:
+    """Offer the recording as a file, and say what to do with it."""
+    data = f"data:application/octet-stream;base64,{base64.b64encode(cassette).decode()}"
+    link = element("a", escape(name), download=name, href=data)
+    size = f"{len(cassette) / 1e3:,.0f} KB"
+    how = f"%agents replay {name}"
+    return (
+        f"<p>{link} ({size}) replays this run in a notebook that declares the same agents, without a key: "
+        f"<code>{escape(how)}</code></p>"
+    )

@@ -1,0 +1,108 @@
+"""A run as one HTML file: it shows the run, holds the recording, and nothing in it can act."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from agent_magic.api import Agent, Plan, Policy, Run
+from agent_magic.errors import SecretFound
+from agent_magic.providers.recorded import Deck
+from agent_magic.record.cassette.reading import read_cassette
+from tests.live.virtual import Reply, drive
+from tests.show.story import business_run
+from tests.show.test_pictures import HOSTILE
+
+CANARY = "quetzal-4711"
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a tag."""
+        self.found.append((tag, dict(attrs)))
+
+
+def tags_of(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    """Return the tags of a page."""
+    reader = Tags()
+    reader.feed(page)
+    return reader.found
+
+
+def answered(text: str, prompt: str = "Say it.") -> Run:
+    """Return a run of two agents that answer with a text."""
+    plan = Plan([Agent("first", prompt), Agent("second", "And {{ first }}")], name="pages")
+    record, _ = drive(plan, lambda *_: Reply(1.0, text=text), Policy(2, seed=1))
+    return Run(record)
+
+
+def test_a_page_shows_the_run(tmp_path: Path) -> None:
+    """Pictures, numbers, each prompt and answer, and what-ifs are in it; it is small."""
+    run = Run(business_run())
+    size = run.to_page(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert size == len(page.encode()) < 500_000
+    for result in run.record.results:
+        assert f"<b>{html.escape(result.name)}</b>" in page
+    assert 2 == page.count('<img src="data:image/svg+xml,')
+    assert all(attributes.get("alt") for tag, attributes in tags_of(page) if tag == "img")
+    assert "What it would have cost and taken" in page
+
+
+def test_the_recording_comes_out_again(tmp_path: Path) -> None:
+    """The file that the page offers replays the run."""
+    run = answered("An answer.")
+    run.to_page(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    data = re.search(r'href="data:application/octet-stream;base64,([^"]+)"', page)
+    assert data is not None
+    saved = tmp_path / "run.cassette.jsonl"
+    saved.write_bytes(base64.b64decode(data[1]))
+    played = Deck(read_cassette(saved)).play(run.plan, timeout_s=1e9)
+    assert [one.text for one in run.record.results] == [one.text for one in played.results]
+
+
+@pytest.mark.parametrize("payload", [*HOSTILE, "</script><script>alert(1)</script>", "[x](javascript:alert(1))"])
+def test_texts_stay_texts(tmp_path: Path, payload: str) -> None:
+    """No text of a person or a model becomes a script, a frame, an event or a request; the policy forbids them too."""
+    answered(payload, prompt="Say this. " + payload.replace("{", "(")).to_page(tmp_path / "run.html")
+    found = tags_of((tmp_path / "run.html").read_text(encoding="utf-8"))
+    assert not {"script", "iframe", "object", "embed", "form", "base", "link"} & {tag for tag, _ in found}
+    assert not [key for _, attributes in found for key in attributes if key.startswith("on")]
+    for tag, attributes in found:
+        address = str(attributes.get("src") or attributes.get("href") or "data:")
+        assert address.startswith(("data:", "http", "mailto:")), (tag, address)
+        assert tag == "a" or address.startswith("data:")
+    policy: Any = next(one for _, one in found if one.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy["content"]
+
+
+@pytest.mark.parametrize("given", [{"texts": False}, {"redact": lambda text: text.replace(CANARY, "[name]")}])
+def test_what_is_left_out_is_nowhere(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Without texts, and with texts that are replaced, the word is neither shown nor in a picture nor recorded."""
+    answered(f"The word is {CANARY}.", prompt=f"What about {CANARY}?").to_page(tmp_path / "run.html", **given)
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    hidden = [base64.b64decode(one).decode() for one in re.findall(r";base64,([A-Za-z0-9+/=]+)", page)]
+    assert 1 == len(hidden)
+    assert CANARY not in unquote(page) + "".join(hidden)
+
+
+def test_a_key_is_not_written(tmp_path: Path) -> None:
+    """A page with what looks like a key is refused, and nothing is there."""
+    run = answered("The key is sk-ant-api03-" + "a1B2" * 22)
+    with pytest.raises(SecretFound):
+        run.to_page(tmp_path / "run.html")
+    assert not list(tmp_path.iterdir())
