@@ -13,9 +13,10 @@ import threading
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from agent_magic.errors import AgentMagicError, DeclarationError
-from agent_magic.providers.dask.wire import OPERATION
+from agent_magic.providers.dask.wire import ANCHOR, OPERATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.dask.wire import Channel
 
 T = TypeVar("T")
-INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where the workers run.'
+INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where scheduler and workers run.'
 CONNECT_S = 10.0
 """How long to look for a scheduler, or for a worker."""
 
@@ -190,12 +191,13 @@ class Cluster:
 
     def _prepare(self, client: Any) -> None:
         """Make every worker serve us, those too that come later."""
-        from agent_magic.providers.dask.plugin import Serves  # noqa: PLC0415 - it needs Dask
+        from agent_magic.providers.dask.plugin import Keeps, Serves  # noqa: PLC0415 - it needs Dask
 
         try:
             client.register_plugin(Serves(ignores_interrupts=self.is_own))
+            client.register_plugin(Keeps())
         except ImportError as error:
-            raise AgentMagicError(f"The workers cannot import agent_magic ({error}). {INSTALL}") from None
+            raise AgentMagicError(f"The Dask cluster cannot import agent_magic ({error}). {INSTALL}") from None
 
     def _names(self) -> dict[str, str]:
         found: Any = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -204,7 +206,8 @@ class Cluster:
     def _hold(self, address: str) -> None:
         from agent_magic.providers.dask.plugin import Anchor  # noqa: PLC0415 - it needs Dask
 
-        self._anchors[address] = self._client.submit(Anchor, actor=True, workers=[address], pure=False)
+        key = f"{ANCHOR}-{uuid4()}"
+        self._anchors[address] = self._client.submit(Anchor, actor=True, workers=[address], key=key)
 
     def _retire(self, address: str) -> None:
         found: Any = self._client.scheduler_info(n_workers=-1)["workers"]

@@ -10,11 +10,11 @@ import signal
 import threading
 from typing import Any
 
-from distributed import Status, WorkerPlugin
+from distributed import SchedulerPlugin, Status, WorkerPlugin
 
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.dask.serving import serve
-from agent_magic.providers.dask.wire import OPERATION
+from agent_magic.providers.dask.wire import ANCHOR, OPERATION
 
 
 class Serves(WorkerPlugin):
@@ -41,9 +41,20 @@ class Serves(WorkerPlugin):
 class Anchor:
     """An actor that does nothing.
 
-    Dask takes a worker without tasks for idle, and stops it whatever streams it has; it leaves one alone that holds an
-    actor.
+    Dask takes a worker without tasks for idle, and stops it whatever streams it has. It does not retire one that holds
+    an actor.
     """
+
+
+class Keeps(SchedulerPlugin):
+    """Keeps workers that hold an anchor from adaptive scaling, which stops those too that were not to be retired."""
+
+    name, idempotent = f"{OPERATION}-keeps", True
+
+    def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
+        """Return the workers that may be stopped."""
+        del scheduler
+        return [one for one in workers if not any(str(held.key).startswith(ANCHOR) for held in one.actors)]
 
 
 async def _handle(comm: Any) -> Status:

@@ -32,6 +32,8 @@ WIRE: Final = 1
 """The form of these messages. It counts up with every change, so that both ends know whether they fit."""
 OPERATION: Final = "agent_magic"
 """What a Dask worker is asked for to begin."""
+ANCHOR: Final = "agent_magic-anchor"
+"""How the names of the objects begin that hold Dask workers in their place."""
 BEAT_S: Final = 1.0
 """How often a worker that has nothing to say gives a sign of life."""
 TEXT_S: Final = 0.1
