@@ -17,6 +17,7 @@ from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import execute
+from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_workers
 from agent_magic.show.attachments import attachments_card, prompt_words
 from agent_magic.show.cards import plan_picture
 from agent_magic.show.estimates import estimate_page, outlay_line, price_line
@@ -63,7 +64,7 @@ async def show_plan(
     else:
         say(plan_text(plan))
     notes = [f"tokens could not be counted: {trouble}"] if trouble else []
-    for text in [*notes, *plan.hints()]:
+    for text in [*notes, *plan.hints(), *workers_notes(plan, policy, session)]:
         note(text)
     show_page(estimate_page(found, _prompts_text(plan, session.shared.client), worth), graphic=graphic)
     attached = attachments_of(plan)
@@ -71,6 +72,21 @@ async def show_plan(
         rule = session.shared.client.token_rule(model_of(plan.agents[0]))
         display_bundle(attachments_card(attached.values(), rule))
     return found
+
+
+def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[str]:
+    """Say where workers would help a run with its streams, and where they help with nothing."""
+    streams = min(policy.concurrency, max(map(len, plan.dag.layers())))
+    useful = useful_workers(streams)
+    if useful and session.workers is None and session.spends:
+        most = f"one kernel reads some {STREAMS_PER_KERNEL} streams"
+        return [
+            f"up to {streams:,} requests run at once, and {most}. Workers help: %agents connect dask --workers {useful}"
+        ]
+    if not useful and session.workers is not None:
+        why = f"the kernel itself reads up to {STREAMS_PER_KERNEL}, so workers only add ways to fail"
+        return [f"at most {streams:,} requests run at once: {why}. %agents connect api does without them."]
+    return []
 
 
 async def estimated(plan: Plan, session: Session, policy: Policy) -> Estimate:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from random import Random
 
+import anthropic
 import pytest
 
 from agent_magic.declare.serialization import sendable
 from agent_magic.engine.pacing.limits import Readings
-from agent_magic.errors import AgentMagicError, Late, NotConnected, Overloaded, RateLimited, Unreachable
+from agent_magic.errors import (
+    AgentMagicError,
+    DeclarationError,
+    Late,
+    NotConnected,
+    Overloaded,
+    RateLimited,
+    Unreachable,
+)
 from agent_magic.providers import Reading
+from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Stream
 from agent_magic.providers.dask import fleet as fleets
+from agent_magic.providers.dask.client import Dask
 from agent_magic.providers.dask.fleet import Fleet
 from agent_magic.providers.dask.link import LOST_S, SILENT_S, Link, greet
+from agent_magic.providers.dask.scaling import Autoscale, useful_workers
 from agent_magic.providers.dask.serving import serve
 from agent_magic.providers.dask.wire import (
     CALL_ERRORS,
@@ -411,3 +424,50 @@ class TestWire:
         said: Readings = {"requests": Reading(50.0, None), "input": Reading(1e6, 3000.0)}
         assert said == readings_in(readings_out(said))
         assert "\ud83d" == text_in(text_out("\ud83d"))
+
+
+class TestDask:
+    def test_without_dask_it_says_what_to_install(self, monkeypatch):
+        """The wheel alone has none of it."""
+        monkeypatch.setitem(sys.modules, "distributed", None)
+        with pytest.raises(AgentMagicError, match=r'pip install "agent-magic\[dask\]"'):
+            Dask(client=Claude(api_key="k")).start()
+
+    @pytest.mark.parametrize("address", ["tcp://10.0.0.5:8786", "10.0.0.5:8786", "ucx://h:1", "tcp://localhost.evil:1"])
+    def test_an_open_way_is_refused(self, address):
+        """Whoever reaches such a port reads prompts and gives orders."""
+        with pytest.raises(DeclarationError, match="neither encrypted nor on this machine"):
+            Dask(address, client=Claude(api_key="k"))
+
+    @pytest.mark.parametrize(
+        "address", ["tls://10.0.0.5:8786", "tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:1"]
+    )
+    def test_encryption_and_this_machine_are_accepted(self, address):
+        """Nothing starts yet."""
+        assert address == Dask(address, client=Claude(api_key="k")).cluster.address
+
+    def test_it_passes_for_whoever_answers(self):
+        """Answers in the ledger, prices and limits are the same with and without workers."""
+        claude = Claude(base_url="http://127.0.0.1:1", api_key="k")
+        dask = Dask(client=claude)
+        for name in ("endpoint", "account", "price_list", "credentials", "models"):
+            assert getattr(claude, name) == getattr(dask, name)
+        assert claude.limit_class("claude-haiku-5-5") == dask.limit_class("claude-haiku-5-5")
+        assert "k'" not in repr(dask)
+
+    def test_a_client_of_the_sdk_cannot_be_made_elsewhere(self):
+        """It says what to give."""
+        sdk = anthropic.AsyncAnthropic(api_key="k")
+        with pytest.raises(DeclarationError, match="cannot be made in another process"):
+            Dask(client=Claude(client=sdk))
+
+    def test_somebody_elses_cluster_is_not_scaled(self):
+        """Neither by hand nor by itself."""
+        with pytest.raises(DeclarationError, match="autoscale= is for workers started here"):
+            Dask("tls://h:1", client=Claude(api_key="k"), autoscale=Autoscale())
+        with pytest.raises(AgentMagicError, match="started elsewhere"):
+            Dask("tls://h:1", client=Claude(api_key="k")).scale(2)
+
+    def test_workers_help_above_two_hundred_streams(self):
+        """Below, they only add ways to fail."""
+        assert [0, 0, 2, 5] == [useful_workers(one) for one in (1, 200, 201, 1000)]

@@ -176,6 +176,7 @@ class Cluster:
         """Start a cluster of our own."""
         import dask.config
 
+        vars(sys.modules["__main__"]).setdefault("__spec__", None)  # new processes ask for it, and %reset deletes it
         # A worker that is silent is our affair. Memory: at 80 % of a limit Dask would pause it, at 95 % kill it.
         with dask.config.set({"distributed.scheduler.worker-ttl": None}):
             return distributed.LocalCluster(
