@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -302,7 +303,7 @@ def test_strangers_who_scale_lose_nothing_and_a_dead_scheduler_repeats_nothing(e
 
     def scale():
         with distributed.Client(made.cluster.address, set_as_default=False) as stranger:
-            idle = stranger.run_on_scheduler(lambda dask_scheduler: dask_scheduler.workers_to_close(n=2))
+            idle: Any = stranger.run_on_scheduler(lambda dask_scheduler: dask_scheduler.workers_to_close(n=2))
             assert [] == list(idle)  # what adaptive scaling would stop
             stranger.retire_workers([*stranger.scheduler_info(n_workers=-1)["workers"]], close_workers=True)
 
@@ -329,7 +330,8 @@ def test_adaptive_scaling_by_a_stranger_loses_nothing(book):
 
     book.pieces = 60
     quiet = {"dashboard_address": None, "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", **quiet) as cluster:
+    made_by: Any = distributed.LocalCluster
+    with made_by(n_workers=2, threads_per_worker=1, host="127.0.0.1", **quiet) as cluster:
         made = am.Dask(cluster.scheduler_address, client=am.Claude(base_url=book.url, api_key="k"))
         run = run_and(made, book, lambda: cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=1))
         made.close()
@@ -374,4 +376,13 @@ def test_encryption_for_workers_of_our_own(book):
     run = asyncio.run(plan(3).run(ONCE, client=made))
     assert run.ok
     assert {"tls"} == {one.partition(":")[0] for one in made.cluster.start_now()}
+    made.close()
+
+
+def test_workers_start_in_a_namespace_that_was_reset(server, monkeypatch):
+    """`%reset` takes away what new processes ask the main module for."""
+    monkeypatch.delattr(sys.modules["__main__"], "__spec__")
+    made = am.Dask(workers=1, client=am.Claude(base_url=server.url, api_key="k"))
+    made.start()
+    assert ["worker-0"] == [one.name for one in made.workers()]
     made.close()
