@@ -103,6 +103,14 @@ class Fleet:
         Raises:
             AgentMagicError: There is none that can answer.
         """
+        self._gone.clear()
+        try:
+            await self._begin()
+        except BaseException:  # an interrupt too: nothing is left behind
+            await self.close()
+            raise
+
+    async def _begin(self) -> None:
         await self._hub.start()
         try:
             await self._follow_once()

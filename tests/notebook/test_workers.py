@@ -1,0 +1,98 @@
+"""`%agents connect dask` and `%agents workers`: what is said before any process starts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from agent_magic.api import Agent, Claude, Plan, Policy
+from agent_magic.errors import AgentMagicError
+from agent_magic.notebook import session as sessions
+from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.planning import workers_notes
+from agent_magic.providers.dask.client import Dask, WorkerState
+
+
+class FewerProcesses(Dask):
+    """Workers that are only said to be there."""
+
+    def start(self) -> None:
+        """Start nothing."""
+
+    def workers(self) -> list[WorkerState]:
+        """Return two workers."""
+        return [WorkerState("worker-0", "ready", 3, 10, 1, 0.0), WorkerState("worker-1", "draining", 0, 9, 0, 0.0)]
+
+    def scale(self, workers: int) -> None:
+        """Note it."""
+        self.wanted = workers
+
+    def drain(self, names: Any = None) -> None:
+        """Note it."""
+        self.drained = names
+
+
+@pytest.fixture
+def magics(monkeypatch: pytest.MonkeyPatch) -> AgentMagics:
+    """Return the magics of a session that starts no process."""
+    monkeypatch.setattr(sessions, "Dask", FewerProcesses)
+    made = AgentMagics(InteractiveShell.instance())
+    made.session.connect(Claude(base_url="http://127.0.0.1:1"))
+    return made
+
+
+def test_workers_come_between_the_kernel_and_whoever_answers(magics, capsys):
+    """The same server and key; `connect` says so, and leaves them again."""
+    magics.agents("connect dask --workers 3")
+    assert "Connected to http://127.0.0.1:1, over Dask workers." in capsys.readouterr().out
+    assert "http://127.0.0.1:1" == magics.session.shared.client.endpoint
+    magics.agents("connect dask")
+    assert isinstance(magics.session.workers.client, Claude)
+    magics.agents("connect api")
+    assert magics.session.workers is None
+    with pytest.raises(UsageError, match="%agents connect dask"):
+        magics.agents("workers")
+
+
+def test_workers_are_shown_scaled_and_drained(magics, capsys):
+    """A row each; a number that is none and a name that is not there are errors."""
+    magics.agents("connect dask")
+    capsys.readouterr()
+    magics.agents("workers")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["worker-0", "ready", "3", "10", "1"] in rows
+    magics.agents("workers scale 4")
+    magics.agents("workers drain worker-1")
+    assert (4, ["worker-1"]) == (magics.session.workers.wanted, magics.session.workers.drained)
+    for wrong, why in {
+        "scale": "must be >= 1",
+        "scale 0": "must be >= 1",
+        "drain w": "One of worker-0",
+        "fly": "One of",
+    }.items():
+        with pytest.raises(UsageError, match=why):
+            magics.agents(f"workers {wrong}")
+
+
+def test_an_address_comes_after_dask_only(magics):
+    """What cannot be is said before anything starts."""
+    for wrong in ("connect api tls://h:1", "connect simulator --workers 2"):
+        with pytest.raises(UsageError, match="come after dask"):
+            magics.agents(wrong)
+    with pytest.raises(AgentMagicError, match="has its own"):
+        magics.session.connect_dask("tls://h:1", 2)
+
+
+def test_a_plan_says_when_workers_help():
+    """Above 200 requests at once; where they are and do not, it says that too."""
+    wide = Plan([Agent(f"a{one}", "Hi.") for one in range(401)])
+    kernel: Any = SimpleNamespace(workers=None, spends=True)
+    workers: Any = SimpleNamespace(workers=object(), spends=True)
+    assert ["up to 401 requests run at once"] == [one[:30] for one in workers_notes(wide, Policy(500), kernel)]
+    assert "--workers 3" in workers_notes(wide, Policy(500), kernel)[0]
+    assert [] == workers_notes(wide, Policy(200), kernel) == workers_notes(wide, Policy(500), workers)
+    assert "only add ways to fail" in workers_notes(wide, Policy(8), workers)[0]
