@@ -29,6 +29,7 @@ from benchmarks.instant_server import MODEL, PIECE, instant_server
 from benchmarks.measuring import print_heading, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from multiprocessing.connection import Connection
 
 EVENTS_PER_S = 50
@@ -99,7 +100,7 @@ class Hub:
 
 
 @asynccontextmanager
-async def a_fleet() -> Any:
+async def a_fleet() -> AsyncGenerator[tuple[Fleet, Any]]:
     """Start a worker and connect to it; yields both."""
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe()
