@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pygments.lexers.python import PythonLexer
-from pygments.token import Keyword, Name, String
+from pygments.token import Comment, Keyword, Name, Text
 
 import agent_magic
 
@@ -46,14 +46,33 @@ html_css_files = ["site.css"]
 html_copy_source = True
 html_show_sphinx = False
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#2563c9", "color-brand-content": "#1f57b3"},
-    "dark_css_variables": {"color-brand-primary": "#78a6ff", "color-brand-content": "#8db4ff"},
+    "light_css_variables": {
+        "color-brand-primary": "#1f57b3",
+        "color-brand-content": "#1f57b3",
+        "color-background-secondary": "#f5f6f9",
+        "color-background-border": "#d9dee5",
+        "color-foreground-primary": "#1b2330",
+        "color-foreground-muted": "#5c6675",
+        "color-code-background": "#f5f6f9",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#8db4ff",
+        "color-brand-content": "#8db4ff",
+        "color-background-primary": "#111418",
+        "color-background-secondary": "#171b21",
+        "color-background-border": "#343c47",
+        "color-foreground-primary": "#e8ecf1",
+        "color-foreground-muted": "#9ba6b5",
+        "color-code-background": "#171b21",
+    },
 }
 llms_txt_summary = "Declare Claude agents in notebook cells, run the graph, and ask the finished run what-ifs."
+llms_txt_uri_template = "_sources/{docname}{suffix}{sourcelink_suffix}"
+llms_txt_exclude = ["gallery/*"]  # outputs of notebooks: two megabytes of pictures
 
-FIELD = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
-OPTION = re.compile(r"--[\w-]+")
-MAGIC = re.compile(r"\s*(?:[\w.\[\]\"']+ *= *)?(%\w+|!)")
+LINE = re.compile(r"(?P<magic>^\s*(?:[\w.]+ *= *)?(?:%%?\w+|!))|(?P<option>(?<=\s)--[\w-]+)|(?P<comment>(?<=\s)#.*)")
+PROMPT = re.compile(r"(?P<field>\{\{.*?\}\}|\{%.*?%\})")
+KINDS = {"magic": Keyword.Pseudo, "option": Name.Attribute, "comment": Comment, "field": Name.Variable}
 
 
 class CellLexer(PythonLexer):
@@ -66,14 +85,14 @@ class CellLexer(PythonLexer):
         """Yield the place, kind and text of each token."""
         if text.lstrip().startswith("%%"):
             head, line_end, body = text.partition("\n")
-            yield from _marked(head, 0, OPTION, Keyword, Name.Attribute)
-            yield from _marked(line_end + body, len(head), FIELD, String, Name.Variable)
+            yield from _marked(head, 0, LINE)
+            yield from _marked(line_end + body, len(head), PROMPT)
             return
         at, python = 0, ""
         for line in text.splitlines(keepends=True):
-            if MAGIC.match(line) or line.rstrip().endswith("?"):
+            if LINE.match(line) or line.rstrip().endswith("?"):
                 yield from self._python(python, at - len(python), stack)
-                yield from _marked(line, at, OPTION, Keyword, Name.Attribute)
+                yield from _marked(line, at, LINE)
                 python = ""
             else:
                 python += line
@@ -85,14 +104,14 @@ class CellLexer(PythonLexer):
             yield at + place, kind, token
 
 
-def _marked(text: str, at: int, mark: re.Pattern[str], plain: Any, marked: Any) -> Iterator[tuple[int, Any, str]]:
-    """Yield text as one kind of token, and what a pattern finds in it as another."""
+def _marked(text: str, at: int, marks: re.Pattern[str]) -> Iterator[tuple[int, Any, str]]:
+    """Yield what a pattern finds as the kind of its group, and the text between as text."""
     done = 0
-    for found in mark.finditer(text):
-        yield at + done, plain, text[done : found.start()]
-        yield at + found.start(), marked, found.group()
+    for found in marks.finditer(text):
+        yield at + done, Text, text[done : found.start()]
+        yield at + found.start(), KINDS[found.lastgroup or ""], found.group()
         done = found.end()
-    yield at + done, plain, text[done:]
+    yield at + done, Text, text[done:]
 
 
 def setup(app: Sphinx) -> None:

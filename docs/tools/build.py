@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools")]
 
 from crawl import crawl  # noqa: E402 - beside this file
+from gallery import write_gallery  # noqa: E402
 from reference import write_reference  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
 
@@ -25,8 +26,7 @@ def stage(folder: Path) -> None:
     for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("](docs/", "](")
         (folder / f"{name.lower()}.md").write_text(text, encoding="utf-8")
-    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        shutil.copy(notebook, folder / "gallery" / notebook.name)
+    write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery")
     write_reference(folder / "reference")
 
 

@@ -13,7 +13,7 @@ import pkgutil
 import re
 import textwrap
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import docstring_parser
 
@@ -23,6 +23,7 @@ from agent_magic.measure.metrics import Summary
 from agent_magic.notebook.declaring import HELP, PARSERS
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.record.answer import Source, Status
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall
 from agent_magic.record.ledger.runs import PastRun
@@ -45,6 +46,14 @@ UNITS = {
 """The unit of a column by a part of its name."""
 MEANT = (AgentResult, Attempt, ToolCall, Summary, PastRun)
 """The classes whose documented attributes say what a column of the same name is."""
+SAID = {
+    "status": f"One of {', '.join(f'`{word}`' for word in get_args(Status))}.",
+    "source": f"Where the result came from: {', '.join(f'`{word}`' for word in get_args(Source))}.",
+    "kind": "`agent` or `task`.",
+    "attempts": "How many requests were made.",
+    "agent": "The agent's or task's name.",
+}
+"""What columns are whose namesake in a record is something else, or only points elsewhere."""
 
 
 def write_reference(folder: Path) -> None:
@@ -223,7 +232,7 @@ class _Meanings:
 
     @cached_property
     def _said(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        found = dict(SAID)
         for kind in MEANT:
             for one in docstring_parser.parse(inspect.getdoc(kind) or "").params:
                 found.setdefault(one.arg_name, " ".join((one.description or "").split()))

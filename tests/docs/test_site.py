@@ -1,0 +1,131 @@
+"""The site: its reference is made from the package and leaves nothing out, links are followed, cells are read."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pygments.token import STANDARD_TYPES
+
+import agent_magic
+from agent_magic import errors
+from agent_magic.measure import frames
+from agent_magic.notebook.declaring import PARSERS
+from agent_magic.notebook.settings import Settings
+from agent_magic.notebook.verbs import VERBS
+from tests.house.source import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def load(path: str) -> Any:
+    """Import a file of `docs/`, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{path.replace('/', '_')}", ROOT / "docs" / f"{path}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> Path:
+    """The generated pages."""
+    folder = tmp_path_factory.mktemp("reference")
+    load("tools/reference").write_reference(folder)
+    return folder
+
+
+def test_every_public_name_has_its_place(reference):
+    """Each name of `__all__` is a page, a heading of the functions, or a hook of IPython."""
+    pages = {page.stem for page in (reference / "api").glob("*.md")}
+    functions = (reference / "functions.md").read_text(encoding="utf-8")
+    hooks = {"__version__", "load_ipython_extension", "unload_ipython_extension", "AgentMagicError"}
+    names = set(agent_magic.__all__) - hooks
+    assert set() == {name for name in names if name not in pages and f"## am.{name}\n" not in functions}
+
+
+def test_every_command_and_option_is_told(reference):
+    """Commands of `%agents` with help, example and options; the options of each cell; every setting."""
+    commands = (reference / "commands.md").read_text(encoding="utf-8")
+    told = commands.split("\n## `%agents ")
+    for name, verb in VERBS.items():
+        (page,) = (part for part in told if part.startswith(f"{name}`"))
+        assert [] == [flag for flag in VERBS.parser(name).flags if flag not in page], name
+        assert verb.examples[0] in page
+    cells = (reference / "cells.md").read_text(encoding="utf-8")
+    assert [] == [flag for parser in PARSERS.values() for flag in parser.flags if flag not in cells]
+    settings = (reference / "settings.md").read_text(encoding="utf-8")
+    assert [] == [name for name in Settings.class_traits(config=True) if f"| `{name}` |" not in settings]
+
+
+def test_every_column_and_error_is_told(reference):
+    """Columns with dtype, those in seconds, dollars and tokens with their unit; each class of error."""
+    text = (reference / "frames.md").read_text(encoding="utf-8")
+    assert "| `total_s` | Float64 | seconds |" in text
+    assert "| `cost_usd` | Float64 | US dollars |" in text
+    assert "| `input_tokens` | Int64 | tokens |" in text
+    assert [] == [
+        column for column in (*frames.AGENTS, *frames.ATTEMPTS, *frames.RUNS) if f"| `{column}` |" not in text
+    ]
+    told = (reference / "errors.md").read_text(encoding="utf-8")
+    classes = [name for name in errors.__all__ if inspect.isclass(getattr(errors, name))]
+    assert [] == [name for name in classes if f"## {name}\n" not in told]
+
+
+def test_the_shell_and_the_mock_server_are_told(reference):
+    """Every command of `agent-magic`, and the directives of the mock server."""
+    text = (reference / "shell.md").read_text(encoding="utf-8")
+    assert [] == [
+        name for name in ("simulate", "replay", "export", "import", "scan") if f"## `agent-magic {name}`" not in text
+    ]
+    assert "[[status:529]]" in text
+
+
+def test_a_broken_link_and_a_request_are_found(tmp_path):
+    """A page that is not there, an anchor that is not there, a script and a style sheet of another host."""
+    (tmp_path / "a.html").write_text(
+        '<h1 id="x">A</h1><a href="b.html#y">b</a><a href="c.html">c</a><a href="#x">x</a>'
+    )
+    (tmp_path / "b.html").write_text(
+        '<script src="https://cdn.invalid/x.js"></script><a href="https://else.invalid">e</a>'
+    )
+    (tmp_path / "s.css").write_text("@import 'https://fonts.invalid/a.css';")
+    found = load("tools/crawl").crawl(tmp_path)
+    assert (2, 3) == (found.pages, found.links)
+    assert [
+        "a.html: no anchor b.html#y",
+        "a.html: no file c.html",
+        "b.html loads https://cdn.invalid/x.js",
+        "s.css loads https://fonts.invalid/a.css",
+    ] == found.bad
+
+
+@pytest.mark.parametrize(
+    ("cell", "marked"),
+    [
+        ("%%agent a --model m\nSay {{ b }}.\n", [("kp", "%%agent"), ("na", "--model"), ("nv", "{{ b }}")]),
+        ("run = %agents run --fresh # again\n", [("kp", "run = %agents"), ("na", "--fresh"), ("c", "# again")]),
+        ("!ls -l\n", [("kp", "!")]),
+    ],
+)
+def test_cells_are_highlighted(cell, marked):
+    """The magic, its options, what is filled in, and a comment; no character is lost."""
+    tokens = list(load("conf").CellLexer(ensurenl=False, stripnl=False).get_tokens(cell))
+    assert cell == "".join(text for _, text in tokens)
+    assert marked == [
+        (STANDARD_TYPES[kind], text) for kind, text in tokens if STANDARD_TYPES[kind] in {"kp", "na", "nv", "c"}
+    ]
+
+
+def test_python_between_magics_is_python():
+    """Only the lines of magics are not; nothing is lost."""
+    cell = "%load_ext agent_magic\nx = {'a': 1}\n%agents plan\n\ny = f(x)\n"
+    tokens = list(load("conf").CellLexer(stripnl=False).get_tokens(cell))
+    assert cell == "".join(text for _, text in tokens)
+    assert ["%load_ext", "%agents"] == [text for kind, text in tokens if str(kind) == "Token.Keyword.Pseudo"]
