@@ -89,6 +89,11 @@ def test_the_wheel_is_the_package_and_nothing_else(wheel: Path, repo: Path) -> N
     assert package == names_in(wheel) - metadata
 
 
+def test_the_types_come_along(wheel: Path) -> None:
+    """`py.typed` is in the wheel: without it type checkers ignore every annotation of an installed package."""
+    assert "agent_magic/py.typed" in names_in(wheel)
+
+
 def test_the_wheel_carries_the_front_end(wheel: Path) -> None:
     """The live view's script and style travel with the package."""
     static = {Path(name).suffix for name in names_in(wheel) if name.startswith("agent_magic/show/static/")}
