@@ -1,4 +1,4 @@
-"""Make the pictures that the README shows, from one real run against the mock server in a real JupyterLab.
+"""Make the pictures of README and documentation, from one real run against the mock server in a real JupyterLab.
 
 Usage: python scripts/pictures.py [--chromium PATH]     writes docs/
 

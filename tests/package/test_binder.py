@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,23 @@ def test_the_script_after_the_build_can_run(binder: Path) -> None:
 def test_nothing_else_decides_the_image(binder: Path) -> None:
     """No file that would make Binder ignore the others, such as an environment.yml or a Dockerfile."""
     assert {"postBuild", "requirements.txt", "runtime.txt"} == {path.name for path in binder.iterdir()}
+
+
+@pytest.mark.slow
+def test_its_steps_make_an_environment_in_which_the_gallery_runs(binder: Path, repo: Path, tmp_path: Path) -> None:
+    """What the image does, in an empty environment: the requirements, `pip check`, postBuild, and a notebook."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv" / "bin"
+    free = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "ANTHROPIC"))}
+    env = {**free, "HOME": str(tmp_path), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    env |= {"AGENT_MAGIC_LEDGER": ":memory:", "JUPYTER_PREFER_ENV_PATH": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    notebook, made = str(repo / "notebooks" / "quickstart.ipynb"), str(tmp_path / "made.ipynb")
+    steps = (
+        [programs / "pip", "install", "--quiet", "-r", binder / "requirements.txt"],
+        [programs / "pip", "check"],
+        [binder / "postBuild"],
+        [programs / "python", repo / "scripts" / "execute_notebook.py", notebook, made],
+    )
+    for step in steps:
+        child = subprocess.run([*map(str, step)], cwd=repo, env=env, capture_output=True, text=True, check=False)
+        assert 0 == child.returncode, f"{step[0]}: {child.stdout[-2000:]}{child.stderr[-2000:]}"
