@@ -46,6 +46,7 @@ html_css_files = ["site.css"]
 html_copy_source = True
 html_show_sphinx = False
 html_theme_options = {
+    "top_of_page_buttons": [],
     "light_css_variables": {
         "color-brand-primary": "#1f57b3",
         "color-brand-content": "#1f57b3",

@@ -30,6 +30,24 @@ def stage(folder: Path) -> None:
     write_reference(folder / "reference")
 
 
+MENDED = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    "<pre>": '<pre tabindex="0">',
+}
+"""What the theme leaves out for those who read with the keyboard or by ear, and what stands in its place."""
+
+
+def mend(target: Path) -> None:
+    """Give headings of the navigation a level, landmarks a name, and code that scrolls a place for Tab."""
+    for page in target.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for said, better in MENDED.items():
+            text = text.replace(said, better)
+        page.write_text(text, encoding="utf-8")
+
+
 def main(target: Path) -> int:
     """Build, and return 0, or 1 where Sphinx warned or a link is broken."""
     began = time.monotonic()
@@ -38,7 +56,7 @@ def main(target: Path) -> int:
         shutil.rmtree(target, ignore_errors=True)
         if build_main(["-W", "--keep-going", "-q", "-b", "html", "-d", f"{folder}/.doctrees", folder, str(target)]):
             return 1
-    shutil.rmtree(target / ".doctrees", ignore_errors=True)
+    mend(target)
     found = crawl(target)
     print(f"{found} in {time.monotonic() - began:.0f} s: {target}")
     for line in found.bad[:20]:
