@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
     from agent_magic.forecast.capacity import capacity, monthly, roi, speedup_bounds
+    from agent_magic.forecast.tiers import tiers
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Question
     from agent_magic.live.saving import save
@@ -92,6 +93,7 @@ __all__ = [
     "start",
     "task",
     "text_file",
+    "tiers",
     "tool",
     "tradeoff",
     "unload_ipython_extension",
@@ -139,6 +141,7 @@ _HOMES = {
     "tradeoff": "agent_magic.show.charts.tradeoff",
     "monthly": "agent_magic.forecast.capacity",
     "roi": "agent_magic.forecast.capacity",
+    "tiers": "agent_magic.forecast.tiers",
     "speedup_bounds": "agent_magic.forecast.capacity",
     "share": "agent_magic.api",
     "start": "agent_magic.api",

@@ -94,8 +94,8 @@ def capacity(
     """
     of_job = {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
     more = {"concurrent_requests": concurrent_requests, "latency_s": latency_s, "usd_per_job": usd_per_job}
-    _check_numbers(of_job, optional={**more, "wanted_jobs_per_s": wanted_jobs_per_s})
-    limits = _read(limits)
+    check_numbers(of_job, optional={**more, "wanted_jobs_per_s": wanted_jobs_per_s})
+    limits = read_limits(limits)
     slots = None if concurrent_requests is None or not latency_s else concurrent_requests * MINUTE_S / latency_s
     given = [
         (kind.unit, limits.rates[name], kind.amount(requests, input_tokens, output_tokens))
@@ -117,7 +117,7 @@ def capacity(
     )
 
 
-def _read(limits: object) -> Limits:
+def read_limits(limits: object) -> Limits:
     """Read limits.
 
     Raises:
@@ -130,7 +130,7 @@ def _read(limits: object) -> Limits:
     raise must_be("limits", "requests per minute or Limits(requests, input_tokens, output_tokens=...)", limits)
 
 
-def _check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
+def check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
     """Raise `AgentMagicError` for the first that is no number from 0; what is optional may be `None`."""
     said = {name: value for name, value in (optional or {}).items() if value is not None}
     for name, value in {**given, **said}.items():
@@ -194,7 +194,7 @@ def monthly(
         AgentMagicError: A run needs more than 0 tokens, the rest at least 0.
     """
     needed = {"tokens_per_run": tokens_per_run, "budget_tokens": budget_tokens, "used_tokens": used_tokens}
-    _check_numbers({**needed, "days_gone": days_gone}, optional={"usd_per_run": usd_per_run})
+    check_numbers({**needed, "days_gone": days_gone}, optional={"usd_per_run": usd_per_run})
     if not tokens_per_run:
         raise AgentMagicError(
             "tokens_per_run must be above 0, got 0. Give the tokens of a run, such as run.totals.tokens."
@@ -245,7 +245,7 @@ def speedup_bounds(work_s: float, path_s: float, concurrency: int) -> Bounds:
     Raises:
         AgentMagicError: The path is not between 0 and the work, or there is no slot.
     """
-    _check_numbers({"work_s": work_s, "path_s": path_s, "concurrency": concurrency})
+    check_numbers({"work_s": work_s, "path_s": path_s, "concurrency": concurrency})
     if not (0 < path_s <= work_s and concurrency >= 1):
         raise AgentMagicError(
             f"It must be 0 < path_s <= work_s and concurrency >= 1, got path_s={path_s!r}, work_s={work_s!r}, "
@@ -299,7 +299,7 @@ def roi(
         AgentMagicError: Something is no number from 0, there are no answers, or the share is above 1.
     """
     given = {"value_per_answer": value_per_answer, "cost_usd": cost_usd, "answers": answers}
-    _check_numbers(
+    check_numbers(
         {**given, "accepted_share": accepted_share}, optional={"review_usd_per_answer": review_usd_per_answer}
     )
     if not answers:
