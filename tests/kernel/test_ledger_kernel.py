@@ -139,6 +139,32 @@ def test_a_killed_kernel_is_told_of(env):
         assert "in flight" not in ok(kernel.do("run = %agents run"))
 
 
+def test_resume_takes_a_run_up_where_a_kill_left_it(env):
+    """In a new kernel with nothing declared: what had finished is kept, and the rest is asked."""
+    with Kernel(**env) as kernel:
+        ok(kernel.do(REUSE))
+        ok(kernel.do(BEGIN))
+        ok(kernel.do("%%agent last\n[[ttft:5]] Sum it up: {{ a }} {{ b }} {{ c }}"))
+        pid = int(ok(kernel.do("import os; print(os.getpid())")))
+        ok(kernel.do("%agents start"))
+        ok(
+            kernel.do(
+                "import asyncio\n"
+                "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
+                "while sum(one.status == 'succeeded' for one in magics.session.running[0].record.results) < 3:\n"
+                "    await asyncio.sleep(0.01)"
+            )
+        )
+        os.kill(pid, signal.SIGKILL)
+    with Kernel(**env) as kernel:
+        ok(kernel.do(REUSE))
+        ok(kernel.do("%agents connect simulator --latency none"))
+        said = ok(kernel.do("run = %agents resume"))
+        assert "Run 1 of 'agents' was cut: 3 of 4 agents had finished; 1 request may have been billed." in said
+        assert "3 of 4 reused" in said
+        assert "{'succeeded'}" in ok(kernel.do("print(set(run.agents['status']))"))
+
+
 @pytest.mark.parametrize("choice", ["off", ":memory:"])
 def test_no_file_where_none_is_wanted(env, tmp_path, choice):
     """`off` keeps nothing, `:memory:` keeps it for the session; neither leaves a file."""

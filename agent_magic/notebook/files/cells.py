@@ -210,7 +210,7 @@ def to_notebook(
     values = [_assigned(name, value) for name, value in (known or plan.values).items() if name not in contexts]
     if values:
         cells.append(_cell("code", "\n".join(values)))
-    written = [_declaration(agent, named) for agent in steps or plan.agents]
+    written = [declaration(agent, named) for agent in steps or plan.agents]
     if None in written:
         text = json.dumps(plan_to_dict(plan), indent=2)
         cells.append(_cell("code", f"import agent_magic as am\n\nplan = am.Plan.from_json({text!r})\nplan"))
@@ -260,7 +260,7 @@ def _assigned(name: str, value: object) -> str:
     return f"{name} = {value!r}" if plain else f"# {name} = ...  # {type(value).__name__}: load it here"
 
 
-def _declaration(agent: Step, plan: str) -> str | None:
+def declaration(agent: Step, plan: str) -> str | None:
     """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
     if not isinstance(agent, Agent):
         return None

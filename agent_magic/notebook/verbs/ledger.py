@@ -11,7 +11,9 @@ from IPython.core.error import UsageError
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.cells import declared, to_cell
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
+from agent_magic.notebook.files.session_file import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
+from agent_magic.record.files import inside
 from agent_magic.show.units import dollars, plural
 
 if TYPE_CHECKING:
@@ -154,7 +156,48 @@ ACTIONS: dict[str, Callable[[Ledger, Any], str]] = {
     "export": _export,
     "salvage": _salvage,
 }
+
+
+def _session_options(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="The file of the session, such as work.session.")
+    parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
+
+
+def _session_path(given: Namespace) -> Path:
+    return Path(given.file).expanduser() if given.anywhere else inside(given.file, Path.cwd())
+
+
+def _save(ctx: CommandContext, given: Namespace) -> None:
+    kept = save_session(ctx.session, _session_path(given))
+    say(f"Saved in {given.file}: {_told(kept)}. It has your prompts and answers: it is yours, not for sharing.")
+    if kept.left_out:
+        note(f"functions are not in it, run their cells again: {', '.join(kept.left_out)}")
+
+
+def _load(ctx: CommandContext, given: Namespace) -> Run | None:
+    kept = load_session(ctx.session, _session_path(given), ctx.shell.user_ns, cell_of(ctx.shell))
+    say(f"Loaded from {given.file}: {_told(kept)}.")
+    return ctx.session.last if kept.runs else None
+
+
+def _told(kept: Kept) -> str:
+    limits = "the limits learned" if kept.limits else "no limits"
+    return ", ".join([plural(kept.steps, "declaration"), plural(kept.runs, "run"), limits])
+
+
 VERBS = {
+    "save": Verb(
+        "Save the session to a file: what is declared, the rate limits that were learned, its runs.",
+        _session_options,
+        _save,
+        examples=("%agents save work.session",),
+    ),
+    "load": Verb(
+        "Load a session that %agents save has saved. Returns its last run.",
+        _session_options,
+        _load,
+        examples=("run = %agents load work.session",),
+    ),
     "runs": Verb(
         "List all runs of the ledger, also those of earlier sessions.",
         add_nothing,

@@ -13,6 +13,7 @@ from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -59,9 +60,33 @@ def _pause(ctx: CommandContext, _: Namespace) -> None:
     say("Paused: requests under way finish, nothing else starts. %agents resume continues.")
 
 
-def _resume(ctx: CommandContext, _: Namespace) -> None:
-    for controls, _names in _running(ctx, []):
-        controls.resume()
+async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
+    """Continue runs that were paused; where none is under way, take up the last one that was cut."""
+    if ctx.session.running:
+        for controls, _names in _running(ctx, []):
+            controls.resume()
+        return None
+    if ctx.session.last is None:
+        ctx.session.last = _cut_run(ctx)
+    return await _retry(ctx, given)
+
+
+def _cut_run(ctx: CommandContext) -> Run:
+    """Open the newest run of the ledger that was cut: of what is declared, or of anything where nothing is.
+
+    Raises:
+        UsageError: There is none.
+    """
+    ledger, plans = ctx.session.keeping.ledger, ctx.session.plans
+    runs = None if ledger is None else ledger.runs()
+    if runs is not None and ledger is not None:
+        cut = runs[runs["state"].isin(["lost", "cut"]) & (runs["plan"].isin(plans) | (not plans))]
+        if len(cut):
+            row = cut.iloc[0]
+            maybe = f"; {plural(int(row.unknown), 'request')} may have been billed" if row.unknown else ""
+            say(f"Run {row.run} of {row.plan!r} was cut: {row.succeeded} of {row.agents} agents had finished{maybe}.")
+            return ledger.open(int(row.run))
+    raise UsageError("The ledger has no run that was cut. %agents run runs what is declared, %agents runs lists runs.")
 
 
 async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
@@ -115,7 +140,13 @@ VERBS = {
         _pause,
         examples=("%agents pause",),
     ),
-    "resume": Verb("Continue after %agents pause.", add_nothing, _resume, examples=("%agents resume",)),
+    "resume": Verb(
+        "Continue after %agents pause; after a restart of the kernel, take up the last run where it was.",
+        add_run_options,
+        _resume,
+        waits=True,
+        examples=("%agents resume", "run = %agents resume --budget 0.50    # in a new kernel: what is left of it"),
+    ),
     "retry": Verb(
         "Run again what failed, was skipped or stopped; all of it, or these agents. What succeeded is kept.",
         add_run_options,

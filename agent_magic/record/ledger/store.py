@@ -33,7 +33,7 @@ from agent_magic.record.ledger.rows import ANSWER_COLUMNS, INSERT_ANSWER, answer
 from agent_magic.record.ledger.runs import history_of, mark_lost_runs, open_run, past_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_magic.record.answer import Answer
     from agent_magic.record.base import Base, Kind
@@ -222,6 +222,21 @@ class Remembered(NamedTuple):
     age_s: float
 
 
+def answers_of(record: RunRecord) -> Iterator[tuple[str, int, Answer]]:
+    """Yield the answers that were bought in a run, each under its key and how many agents had asked the same."""
+    asked: dict[str, list[int]] = {}
+    for agent, result in enumerate(record.results):
+        for attempt in result.attempts:
+            if attempt.answer is None or attempt.status != "succeeded":
+                continue
+            key = attempt.request.key(record.origin)
+            agents = asked.setdefault(key, [])
+            if agent not in agents:
+                agents.append(agent)
+            source = "simulated" if attempt.answer.source == "simulated" or record.replays_simulation else "live"
+            yield key, agents.index(agent), replace(attempt.answer, source=source)
+
+
 class SqliteLedger:
     """A ledger in a file.
 
@@ -305,6 +320,51 @@ class SqliteLedger:
     def batches(self) -> BatchBook:
         """The batches that were sent, with those that may have answers to come."""
         return BatchBook(self._store)
+
+    def copy(self, record: RunRecord) -> int:
+        """Store a run of another ledger, and its answers. Returns its number here; the one it has, if it is here.
+
+        Args:
+            record: The run, which is over.
+
+        Raises:
+            LedgerError: It could not be stored.
+        """
+        known = "SELECT id FROM runs WHERE uid = ?"
+        if not self._store.patiently(lambda: self._store.file.read(known, record.uid)):
+            for key, ordinal, answer in answers_of(record):
+                if self.find(key, ordinal) is None:
+                    self.keep(key, ordinal, answer)
+            keeper = record.keeper
+            SqliteJournal(self._store, record).close()
+            record.keeper = keeper
+        found = self._store.patiently(lambda: self._store.file.read(known, record.uid))
+        if not found:
+            raise LedgerError(f"A run could not be stored in {self._store.file.name!r}. {' '.join(self.notes)}")
+        return int(found[0][0])
+
+    def put(self, name: str, value: str) -> None:
+        """Store a text under a name, in place of an earlier one.
+
+        Args:
+            name: Its name.
+            value: The text.
+
+        Raises:
+            LedgerError: It could not be stored.
+        """
+        sql = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
+        self._store.patiently(lambda: self._store.insert(sql, f"note {name}", value))
+
+    def get(self, name: str) -> str | None:
+        """Return the text that was stored under a name; `None` if there is none.
+
+        Args:
+            name: Its name.
+        """
+        sql = "SELECT value FROM settings WHERE name = ?"
+        rows = self._store.patiently(lambda: self._store.file.read(sql, f"note {name}"))
+        return rows[0][0] if rows else None
 
     def _find_lost_runs(self) -> None:
         """Mark the runs whose process was killed as lost. A note says how many requests may have been billed."""

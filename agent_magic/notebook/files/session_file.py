@@ -1,0 +1,152 @@
+"""A session as a file: what is declared, the rate limits that were learned, and its runs.
+
+The file is a ledger, private to its owner, with the runs of the session alone and the rest as a note in it. So what
+opens a ledger opens it too, and loading one adds its runs and their answers to the ledger in use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from agent_magic.api import Ledger
+from agent_magic.errors import LedgerError
+from agent_magic.notebook.declaring import read_agent, read_context
+from agent_magic.notebook.files.cells import declaration
+from agent_magic.notebook.session import DEFAULT_PLAN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from agent_magic.api import Run
+    from agent_magic.notebook.front_end import Cell
+    from agent_magic.notebook.session import Session
+
+NOTE = "session"
+
+
+class Kept(NamedTuple):
+    """What a file of a session holds.
+
+    Attributes:
+        steps: How many agents and contexts are declared in it.
+        runs: How many runs it has.
+        limits: Whether it has rate limits of the provider that answers.
+        left_out: The steps that no text can hold: functions.
+    """
+
+    steps: int
+    runs: int
+    limits: bool
+    left_out: tuple[str, ...] = ()
+
+
+def save_session(session: Session, path: Path) -> Kept:
+    """Write a session. An earlier file of that name is replaced once the new one is whole.
+
+    Raises:
+        LedgerError: There is another file of that name, or it cannot be written.
+    """
+    if path.exists():
+        _read(path)  # nobody else's file is replaced, nor a ledger
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    cells, left_out = _cells(session)
+    limits = session.shared.pacer.memory(time.monotonic())
+    ledger = Ledger(new)
+    try:
+        for run in session.runs:
+            ledger.copy(run.record)
+        of_limits = {"limits": limits, "endpoint": session.shared.client.endpoint, "at": time.time()}
+        ledger.put(NOTE, json.dumps({"cells": cells, **of_limits}))
+    finally:
+        ledger.close()
+    new.replace(path)
+    return Kept(len(cells), len(session.runs), bool(limits), left_out)
+
+
+def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
+    """Return the cells that declare what is declared, and the names of what no cell can hold."""
+    cells: list[str] = []
+    left_out: list[str] = []
+    for name in dict.fromkeys((DEFAULT_PLAN, *session.plans)):
+        registry, named = session.registry(name), "" if name == DEFAULT_PLAN else f" --plan {name}"
+        common = session.registry().contexts if name != DEFAULT_PLAN else ()
+        cells += [f"%%context {one.name}{named}\n{one.text}" for one in registry.contexts if one not in common]
+        for step in registry.agents:
+            text = declaration(step, named)
+            if text is None:
+                left_out.append(step.name)
+            else:
+                cells.append(text)
+    return cells, tuple(left_out)
+
+
+def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cell: Cell) -> Kept:
+    """Take over a session that `save_session` wrote, beside what is here. Its last run is the last run then.
+
+    Args:
+        session: The session that takes it over.
+        path: The file.
+        namespace: The notebook's variables, for the types and tools that agents name.
+        cell: The cell that loads it.
+
+    Raises:
+        LedgerError: It is no file of a session.
+        DeclarationError: A type or a tool is not defined here; nothing was taken over.
+    """
+    if not path.is_file():
+        raise LedgerError(f"There is no file {path.name!r}. %agents save FILE writes one.")
+    data = _read(path)
+    _declare(session, data["cells"], namespace, replace(cell, id=None))
+    ledger = Ledger(path)
+    try:
+        runs = [*_runs(session, ledger)]
+    finally:
+        ledger.close()
+    for run in runs:
+        session.settle(run)
+    limits = data["endpoint"] == session.shared.client.endpoint and bool(data["limits"])
+    if limits:
+        session.shared.pacer.remember(data["limits"], time.monotonic(), max(0.0, time.time() - data["at"]))
+    return Kept(len(data["cells"]), len(runs), limits)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what a file says beside its runs.
+
+    Raises:
+        LedgerError: It is no file of a session.
+    """
+    ledger = Ledger(path)
+    try:
+        note = ledger.get(NOTE)
+    finally:
+        ledger.close()
+    if note is None:
+        raise LedgerError(f"{path.name!r} is a ledger, but no session. Choose another name.")
+    return cast("dict[str, Any]", json.loads(note))
+
+
+def _declare(session: Session, cells: list[str], namespace: Mapping[str, Any], cell: Cell) -> None:
+    look_up, find_tools = partial(session.look_up, namespace), partial(session.find_tools, namespace)
+    parts = [text.partition("\n") for text in cells]
+    heads = [(head.partition(" ")[0], head.partition(" ")[2], f"{body}\n") for head, _, body in parts]
+    agents = [read_agent(line, body, look_up, find_tools) for kind, line, body in heads if kind == "%%agent"]
+    for kind, line, body in heads:
+        if kind == "%%context":
+            session.declare_context(*read_context(line, body), cell)
+    for agent, plan in agents:
+        session.registry(plan).declare(agent, cell, ran=(), variables=namespace, cycles=True)
+
+
+def _runs(session: Session, kept: Ledger) -> Iterator[Run]:
+    """Open the runs of a file, the oldest first, and add those that the ledger in use does not have."""
+    own = session.keeping.ledger
+    for number in kept.runs()["run"][::-1]:
+        run = kept.open(int(number))
+        yield run if own is None else own.open(own.copy(run.record))
