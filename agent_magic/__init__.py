@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.roles import ROLES as roles  # noqa: N811 - a table that users fill
     from agent_magic.declare.task import Task, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
+    from agent_magic.engine.alerts import Alerts
     from agent_magic.engine.calls import Verdict
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.errors import AgentMagicError
@@ -53,6 +54,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentMagicError",
+    "Alerts",
     "Autoscale",
     "Claude",
     "Context",
@@ -103,6 +105,7 @@ __all__ = [
 _HOMES = {
     "Agent": "agent_magic.api",
     "AgentMagicError": "agent_magic.errors",
+    "Alerts": "agent_magic.engine.alerts",
     "Claude": "agent_magic.api",
     "Context": "agent_magic.api",
     "Ledger": "agent_magic.api",

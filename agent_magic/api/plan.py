@@ -518,6 +518,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         pool=None if alone else session.pool,
         history=None if alone else session.history,
         frame_of=each_frame,
+        alerts=session.alerts,
         asker=asker,
     )
     if earlier is not None:

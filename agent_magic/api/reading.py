@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.engine.alerts import episodes_of, rules_of
 from agent_magic.errors import RunFailed
+from agent_magic.measure.alerts import alerts_frame
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.contexts import contexts_frame
+from agent_magic.measure.dead import dead_frame
 from agent_magic.measure.each import each_frame
 from agent_magic.measure.frames import (
     agents_frame,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.declare.plan import Plan as DeclaredPlan
+    from agent_magic.engine.alerts import Rule
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.results import AgentResult, RunRecord
@@ -49,10 +53,12 @@ class Reading:
     Attributes:
         record: The events, and what they say of each agent.
         prices: What tokens cost in forecasts; `None` is the list.
+        rules: The rules of the alerts it was watched for.
     """
 
     def __init__(self, record: RunRecord, prices: Any = None) -> None:
         self.record, self.prices = record, prices
+        self.rules: tuple[Rule, ...] = ()
 
     def __getitem__(self, name: str) -> AgentResult:
         """Return the result of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
@@ -106,6 +112,27 @@ class Reading:
     def savings(self) -> pd.DataFrame:
         """One row per agent: its slack, and what halving or removing it would save; see `agent_magic.measure.path`."""
         return savings_frame(self.record)
+
+    @property
+    def dead(self) -> pd.DataFrame:
+        """One row per step that failed for good: what was asked, how often, and why; see `agent_magic.measure.dead`."""
+        return dead_frame(self.record)
+
+    @property
+    def alerts(self) -> pd.DataFrame:
+        """One row per alert that was raised; none where it was not watched. See `agent_magic.measure.alerts`."""
+        return alerts_frame(self.record, episodes_of(self.record, self.rules))
+
+    def would_alert(self, *rules: str) -> pd.DataFrame:
+        """Return the alerts that rules would have raised, in `run.alerts`' columns: of a past run, or a forecast.
+
+        Args:
+            *rules: Such as `p95 > 30`, `errors > 2%`; without any the four defaults. See `agent_magic.engine.alerts`.
+
+        Raises:
+            DeclarationError: A rule cannot be read; the error says what to write.
+        """
+        return alerts_frame(self.record, episodes_of(self.record, rules_of(rules)))
 
     @property
     def texts(self) -> pd.Series[str]:

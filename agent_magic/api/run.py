@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.api.pages import write_page
 from agent_magic.api.reading import Reading
@@ -15,6 +15,7 @@ from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import forecast_one, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
+from agent_magic.measure.dead import to_requeue
 from agent_magic.measure.judge import Judge
 from agent_magic.measure.scores import GradeBook, score_answers, scores_frame
 from agent_magic.measure.trial import settings_of, with_scores
@@ -73,6 +74,7 @@ class Run(Reading):
         self.session, self.grades = session, GradeBook() if session is None else session.grades
         self.forecasts = Forecasts()
         self.trials: list[Trial] = []
+        self.rules = () if driver is None else driver.alerts.rules
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without the driver and the session, so that a run can be copied and pickled."""
@@ -195,6 +197,23 @@ class Run(Reading):
         found = await run_trial(self, TrialOptions(*asked), policy, self.asking(session))
         self.trials = [*self.trials, found]
         return found
+
+    async def requeue(
+        self, names: str | Iterable[str] | None = None, *, policy: Policy | None = None, session: Session | None = None
+    ) -> Run:
+        """Run again what failed for good, with what was skipped because of it. What succeeded keeps its answer.
+
+        Args:
+            names: Rows of `run.dead`, by name; by default those where asking again can help (`transient`).
+            policy: How to run.
+            session: Who answers; by default who answered this run.
+
+        Raises:
+            PlanError: There is nothing to ask again, or nobody to ask; nothing was sent.
+            UnknownAgent: A name is not in the plan; nothing was sent.
+        """
+        again, plan = to_requeue(self.record, names), cast("Plan", self.plan)
+        return await plan.run(policy, session=self.asking(session), resume=self, again=again)
 
     def asking(self, session: Session | None = None) -> Session:
         """Return who answers questions about this run.

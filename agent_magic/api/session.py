@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from agent_magic.declare.agent import DEFAULT_MODEL
+from agent_magic.declare.validation import must_be
 from agent_magic.engine.admission.pool import Pool
+from agent_magic.engine.alerts import Alerts
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
@@ -55,6 +57,7 @@ class Session:
         prices: Your own prices by model, counted before the list.
         limits: Rate limits that you know, by model or model class. Others are learned.
         tell: Called with the name of each model without a price; a Python warning by default.
+        alerts: What runs are watched for, such as `am.Alerts("p95 > 30")`; nothing by default.
 
     Attributes:
         client: Who answers.
@@ -62,6 +65,7 @@ class Session:
         pacer: Keeps the rate limits, for all runs together.
         pool: The slots that all runs share.
         grades: What answers were found to be worth, whatever the run.
+        alerts: What the runs that begin from now on are watched for.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -75,10 +79,13 @@ class Session:
         prices: Mapping[str, TokenPrice] | None = None,
         limits: Mapping[str, Limits] | None = None,
         tell: Tell | None = None,
+        alerts: Alerts | None = None,
     ) -> None:
         if not (ledger is None or callable(ledger) or hasattr(ledger, "begin")):
             raise DeclarationError(f"ledger={shown_value(ledger)} is not a Ledger.", hint="Give Ledger('FILE').")
-        self.client, self._ledger = as_provider(client), ledger
+        if not isinstance(alerts, Alerts | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise must_be("alerts", "am.Alerts(...)", alerts)
+        self.client, self._ledger, self.alerts = as_provider(client), ledger, alerts
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
         self.grades = GradeBook()

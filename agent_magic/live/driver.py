@@ -29,7 +29,7 @@ from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.batching import batcher_of
 from agent_magic.live.calling import Caller
-from agent_magic.live.monitor import HealthMonitor
+from agent_magic.live.monitor import AlertMonitor, HealthMonitor
 from agent_magic.live.partial import partial_usage, source_of
 from agent_magic.live.people import ask, question_of
 from agent_magic.live.story import tell
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Action
     from agent_magic.engine.admission.pool import Pool
+    from agent_magic.engine.alerts import Alerts, OnAlert
     from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
@@ -91,6 +92,7 @@ class Driver:
         pool: The slots that all runs of a session share; `None` leaves the run its own.
         history: What earlier answers took: agents with more work before the end of the plan go first.
         frame_of: Returns the answers of a group as a frame, for tasks that use them; `None` gives a list of values.
+        alerts: What the run is watched for; `None` for nothing.
         asker: Shows questions to a person; `None` where nobody is there: what has to be agreed to is denied.
         clock: Monotonic seconds.
 
@@ -100,6 +102,7 @@ class Driver:
         loop: The event loop it runs on; `None` before `drive`.
         prices: What tokens cost.
         engine: Decides.
+        alerts: Watches it, and knows which alerts go on.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`
@@ -118,6 +121,7 @@ class Driver:
         pool: Pool | None = None,
         history: History | None = None,
         frame_of: Callable[[RunRecord, str], Any] | None = None,
+        alerts: Alerts | None = None,
         asker: Asker | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -134,9 +138,8 @@ class Driver:
             self.record, self._after_s = recorded.found(), recorded.ended_s
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
         self.record.terms = self._terms(seed, work_s)
-        texts, facts = {} if recorded is None else recorded.texts, self.record.terms.models
-        more: Any = {"bought": self._cache, "work_s": work_s, "texts": texts}
-        requests = PlanRequests(plan, policy, models, facts, self.prices, **more)
+        more: Any = {"bought": self._cache, "work_s": work_s, "texts": {} if recorded is None else recorded.texts}
+        requests = PlanRequests(plan, policy, models, self.record.terms.models, self.prices, **more)
         self.engine = Engine(
             self.record,
             policy,
@@ -159,9 +162,9 @@ class Driver:
         self._batcher = None if requests.batching is None else self._make_batcher()
         self._alarm: asyncio.TimerHandle | None = None
         self._monitor = HealthMonitor(self.engine.admission)
-        self._tells, self._told = LOG.isEnabledFor(logging.DEBUG), 0
+        self.alerts = AlertMonitor(self.record, alerts)
+        self._tells, self._told, self._began = LOG.isEnabledFor(logging.DEBUG), 0, clock()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._began = clock()
 
     def _terms(self, seed: int, work_s: Sequence[float] | None) -> Terms:
         """Return the terms under which the run begins."""
@@ -294,6 +297,15 @@ class Driver:
             self.engine.offer()
         if self._tells:
             self._told = tell(self.record, self._told)
+        if self.alerts.rules and self.record.ended_s is None:
+            self._act(self.alerts.check())
+
+    def _act(self, wanted: OnAlert | None) -> None:
+        """Do what an alert asks for."""
+        if wanted == "pause" and not self.paused:
+            self.pause()
+        elif wanted == "stop":
+            self.stop()
 
     def _do(self, action: Action) -> None:
         """Do what is less common."""

@@ -1,13 +1,16 @@
-"""The health of one run, judged when somebody asks."""
+"""The health of one run, judged when somebody asks, and its alerts, judged as it goes."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from agent_magic.engine.alerts import AlertWatch, slots_of
 from agent_magic.engine.health import Thresholds, Watch, health_of
 
 if TYPE_CHECKING:
     from agent_magic.engine.admission.gate import Gate
+    from agent_magic.engine.alerts import Alerts, Episode, OnAlert
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.health import LimitUse
     from agent_magic.record.results import RunRecord
@@ -48,3 +51,34 @@ class HealthMonitor:
     def _look(self, now: float) -> Look:
         gate = self._gate
         return (now, [], ()) if gate is None else (now, gate.limits_in_use(now), gate.halted(now))
+
+
+class AlertMonitor:
+    """Watches a run for alerts, and says what to do about them.
+
+    Args:
+        record: The run, which grows.
+        alerts: What to watch for; `None` for nothing.
+
+    Attributes:
+        rules: The rules.
+    """
+
+    def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
+        self.rules = () if alerts is None else alerts.rules
+        self._tell, self._wanted = (None, None) if alerts is None else (alerts.tell, alerts.on_alert)
+        self._record, self._watch = record, AlertWatch(self.rules, slots_of(record))
+
+    @property
+    def open(self) -> list[Episode]:
+        """The alerts that go on."""
+        return self._watch.open
+
+    def check(self) -> OnAlert | None:
+        """Tell whoever listens of the alerts that began. Returns what they ask for; `None` where none began."""
+        began = self._watch.read(self._record.events)
+        if self._tell is not None:
+            loop = asyncio.get_running_loop()
+            for episode in began:  # later: a mistake in it must not end a run that was paid for
+                loop.call_soon(self._tell, episode)
+        return self._wanted if began else None

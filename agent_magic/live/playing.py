@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.health import record_health
 from agent_magic.engine.requests import model_of
+from agent_magic.live.monitor import AlertMonitor
 from agent_magic.record.answer import Price
 from agent_magic.record.events import (
     AgentEnded,
@@ -45,6 +46,7 @@ class Player:
     Attributes:
         record: What has been played so far.
         streams: The answers that are arriving, by agent.
+        alerts: None: what is played again raises none.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Player:
         self.record.redacted = recorded.redacted
         self.streams: dict[int, _Arriving] = {}
         self.prices: Prices | None = None
+        self.alerts = AlertMonitor(self.record, None)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
         self._held_since: float | None = None

@@ -51,16 +51,16 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 DTYPES: Mapping[str, str] = _columns(
     words="agent plan model status source held_by stop_reason request_id price error event what verdict limited_by "
     "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b kind "
-    "tool arguments grader metric reads worker",
+    "tool arguments grader metric reads worker error_class request rule",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
     "slot_utilization requests_per_min mean_s wanted measured seconds_a seconds_b diff_s cost_usd_a cost_usd_b "
-    "diff_usd duration_s score low high",
+    "diff_usd duration_s score low high worst cpu_share rss_mb lag_s",
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
     "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors",
-    flags="on_critical_path usage_estimated simulated cached",
+    flags="on_critical_path usage_estimated simulated cached transient",
     maybe="met prompt_changed text_changed",
     times="began_at",
 )
@@ -84,10 +84,11 @@ names; where worker processes made requests, `worker` names the last one."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
-    "request_id error"
+    "request_id error_class error"
 )
-"""`run.attempts`. `price` is the source of the price, `turn` the number of the response it asks for. Where worker
-processes made requests, `worker` names them."""
+"""`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
+`price` is the source of the price, `turn` the number of the response it asks for. Where worker processes made requests,
+`worker` names them."""
 TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
 """`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
 `arguments` is what the model gave, as JSON; `held_by` is what it waited for before."""
@@ -324,6 +325,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "http_status": attempt.status_code,
         "request_id": answer.request_id if answer else None,
         "worker": attempt.worker or None,
+        "error_class": attempt.kind,
     }
 
 

@@ -9,7 +9,8 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spread import ENOUGH, overlap, percentile, sent_spans
+from agent_magic.measure.spread import overlap, sent_spans
+from agent_magic.record.percentiles import ENOUGH, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,9 +9,10 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize, total_cost
+from agent_magic.record.percentiles import ENOUGH, percentile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -21,18 +22,8 @@ PERCENTILES = table("number of n mean p50 p95 p99 max")
 UTILIZATION = table(
     "model agents requests busy_s cost_usd utilization mean_concurrency peak slot_utilization requests_per_min mean_s"
 )
-ENOUGH: Mapping[int, int] = {50: 1, 95: 20, 99: 100}
-"""The least number of values by percentile: with fewer it would be the largest of them."""
 ALL = "(all)"
 """The row of all. No agent and no model can have that name."""
-
-
-def percentile(values: Iterable[float], percent: int) -> float | None:
-    """Return a percentile by nearest rank, which is one of the values; `None` if there are fewer than `ENOUGH`."""
-    found = sorted(values)
-    if len(found) < ENOUGH.get(percent, 1):
-        return None
-    return found[max(0, math.ceil(percent * len(found) / 100) - 1)]
 
 
 def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:

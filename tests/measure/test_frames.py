@@ -35,6 +35,7 @@ SUMMARY = (
     "source, speedup, speedup_over, cost_multiple"
 ).split(", ")
 WORDS = {
+    "error_class",
     "agent",
     "model",
     "status",

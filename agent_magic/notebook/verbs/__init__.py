@@ -12,6 +12,7 @@ from agent_magic.notebook.verbs import (
     doctor,
     ledger,
     mcp,
+    operations,
     people,
     plans,
     provider,
@@ -39,6 +40,7 @@ GROUPS = (
     provider,
     workers,
     mcp,
+    operations,
     doctor,
 )
 VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})

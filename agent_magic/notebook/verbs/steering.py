@@ -95,7 +95,11 @@ async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
         for controls, names in _running(ctx, given.names):
             controls.retry(names or None)
         return None
-    last, again = ctx.session.last_run(), given.names or None
+    return await run_again(ctx, given, ctx.session.last_run(), given.names or None)
+
+
+async def run_again(ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None) -> Run:
+    """Run a run's agents again: these, or all that did not succeed."""
     plan = _plan_of(ctx, given, last)
     await confirm(ctx, given, plan, last, again)
     return await run_and_tell(ctx, given, plan, last, again)
