@@ -21,6 +21,7 @@ AgentMagicError
 │  ├─ Capped              the answer was cut at `max_tokens`
 │  ├─ UnexpectedToolUse   the model asks for a tool that is not there
 │  ├─ InvalidAnswer       the answer does not fit its type, or check   .mendable
+│  ├─ Escalated           the next model of a cascade is to answer
 │  ├─ Truncated           the stream ended without a `stop_reason`
 │  ├─ Unreadable          the response is not one of the API
 │  ├─ Unreachable         no connection, or it broke                   .sent
@@ -61,6 +62,7 @@ __all__ = [
     "Cycle",
     "DeclarationError",
     "DuplicateAgent",
+    "Escalated",
     "InvalidAnswer",
     "InvalidArguments",
     "Late",
@@ -373,6 +375,10 @@ class InvalidAnswer(CallError):
     def __init__(self, message: str, *, mendable: bool = True) -> None:
         super().__init__(message)
         self.mendable = mendable
+
+
+class Escalated(CallError):
+    """An answer is not sure or not right enough, and the next model of the cascade is asked."""
 
 
 class Truncated(CallError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_magic.declare.condition import check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
+from agent_magic.declare.models import check_models
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.saving import check_save
@@ -33,11 +34,16 @@ DEFAULT_MODEL = "claude-haiku-5-5"
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
-LISTS = ("after", "uses_resources", "writes", "attach")
+LISTS = ("after", "uses_resources", "writes", "attach", "fallback", "cascade")
 """The options that are names."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-OPTIONS = ("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save", "batch")
+OPTIONS = (
+    *("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save", "batch"),
+    "escalate",
+)
+NAMES = ("attach", "fallback", "cascade")
+"""The options that are lists, beside those of what a step holds and waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ class Agent:
         prompt: A Jinja2 template. `{{ other }}` is the answer of the agent `other`, or else the value of that name.
             All other text is sent as it is.
         model: The id of the model. `None`: the default of the session, or `DEFAULT_MODEL`.
+        fallback: Models that are asked in its place, in this order, where it is overloaded, gone or its breaker is
+            open: a list, or `"a,b"`. Each row says which model answered.
+        cascade: Models from cheap to dear, in place of `model`. The first is asked; the next one, where `escalate`
+            holds or the answer does not fit its type or its check. All are on the bill.
+        escalate: A condition on the answer, `"answer.confidence < 0.7"`, with which the next model of the cascade is
+            asked. The last one's answer is passed on as it is.
         max_tokens: The most output tokens. `None`: `DEFAULT_MAX_TOKENS`.
         system: The system prompt, sent as it is (not a template).
         role: The name of a ready system prompt, or of one of your own; see `agent_magic.declare.roles`.
@@ -95,6 +107,9 @@ class Agent:
     name: str
     prompt: str = field(repr=False)
     model: str | None = field(default=None, kw_only=True)
+    fallback: Sequence[str] = field(default=(), kw_only=True)
+    cascade: Sequence[str] = field(default=(), kw_only=True)
+    escalate: str | None = field(default=None, kw_only=True)
     max_tokens: int | None = field(default=None, kw_only=True)
     system: str | None = field(default=None, kw_only=True)
     role: str | None = field(default=None, kw_only=True)
@@ -137,6 +152,8 @@ class Agent:
         object.__setattr__(self, "role_text", text)
         for option in LISTS:
             object.__setattr__(self, option, listed(getattr(self, option)))
+        if self.cascade and self.model is None:
+            object.__setattr__(self, "model", self.cascade[0])
         if self.returns is not None:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
         if self.check is not None:
@@ -147,6 +164,8 @@ class Agent:
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
         if self.save is not None:
             check_save(self)
+        if self.fallback or self.cascade or self.escalate is not None:
+            check_models(self)
 
     is_task: ClassVar[bool] = False
     """Whether it is a Python function, and asks no model."""
@@ -156,6 +175,11 @@ class Agent:
     """The names that the function of a task takes."""
     source_sha: ClassVar[str] = ""
     """The fingerprint of the source of a task."""
+
+    @property
+    def other_models(self) -> tuple[str, ...]:
+        """The models that it may ask besides `model`."""
+        return (*self.cascade[1:], *self.fallback) if self.cascade or self.fallback else ()
 
     @property
     def tools_text(self) -> str:

@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.agent import Agent
+from agent_magic.declare.agent import NAMES, Agent
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.each import REPEATS
 from agent_magic.errors import DeclarationError, PlanError
@@ -46,12 +46,18 @@ FLAGS: Mapping[str, str] = {
     "max_turns": "--max-turns",
     "save": "--save",
     "batch": "--batch",
+    "escalate": "--escalate",
     **{option: f"--{option}" for option in FLOW},
 }
 """The options with one value, by the agent's field."""
 WRITTEN: Mapping[str, str] = {"returns": "--returns", "check": "--check", "tools": "--tools"}
 """The options that name something of the notebook, which the agent remembers as it was written."""
-LISTS: Mapping[str, str] = {"uses_resources": "--uses", "writes": "--writes", "attach": "--attach", "after": "--after"}
+LISTS: Mapping[str, str] = {
+    **{option: f"--{option}" for option in NAMES},
+    "uses_resources": "--uses",
+    "writes": "--writes",
+    "after": "--after",
+}
 SWITCHES: Mapping[str, str] = {"ask": "--ask", "cite": "--cite"}
 
 _HEADING = re.compile(r"##[ \t]+(?P<name>\w+)(?:[ \t]+\((?P<role>[^()]*)\))?(?P<options>[ \t]+-.*|[ \t]+#.*|[ \t]*)")
@@ -135,7 +141,8 @@ def options_text(agent: Agent, *, without: str = "") -> str:
         why = f"a cell cannot name its {lost}" if lost else "it has an option without a place there"
         raise PlanError(f"Agent {agent.name!r} cannot be written as a cell: {why}.")
     held |= {"priority": agent.priority or None}
-    words = [(flag, held[name]) for name, flag in FLAGS.items() if name != without]
+    left_out = {without, "model" if agent.cascade else ""}  # a cascade begins with it
+    words = [(flag, held[name]) for name, flag in FLAGS.items() if name not in left_out]
     words += [(flag, kept[name].written) for name, flag in WRITTEN.items() if name in kept]
     words += [(flag, ",".join(held[name]) or None) for name, flag in LISTS.items()]
     told = [f"{flag} {_quoted(value, agent.name)}" for flag, value in words if value is not None]

@@ -26,7 +26,7 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     Args:
         text: The expression.
         agent: Whose it is.
-        option: `when` or `until`.
+        option: `when`, `until` or `escalate`.
 
     Raises:
         DeclarationError: It cannot be read, or is about nothing.

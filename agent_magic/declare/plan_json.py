@@ -38,7 +38,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.agent import NAMES, OPTIONS, Agent
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
@@ -159,8 +159,7 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **({} if agent.returns is None else {"returns": agent.schema}),
         **({"tools": [_tool_to_dict(one) for one in agent.tools]} if agent.tools else {}),
         **({"ask": True} if agent.ask else {}),
-        **{key: list(value) for key in HELD if (value := getattr(agent, key))},
-        **({"attach": list(agent.attach)} if agent.attach else {}),
+        **{key: list(value) for key in (*HELD, *NAMES) if (value := getattr(agent, key))},
         **{key: value for key in FLOW if (value := getattr(agent, key))},
         **({"cite": True} if agent.cite else {}),
         **_edges_to_dict(plan, agent),
@@ -233,7 +232,7 @@ def _agent_from_dict(
         returns = schema_of(returns)
     if returns is not None and not isinstance(returns, dict):
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
-    held = {key: tuple(_list(row, key, place) or ()) for key in (*HELD, "attach")}
+    held = {key: tuple(_list(row, key, place) or ()) for key in (*HELD, *NAMES)}
     more: dict[str, Any] = {**held, "ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
     more["cite"] = row.get("cite") is True
     if row.get("tools"):

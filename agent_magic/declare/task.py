@@ -102,6 +102,10 @@ class Task:
 
     is_task: ClassVar[bool] = True
     """Whether it is a Python function, and asks no model."""
+    fallback: ClassVar[tuple[str, ...]] = ()
+    cascade: ClassVar[tuple[str, ...]] = ()
+    escalate: ClassVar[None] = None
+    other_models: ClassVar[tuple[str, ...]] = ()
     template: ClassVar[Template] = Template.parse("", agent="")
     system: ClassVar[None] = None
     role: ClassVar[None] = None

@@ -105,7 +105,23 @@ class Requests(Protocol):
         ...
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return what is wrong with the answer of such a step; `None` where it fits."""
+        """Return what is wrong with the answer of such a step; `None` where it fits.
+
+        `Escalated` is nothing wrong, but says that the next model of its cascade is to answer.
+        """
+        ...
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether any step has a model to fall back to."""
+        ...
+
+    def fall_back(self, step: int) -> bool:
+        """Have the step ask its next fallback model. `False` where it has none, or its conversation has begun."""
+        ...
+
+    def escalate(self, step: int) -> None:
+        """Have the step ask the next model of its cascade. Called where `fault` was `Escalated`."""
         ...
 
     def is_silent(self, answer: Answer) -> bool:
@@ -195,7 +211,7 @@ UNBOUNDED = 1_000_000
 
 
 class WithoutCalls:
-    """The part of `Requests` that is about calls, of requests that have none."""
+    """The part of `Requests` that is about calls and other models, of requests that have none."""
 
     tasks: Mapping[int, Wanted] = {}
     holds: Mapping[int, tuple[Held, ...]] = {}
@@ -203,6 +219,7 @@ class WithoutCalls:
     asked_of: Container[int] = frozenset[int]()
     saved: Container[int] = frozenset[int]()
     batching: Batching | None = None
+    falls_back = False
 
     def close(self, step: int) -> bool:
         """Do nothing."""
@@ -216,6 +233,14 @@ class WithoutCalls:
 
     def called(self, call: Call, result: Result) -> None:
         """Do nothing."""
+
+    def fall_back(self, step: int) -> bool:
+        """Return `False`: there is no other model."""
+        del step
+        return False
+
+    def escalate(self, step: int) -> None:
+        """Do nothing: no answer is escalated."""
 
     def is_silent(self, answer: Answer) -> bool:
         """Return `False`: there were no calls."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
-from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.answer import ESCALATED, PAID_BEFORE
 from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Watch:
         self._seen = len(events)
 
     def _end(self, event: AttemptEnded) -> None:
-        (self._failed.discard if event.kind is None else self._failed.add)(event.agent)
+        (self._failed.discard if event.kind in {None, ESCALATED} else self._failed.add)(event.agent)
         first_s = self._first_s.pop(event.agent, None)
         if event.kind == "RateLimited":
             self.refusals += 1

@@ -8,14 +8,16 @@ from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
+from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.models import ANSWER
 from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
 from agent_magic.engine.batching import Batching
 from agent_magic.engine.calls import Wanted
-from agent_magic.errors import AgentMagicError, Capped, DeclarationError, InvalidAnswer, PlanError, Refused
+from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, PlanError, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
@@ -52,6 +54,11 @@ HALF = {
 def model_of(agent: Step) -> str:
     """Return the model an agent asks; a task asks none."""
     return "" if agent.is_task else agent.model or DEFAULT_MODEL
+
+
+def models_of(plan: Plan) -> set[str]:
+    """Return the models that a plan may ask."""
+    return {name for one in plan.agents for name in (model_of(one), *one.other_models) if name}
 
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
@@ -197,6 +204,18 @@ class PlanChoices:
         return self._flow.choose(step, self._answers, left)
 
 
+def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
+    """Return why the next model of a cascade is to answer, by its condition alone; `None` where this answer will do."""
+    agent = plan.agents[step]
+    if agent.escalate is None:
+        return None
+    try:
+        met = holds(condition_of(agent.escalate, agent.name, "escalate"), {ANSWER: plan.meaning_of(step, answer.text)})
+    except AgentMagicError as error:
+        return InvalidAnswer(f"its escalate cannot be decided: {error}", mendable=False)
+    return Escalated(agent.escalate) if met else None
+
+
 class PlanRequests:
     """Writes the requests of a plan's agents, and says what each may use.
 
@@ -227,7 +246,7 @@ class PlanRequests:
         texts: Mapping[str, Any] | None = None,
     ) -> None:
         self._plan, self._policy, self._prices, self._bought = plan, policy, prices, bought
-        self.models = models
+        self.models, self._facts = list(models), facts
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self._rules = {model: one.token_rule for model, one in facts.items()}
         self.batching = _batching(plan, policy)
@@ -251,6 +270,11 @@ class PlanRequests:
                 self.tasks[number] = Wanted("", one.name, "", code=one.source_sha)
             if one.ask:
                 self.asked_of.add(number)
+        others = [number for number, one in enumerate(plan.agents) if one.other_models]
+        self._fallbacks = {number: [*plan.agents[number].fallback] for number in others}
+        self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
+        self.falls_back = any(self._fallbacks.values())
+        self.checked.update({one: False for one in others if self._cascades[one] and one not in self.checked})
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
         self._counted: dict[int, int | None] = {}
@@ -279,6 +303,8 @@ class PlanRequests:
             return self._written.pop(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         first = ask(self._plan, step, self._texts, self._policy.timeout_s, ttl=ttl)
+        if first.model != self.models[step]:
+            first = first._replace(model=self.models[step])
         if first.tools and self._policy.cache != "off" and not self._goes_by_batch(step):
             first = first._replace(cached_turns=True)
         if step in self._so_far:
@@ -286,6 +312,26 @@ class PlanRequests:
         elif not self._plan.agents[step].tools.functions:  # what a server does with its tools needs no second turn
             return first
         return _last(first) if self._turns.get(step, 0) + 1 >= self.max_turns(step) else first
+
+    def fall_back(self, step: int) -> bool:
+        """Have the agent ask its next fallback model. `False` where it has none, or its conversation has begun.
+
+        A model cannot go on in a conversation of another one: it would lose its reasoning, silently.
+        """
+        left = self._fallbacks.get(step)
+        if not left or step in self._so_far:
+            return False
+        self._ask_other(step, left.pop(0))
+        return True
+
+    def escalate(self, step: int) -> None:
+        """Have the agent ask the next model of its cascade."""
+        self._ask_other(step, self._cascades[step].pop(0))
+
+    def _ask_other(self, step: int, model: str) -> None:
+        self.models[step], self.limit_classes[step] = model, self._facts[model].limit_class
+        self._written.pop(step, None)
+        self._counted.pop(step, None)
 
     def need(self, step: int) -> Need:
         """Return what the agent's next request may use. One that cannot be written needs nothing: it will fail."""
@@ -364,7 +410,18 @@ class PlanRequests:
         return not answer.text.strip()
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return what is wrong with an answer, by the type that its agent returns and by its check."""
+        """Return what is wrong with an answer, by the type that its agent returns and by its check.
+
+        Where its agent has a dearer model left, `Escalated` says why that is to answer.
+        """
+        found = self._fault(step, answer)
+        if not self._cascades.get(step) or not (found is None or (isinstance(found, InvalidAnswer) and found.mendable)):
+            return found
+        if found is not None:
+            return Escalated(str(found))
+        return escalation_of(self._plan, step, answer)
+
+    def _fault(self, step: int, answer: Answer) -> CallError | None:
         agent = self._plan.agents[step]
         try:
             if agent.returns is not None and answer.stop_reason in HALF:

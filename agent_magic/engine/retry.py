@@ -16,6 +16,8 @@ JITTER = 0.25
 """A wait is made up to this much longer, so that agents refused together do not come back together."""
 TWICE = 2
 """A reply that was cut or garbled may be paid for again once, not more."""
+GONE = 404
+"""The model is retired, or there never was one of that name."""
 STOPS_RUN = frozenset({401, 402})
 """The key or the account is refused: no other agent can fare better."""
 
@@ -35,6 +37,7 @@ class Failure:
         fault: Whether it is the fault of the service or of the network.
         reached: Whether a connection had been found.
         limit: Which limit of the provider a 429 names.
+        falls_back: Whether another model could answer where this one does not.
     """
 
     why: str
@@ -47,6 +50,7 @@ class Failure:
     fault: bool = field(default=False, kw_only=True)
     reached: bool = field(default=True, kw_only=True)
     limit: str | None = field(default=None, kw_only=True)
+    falls_back: bool = field(default=False, kw_only=True)
 
 
 def failure_of(error: BaseException, max_attempts: int) -> Failure:
@@ -65,7 +69,7 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
             counts = not wait or max_attempts == 1
             return Failure(why, max_attempts, kind=kind, retry_after_s=wait, counts=counts, limit=error.limit)
         case Overloaded(retry_after_s=wait):
-            return Failure(why, max_attempts, kind=kind, retry_after_s=wait, crowded=True, fault=True)
+            return Failure(why, max_attempts, kind=kind, retry_after_s=wait, crowded=True, fault=True, falls_back=True)
         case Unreachable():
             return Failure(why, max_attempts, kind=kind, crowded=True, fault=True, reached=error.sent)
         case Truncated() | Unreadable():
@@ -73,7 +77,7 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
         case NotInBatch(again=again):
             return Failure(why, max_attempts if again else 1, kind=kind)
         case Rejected(status=status):
-            return Failure(why, kind=kind, stops_run=status in STOPS_RUN)
+            return Failure(why, kind=kind, stops_run=status in STOPS_RUN, falls_back=status == GONE)
         case _:
             return Failure(why, kind=kind)
 

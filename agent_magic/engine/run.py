@@ -32,7 +32,7 @@ from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement
 from agent_magic.engine.turns import judge
-from agent_magic.errors import InvalidAnswer, Late
+from agent_magic.errors import Escalated, InvalidAnswer, Late
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.call import APPROVAL, SAVE
 from agent_magic.record.events import (
@@ -143,6 +143,7 @@ class Engine:
             flow=requests.flow,
             left=record.left_out if done else None,
             batching=requests.batching,
+            fall_back=self._fall_back,
         )
         self._settlement = Settlement(record, requests, self.admission, price)
         self.batched: Container[int] = frozenset[int]() if requests.batching is None else requests.batching.now
@@ -168,6 +169,7 @@ class Engine:
             count=requests.count if self._counts else None,
             close=requests.close,
             batched=frozenset[int]() if requests.batching is None else requests.batching.now,
+            apart=requests.falls_back,
         )
 
     # what the driver says
@@ -416,6 +418,17 @@ class Engine:
             return self._take(self.conductor.continue_turn(step, now), now)
         return self._passed_on(step, answer, now)
 
+    def _fall_back(self, step: int) -> bool:
+        """Have a step ask its next fallback model; `False` where it has none."""
+        if not self._requests.fall_back(step):
+            return False
+        self._moved(step)
+        return True
+
+    def _moved(self, step: int) -> None:
+        if self.admission is not None:
+            self.admission.moved(step)
+
     def _may_speak(self, step: int, turns: int) -> bool:
         """Tell whether a step may be asked once more for an answer that is empty. That happens after calls."""
         called = self.record.results[step].calls
@@ -433,6 +446,11 @@ class Engine:
         """Record that an answer does not fit, and say so in its conversation: once, then the step has failed."""
         failure = failure_of(fault, 1)
         self._settlement.settle(step, outcome, failure, now)
+        if isinstance(fault, Escalated):
+            self._forget_turns(step)
+            self._requests.escalate(step)
+            self._moved(step)
+            return self._take(self.conductor.ask_another(step, now), now)
         turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
         mendable = isinstance(fault, InvalidAnswer) and fault.mendable
         mendable = mendable and outcome.answer is not None and outcome.answer.stop_reason not in TURNS

@@ -65,9 +65,7 @@ class Settlement:
                 self._gate.turned_back()
                 self._give_back(step, NOTHING_USED, 0.0, None, now)
             return
-        price = outcome.price or (
-            NOT_BILLED if usage is NOTHING_USED else self._price(self._requests.models[step], usage)
-        )
+        price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._price(attempt.model, usage))
         if self._gate is not None:
             self._gate.ended(outcome.status, answered=failure is not None)
             if failure is not None and failure.kind == "RateLimited":

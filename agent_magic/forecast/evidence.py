@@ -10,7 +10,7 @@ from agent_magic.declare.content import tokens_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.forecast.terms import facts_of
-from agent_magic.record.answer import CHARS_PER_TOKEN, NOTHING_USED, TOOL_USE
+from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import stretches
 from agent_magic.record.history import Past
 
@@ -69,6 +69,7 @@ class Tried(NamedTuple):
         status: The HTTP status of its reply; `None` where none came.
         tools: The functions that were called after it, in words; empty for none.
         tools_s: The seconds in which any of them ran.
+        model: The model that was asked, where the agent asked several, or another one than its own; else empty.
     """
 
     local_s: float
@@ -82,6 +83,7 @@ class Tried(NamedTuple):
     status: int | None
     tools: str = ""
     tools_s: float = 0.0
+    model: str = ""
 
 
 class Seen(NamedTuple):
@@ -133,6 +135,11 @@ class Seen(NamedTuple):
     attached: tuple[Attachment, ...] = ()
     attached_tokens: tuple[int, int] = (0, 0)
 
+    @property
+    def moved(self) -> bool:
+        """Whether it asked several models, or another one than its own."""
+        return bool(self.tries) and bool(self.tries[-1].model)
+
 
 def seen_of(record: RunRecord) -> list[Seen]:
     """Read the agents of a record, in plan order."""
@@ -161,7 +168,7 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers of a run whose seconds count, replayed ones too."""
     simulated = record.simulated  # looks at every result
     for attempt in record.attempts:
-        usage = attempt.answer.usage if attempt.answer and attempt.error is None else None
+        usage = attempt.answer.usage if attempt.answer and attempt.is_answered else None
         if usage is not None and _is_timed(attempt) and attempt.api_s is not None:
             yield Past(
                 attempt.agent,
@@ -264,12 +271,14 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
 
 def _tries(result: AgentResult) -> Iterator[Tried]:
     attempts = result.attempts
+    moved = any(one.model != result.model for one in attempts)
     for place, attempt in enumerate(attempts):
         if attempt.ended_s is None or attempt.kind == "cancelled":
             continue  # somebody stopped it: a forecast goes on
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
-        final = last and not waited_s
+        moves = not last and attempts[place + 1].model != attempt.model
+        final = (last or moves) and not waited_s
         went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
         calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()
@@ -277,7 +286,11 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             attempt.started_s - attempt.granted_s,
             attempt.ttft_s,
             attempt.ended_s - attempt.started_s,
-            CONTINUES if went_on else None if attempt.error is None else _failure(attempt, waited_s, final=final),
+            CONTINUES
+            if went_on
+            else None
+            if attempt.error is None
+            else _failure(attempt, waited_s, final=final, moves=moves),
             attempt.kind == "RateLimited",
             attempt.kind == "Late",
             attempt.usage,
@@ -285,20 +298,23 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             attempt.status_code,
             ", ".join(dict.fromkeys(one.tool for one in calls)),
             sum(_seconds(one) for one in away if one.kind == "tool"),
+            attempt.model if moved else "",
         )
 
 
-def _failure(attempt: Attempt, waited_s: float, *, final: bool) -> Failure:
+def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> Failure:
     """Write a recorded failure as the engine takes it: repeated if it was, after the wait that was."""
     why, kind, fault = attempt.error or "", attempt.kind or "", attempt.kind in FAULTS
     reached = not (kind == "Unreachable" and attempt.status_code is None and attempt.usage == NOTHING_USED)
+    crowded = kind in {"Overloaded", "Unreachable"}
     if final:
         stops = attempt.status_code in STOPS_RUN
-        return Failure(why, kind=kind, fault=fault, reached=reached, stops_run=stops)
+        more = {"crowded": crowded, "falls_back": kind != ESCALATED} if moves else {}
+        return Failure(why, kind=kind, fault=fault, reached=reached, stops_run=stops, **more)
     usual_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt.number - 1, 10))
     demanded = waited_s > usual_s * (1 + JITTER)  # only a server's own demand makes it longer
     told_s = waited_s - usual_s * JITTER / 2 if demanded else None
-    crowded, counts = kind in {"Overloaded", "Unreachable"}, kind != "RateLimited"
+    counts = kind != "RateLimited"
     return Failure(
         why, MANY, retry_after_s=told_s, counts=counts, crowded=crowded, kind=kind, fault=fault, reached=reached
     )

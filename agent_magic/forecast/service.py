@@ -14,11 +14,13 @@ from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure
 from agent_magic.engine.run import Engine
+from agent_magic.errors import Escalated
 from agent_magic.forecast.evidence import CONTINUES
 from agent_magic.forecast.provider import Provider, Refusal
+from agent_magic.forecast.script import Scripts
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
+from agent_magic.record.answer import ESCALATED, NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +133,7 @@ class ModelledService:
     """Answers as the works say, as far as the modelled provider lets it.
 
     Args:
-        works: Per agent, what it will do; `None` for one that is left out.
+        scripts: Per agent, what it will do.
         provider: Admits requests, and bills their input.
         entries: Per agent, the cache entry it asks for; `None` asks for none.
         price: What tokens cost.
@@ -142,30 +144,23 @@ class ModelledService:
 
     def __init__(
         self,
-        works: Sequence[Work | None],
+        scripts: Scripts,
         provider: Provider,
         entries: Sequence[str | None],
         price: Pricing,
         *,
         max_attempts: int,
     ) -> None:
-        self._works, self._provider, self._entries, self._price = works, provider, entries, price
+        self._scripts, self._provider, self._entries, self._price = scripts, provider, entries, price
         self._max_attempts = max_attempts
-        self._place = [0] * len(works)
 
-    def _work(self, step: int) -> Work:
-        work = self._works[step]
-        if work is None:
-            raise RuntimeError(f"agent {step} was left out")
-        return work
-
-    def _attempt(self, step: int) -> Try:
-        tries = self._work(step).tries
-        return tries[min(self._place[step], len(tries) - 1)]
+    def _entry(self, step: int) -> str | None:
+        """Return the cache entry that an agent asks for. By another model than at first it asks for none."""
+        return None if self._scripts.has_moved(step) else self._entries[step]
 
     def delay_s(self, step: int) -> float:
         """Return how long the agent's next request takes to be written."""
-        return self._attempt(step).local_s
+        return self._scripts.next(step).local_s
 
     def count(self, request: Request) -> int | None:
         """Count nothing: what a request has is known here."""
@@ -175,15 +170,16 @@ class ModelledService:
     def send(self, step: int, request: Request, now: float) -> _Flight:
         """Let a request in, or refuse it."""
         del request
-        work, attempt = self._work(step), self._attempt(step)
+        scripts = self._scripts
+        work, attempt, pool = scripts.work(step), scripts.next(step), scripts.pool(step)
         flight = _Flight(step, now, attempt)
         if attempt.input_tokens is not None and not attempt.turned_away:
-            billed = self._provider.take(work.pool, attempt.input_tokens, now, self._entries[step], work.prefix)
+            billed = self._provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix)
             if isinstance(billed, Refusal):
                 flight.refusal, flight.first_s, flight.until_s = billed, None, now + self._provider.refusal_s
             else:
                 flight.billed = billed
-        flight.readings = self._provider.readings(work.pool, now)
+        flight.readings = self._provider.readings(pool, now)
         return flight
 
     def begin(self, flight: _Flight, now: float) -> tuple[int, Readings]:
@@ -196,28 +192,30 @@ class ModelledService:
         attempt, step = flight.attempt, flight.step
         if flight.refusal is not None:
             return self._refused(flight, flight.refusal)
-        self._place[step] += 1
+        self._scripts.done(step)
         failure = attempt.failure
         if not flight.begun and failure is None:  # nobody streamed it: it begins and ends at once
             self._opened(flight, now)
         usage = _usage_of(attempt, flight.billed)
         price = self._price_of(step, attempt, usage)
         served = attempt.input_tokens == 0 and failure is None  # the answer was there already: nothing was sent
-        status = None if served else attempt.status if failure not in {None, CONTINUES} else OK
+        answers = failure is None or failure is CONTINUES or failure.kind == ESCALATED
+        status = None if served else OK if answers else attempt.status
         readings = None if flight.begun and failure is None else flight.readings  # read when it began
-        if failure is None or failure is CONTINUES:
-            stop_reason = "end_turn" if failure is None else TOOL_USE if attempt.tools else PAUSED
-            answer = Answer("", stop_reason, usage=usage, model=self._work(step).model, source="forecast", content="[]")
+        if answers:
+            stop_reason = "end_turn" if failure is not CONTINUES else TOOL_USE if attempt.tools else PAUSED
+            model = self._scripts.model(step)
+            answer = Answer("", stop_reason, usage=usage, model=model, source="forecast", content="[]")
             return Outcome(answer, None, status, usage, "forecast", "", readings, price)
         return Outcome(None, failure, status, usage, None, "", readings, price)
 
     def call(self, call: Call) -> tuple[float, Result]:
         """Take a call of functions, all of one turn together. Returns how long it takes, and what comes of it."""
         step = call.step
-        if not self._work(step).is_task:
-            return self._work(step).tries[self._place[step] - 1].tools_s, CALLED
-        attempt = self._attempt(step)
-        self._place[step] += 1
+        if not self._scripts.work(step).is_task:
+            return self._scripts.last(step).tools_s, CALLED
+        attempt = self._scripts.next(step)
+        self._scripts.done(step)
         if attempt.failure is None:
             return attempt.takes_s, CALLED
         why, kind, most = attempt.failure.why, attempt.failure.kind, attempt.failure.attempts
@@ -231,9 +229,9 @@ class ModelledService:
 
     def _opened(self, flight: _Flight, now: float) -> None:
         written = flight.billed is not None and flight.billed.written > 0
-        entry = self._entries[flight.step] if written else None
+        entry = self._entry(flight.step) if written else None
         made = flight.attempt.output_tokens or 0
-        self._provider.began(self._work(flight.step).pool, (now, flight.until_s, made), entry, flight.started_s)
+        self._provider.began(self._scripts.pool(flight.step), (now, flight.until_s, made), entry, flight.started_s)
 
     def _refused(self, flight: _Flight, refusal: Refusal) -> Outcome:
         """Answer 429."""
@@ -250,7 +248,7 @@ class ModelledService:
     def _price_of(self, step: int, attempt: Try, usage: Usage) -> Price:
         if self._price.recorded and attempt.price is not None and usage is attempt.usage:
             return attempt.price
-        return self._price.of(self._work(step).model, usage)
+        return self._price.of(self._scripts.model(step), usage)
 
 
 class ModelledRequests(WithoutCalls):
@@ -258,37 +256,66 @@ class ModelledRequests(WithoutCalls):
 
     Args:
         works: What the agents do; `None` for one that is left out.
+        scripts: Where each is in it.
         requests: What each asks.
-        limit_classes: The models whose rate limits each shares.
         prefixes: Who shares a context with whom; `None` shares none.
         price: What tokens cost; `None` where nothing counts dollars or tokens.
         held: The agents whose answers are there already.
-        flow: Says which steps are left out; `None` leaves none out.
+        plan: The plan.
+        left: The steps that were left out, and why.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a request stands on
         self,
         works: Sequence[Work | None],
+        scripts: Scripts,
         requests: Sequence[Request],
         limit_classes: Sequence[str],
         prefixes: Prefixes | None,
         price: Pricing | None,
-        held: frozenset[int] = frozenset(),
-        flow: Choices | None = None,
+        held: frozenset[int],
+        *,
+        plan: Plan,
+        left: Mapping[int, Left],
     ) -> None:
-        self.flow = flow
-        self._works, self._requests, self.prefixes, self._price, self._held = works, requests, prefixes, price, held
-        self.models, self.limit_classes = [request.model for request in requests], limit_classes
+        self.flow: Choices | None = RecordedChoices.of(plan, left)
+        self.falls_back = any(one.fallback for one in plan.agents)
+        self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held
+        self.models, self.limit_classes = [request.model for request in requests], list(limit_classes)
+        self._scripts = scripts
+        self._needs: dict[int, Need] = {}
         self.checked = dict[int, bool]()
+        for step, work in enumerate(works):
+            if work is not None and work.moves:
+                self._ask_now(step)
+                if any(one.failure is not None and one.failure.kind == ESCALATED for one in work.tries):
+                    self.checked[step] = False
         self.tasks = {
             step: Wanted("", work.name, "") for step, work in enumerate(works) if work is not None and work.is_task
         }
         self._called: dict[int, int] = {}  # how many turns with calls each agent has had
-        self._needs: dict[int, Need] = {}
 
     def write(self, step: int) -> Request:
         """Return what the agent asks."""
-        return self._requests[step]
+        request = self._requests[step]
+        return request if request.model == self.models[step] else request._replace(model=self.models[step])
+
+    def _ask_now(self, step: int) -> None:
+        """Ask the model whose attempts come next."""
+        self.models[step], self.limit_classes[step] = self._scripts.model(step), self._scripts.pool(step)
+        self._needs.pop(step, None)
+
+    def fall_back(self, step: int) -> bool:
+        """Go on to the attempts by the next model, if there were any."""
+        if not self._scripts.may_move(step):
+            return False
+        self.escalate(step)
+        return True
+
+    def escalate(self, step: int) -> None:
+        """Go on to the attempts by the next model."""
+        self._scripts.move(step)
+        self._ask_now(step)
 
     def need(self, step: int) -> Need:
         """Return what an agent's request will use."""
@@ -296,7 +323,7 @@ class ModelledRequests(WithoutCalls):
         if found is None:
             worst, least = NOTHING, None
             if self._price is not None:
-                size = self._work(step).size + OVERHEAD_TOKENS
+                size = self._scripts.work(step).size + OVERHEAD_TOKENS
                 worst, least = (self._worst(step, self._price, most) for most in (size, size // LONGEST_TOKEN))
             found = self._needs[step] = self._need(step, worst, least)
         return found
@@ -304,7 +331,7 @@ class ModelledRequests(WithoutCalls):
     def count(self, step: int) -> bool:
         """Know an agent's input, as a live run does that has it counted. Nobody waits for that here."""
         if self._price is not None:
-            work = self._work(step)
+            work = self._scripts.work(step)
             known = (one.input_tokens for one in work.tries if one.input_tokens)
             size = next(known, work.size + OVERHEAD_TOKENS)
             self._needs[step] = self._need(step, self._worst(step, self._price, size), None)
@@ -320,8 +347,13 @@ class ModelledRequests(WithoutCalls):
     def used(self, step: int, usage: Usage) -> None:
         """Do nothing: bounds are known."""
 
-    def fault(self, step: int, answer: Answer) -> None:
-        """Return nothing: what did not fit when it was recorded is a turn of the work."""
+    def fault(self, step: int, answer: Answer) -> Escalated | None:
+        """Return why the next model was asked. What did not fit when it was recorded is a turn of the work."""
+        del answer
+        failure = self._scripts.last(step).failure
+        if failure is None or failure.kind != ESCALATED or not self._scripts.may_move(step):
+            return None
+        return Escalated(failure.why.removeprefix(f"{ESCALATED}: "))
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
         """Do nothing: the next attempt of the work is the next turn."""
@@ -335,23 +367,17 @@ class ModelledRequests(WithoutCalls):
             return ()
         place = self._called.get(step, 0)
         self._called[step] = place + 1
-        return [Wanted("", [one.tools for one in self._work(step).tries if one.tools][place], "")]
-
-    def _work(self, step: int) -> Work:
-        work = self._works[step]
-        if work is None:
-            raise RuntimeError(f"agent {step} was left out")
-        return work
+        return [Wanted("", [one.tools for one in self._scripts.work(step).tries if one.tools][place], "")]
 
     def _need(self, step: int, worst: Worst, least: Worst | None) -> Need:
-        work = self._work(step)
+        work = self._scripts.work(step)
         shared = work.shared if self.prefixes is not None and self.prefixes.name(step) is not None else 0
         free = step in self._held
-        return Need(work.model, work.need, work.max_tokens, worst, free=free, shared_tokens=shared, least=least)
+        return Need(self.models[step], work.need, work.max_tokens, worst, free=free, shared_tokens=shared, least=least)
 
     def _worst(self, step: int, price: Pricing, size: int) -> Worst:
         """Return what a request uses that fills its answer, as a live run reserves it."""
-        work = self._work(step)
+        work = self._scripts.work(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         written = 0 if ttl is None else min(size, work.context_size)
         usage = Usage(
@@ -360,7 +386,7 @@ class ModelledRequests(WithoutCalls):
             output_tokens=work.max_tokens,
             cache_write_1h_tokens=written if ttl == "1h" else 0,
         )
-        return Worst(price.of(work.model, usage).cost_usd, size + work.max_tokens)
+        return Worst(price.of(self.models[step], usage).cost_usd, size + work.max_tokens)
 
 
 def _usage_of(attempt: Try, billed: Input | None, share: float = 1.0) -> Usage:
@@ -435,9 +461,9 @@ def play(  # noqa: PLR0913 - all that a run stands on
     prefixes = None if groups is None else Prefixes(groups, lives)
     entries = groups or [None] * len(works)
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
-    classes = [facts_of(terms, one.model).limit_class for one in requests]
+    classes, scripts = [facts_of(terms, one.model).limit_class for one in requests], Scripts(works)
     counted = price if any((policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min)) else None
-    asked = ModelledRequests(works, requests, classes, prefixes, counted, held, RecordedChoices.of(record.plan, left))
+    asked = ModelledRequests(works, scripts, requests, classes, prefixes, counted, held, plan=record.plan, left=left)
     engine = Engine(
         record,
         policy,
@@ -450,7 +476,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
         work_s=terms.work_s,
     )
     provider = Provider(terms.after, warm, lives, refusal_s=refusal_s)
-    driver = VirtualDriver(engine, ModelledService(works, provider, entries, price, max_attempts=policy.max_attempts))
+    driver = VirtualDriver(engine, ModelledService(scripts, provider, entries, price, max_attempts=policy.max_attempts))
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()

@@ -339,7 +339,7 @@ class _Reader:
                 hint = f"Nothing is known of it, not even a price: give one with prices=.{near}"
                 raise DeclarationError(f"model={model!r} is not known.", hint=hint)
         seen = self.forecaster.evidence.seen
-        return {agent: model for agent, model in found.items() if seen[agent].model != model}
+        return {agent: model for agent, model in found.items() if seen[agent].model != model or seen[agent].moved}
 
     def _efforts(self, value: object) -> dict[int, str | None]:
         found = self._per_agent("effort", value)

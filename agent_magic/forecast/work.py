@@ -22,7 +22,7 @@ from agent_magic.forecast.pace import (
     tokens_factor,
 )
 from agent_magic.forecast.terms import facts_of
-from agent_magic.record.answer import CHARS_PER_TOKEN
+from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED
 from agent_magic.record.history import History
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Try(NamedTuple):
         status: The HTTP status of its reply; `None` where none comes.
         tools: The functions that are called after it, in words; empty for none.
         tools_s: The seconds in which any of them runs.
+        model: The model that is asked, where that is not the same for all attempts of the agent; else empty.
+        pool: The class of that model.
     """
 
     local_s: float
@@ -69,6 +71,8 @@ class Try(NamedTuple):
     status: int | None = OK
     tools: str = ""
     tools_s: float = 0.0
+    model: str = ""
+    pool: str = ""
 
     @property
     def turned_away(self) -> bool:
@@ -112,6 +116,11 @@ class Work(NamedTuple):
     time: tuple[float, float]
     output: tuple[float, float]
     is_task: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether its attempts ask several models."""
+        return self.tries[0].model != self.tries[-1].model
 
     @property
     def is_sure(self) -> bool:
@@ -220,7 +229,7 @@ class _Modelling:
         dropped: frozenset[int],
         limited: frozenset[str],
     ) -> None:
-        self.evidence, self.seen = evidence, evidence.seen
+        self.evidence, self.seen = evidence, list(evidence.seen)
         self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
         self.left = evidence.record.decisions
         self.text_scale: dict[int, float] = {}
@@ -250,6 +259,8 @@ class _Modelling:
         seen = self.seen[agent]
         if seen.is_task:
             return self._task(seen)
+        if agent in self.models and seen.moved:
+            seen = self.seen[agent] = alone(seen, self.models[agent])
         if seen.asked_s:
             self.say("the time in which a person was asked is left out", "measured")
         if any(one.tools for one in seen.tries) and self.models.get(agent, seen.model) != seen.model:
@@ -265,6 +276,9 @@ class _Modelling:
         if attached != seen.attached_tokens:
             self.say(f"pictures and PDFs counted anew for {model}, by the vendor's rule", "assumed")
         tries, time, output = self._tries(agent, model, pool, factor, change)
+        if tries[-1].model:
+            terms = self.evidence.record.terms
+            tries = tuple(one._replace(pool=facts_of(terms, one.model).limit_class) for one in tries)
         return Work(
             seen.name,
             model,
@@ -319,7 +333,7 @@ class _Modelling:
                 return (*failed, _answering(last, given, seen.output_tokens)), SAME, SAME
             output, spread = self._output(agent, model, effort, factor)
             answer, time = self._changed(seen, last, model, output, factor)
-            return (*failed, answer._replace(input_tokens=given)), time, spread
+            return (*failed, answer._replace(input_tokens=given, model=last.model)), time, spread
         if failed and recorded[-1].failure is not None and recorded[-1].failure.attempts == 1:
             return tuple(failed), SAME, SAME  # it fails again as it did
         output, spread = self._output(agent, model, effort, factor)
@@ -329,6 +343,7 @@ class _Modelling:
         timing = self._timing(seen.name, model)
         given = self._given(seen, change, factor) if given is None else given
         answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
+        answer = answer._replace(model=recorded[-1].model) if recorded else answer
         return (*failed, answer), (timing.low, timing.high), spread
 
     def _input(self, seen: Seen, tokens: int, model: str, factor: float, change: int) -> int:
@@ -399,8 +414,29 @@ class _Modelling:
         return Try(last.local_s, first_s, (first_s or 0.0) + streamed_s, None, None, output), time
 
 
+def alone(seen: Seen, model: str) -> Seen:
+    """Return what is known of an agent that asked several models as if it had asked one: that model, or the last one.
+
+    Args:
+        seen: The agent.
+        model: The model that it is to ask. Its own answer counts, also one that was escalated.
+    """
+    escalated = [one.model for one in seen.tries if one.failure is not None and one.failure.kind == ESCALATED]
+    used = model if model in escalated else seen.tries[-1].model
+    tries = [one._replace(model="") for one in seen.tries if one.model == used]
+    answer = tries[-1]
+    if used in escalated:
+        answer = tries[-1] = answer._replace(failure=None)
+    usage = answer.usage if answer.failure is None else None
+    found = seen._replace(model=used, tries=tuple(tries))
+    if usage is None:
+        return found
+    return found._replace(answered=True, output_tokens=usage.output_tokens, input_tokens=usage.total_input_tokens)
+
+
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
-    return Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
+    answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
+    return answer._replace(model=one.model) if one.model else answer
 
 
 def _failing(one: Tried, factor: float, *, same: bool) -> Try:
@@ -419,6 +455,7 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         one.status,
         one.tools,
         one.tools_s,
+        one.model,
     )
 
 

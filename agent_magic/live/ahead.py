@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.engine.requests import ask, model_of
+from agent_magic.engine.requests import ask, escalation_of, model_of, models_of
 from agent_magic.errors import CallError, NotConnected
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.earlier import Earlier
@@ -77,11 +77,21 @@ def foresee(
         whole = all(name in texts for name in inputs)
         answers = {name: texts.get(name, "") for name in inputs}
         request = requests[agent] = ask(plan, agent, answers, ANY_TIMEOUT_S, ahead=not whole)
-        answer = held[agent] = known.find(agent, request) if known is not None and whole else None
+        answer = held[agent] = _find(plan, known, agent, request) if known is not None and whole else None
         if answer is not None:
             texts[plan.agents[agent].name] = plan.meaning_of(agent, answer.text)
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
+
+
+def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answer | None:
+    """Return the answer that is there already; of a cascade, that of the last model that was asked."""
+    models = plan.agents[agent].cascade or (request.model,)
+    for model in reversed(models):
+        answer = known.find(agent, request._replace(model=model))
+        if answer is not None:
+            return answer if model == models[-1] or escalation_of(plan, agent, answer) is None else None
+    return None
 
 
 def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
@@ -95,7 +105,7 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
     key = client.credentials
     untried = key is not None and not key.accepted
     before, learned = pacer.ceilings(), pacer.learned(time.monotonic())
-    known = facts_of(client, map(model_of, plan.agents))
+    known = facts_of(client, models_of(plan) | {""})
     return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned, models=known)
 
 

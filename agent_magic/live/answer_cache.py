@@ -29,16 +29,17 @@ class AnswerCache:
         self._plan, self._endpoint, self._ledger, self._earlier = plan, endpoint, ledger, earlier
         self._fresh = fresh
         self._ordinals: dict[str, int] = {}
-        self._keys: dict[tuple[int, tuple[Message, ...]], tuple[str, int]] = {}
-        self._taken: dict[int, Answer | None] = {}
+        self._keys: dict[tuple[int, str, tuple[Message, ...]], tuple[str, int]] = {}
+        self._taken: dict[int, dict[str, Answer | None]] = {}
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
         """Return the answer of the earlier run, if the agent asks for the same as then."""
         if self._earlier is None or request.messages:
             return None
-        if agent not in self._taken:
-            self._taken[agent] = self._earlier.find(self._plan.agents[agent].name, request)
-        return self._taken[agent]
+        taken = self._taken.setdefault(agent, {})  # by the model that is asked
+        if request.model not in taken:
+            taken[request.model] = self._earlier.find(self._plan.agents[agent].name, request)
+        return taken[request.model]
 
     def is_there(self, agent: int, request: Request, *, look: bool) -> bool:
         """Tell whether the answer is there already, so that nothing will be sent.
@@ -63,14 +64,14 @@ class AnswerCache:
 
     def paid_before(self, agent: int, answer: Answer) -> bool:
         """Tell whether an answer was there already."""
-        return answer.source == "ledger" or self._taken.get(agent) is answer
+        return answer.source == "ledger" or any(one is answer for one in self._taken.get(agent, {}).values())
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:
         """Return the request's fingerprint, and how many agents of this run asked the same before."""
-        known = self._keys.get((agent, request.messages))
+        known = self._keys.get((agent, request.model, request.messages))
         if known is None:
             key = request.key(self._endpoint)
             ordinal = self._ordinals.get(key, 0)
             self._ordinals[key] = ordinal + 1
-            known = self._keys[agent, request.messages] = key, ordinal
+            known = self._keys[agent, request.model, request.messages] = key, ordinal
         return known

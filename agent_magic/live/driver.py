@@ -22,7 +22,7 @@ from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
 from agent_magic.engine.contract import UNSENT, Outcome
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.engine.requests import PlanRequests, model_of, timeouts_of
+from agent_magic.engine.requests import PlanRequests, model_of, models_of, timeouts_of
 from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.live.ahead import count
@@ -172,7 +172,7 @@ class Driver:
         before, learned = (pacer.ceilings(), pacer.learned(self._clock())) if pacer else ({}, {})
         untried = key is not None and not key.accepted
         expected = tuple(work_s) if work_s else None
-        known = facts_of(self._provider, filter(None, self._models))
+        known = facts_of(self._provider, models_of(self.plan))
         return Terms(kept, pacer is not None, before, {}, expected, untried, learned, known)
 
     def held_by(self, agent: int) -> str:
@@ -202,7 +202,7 @@ class Driver:
             NotConnected: There is no key; nothing was sent.
             asyncio.CancelledError: The task was cancelled. Every request has been stopped, and `record` is complete.
         """
-        for model in {*self._models} - {""}:
+        for model in models_of(self.plan):
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()
@@ -426,7 +426,7 @@ class Driver:
     def _report(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Tell the engine what came of a request."""
         if answer is not None:
-            price, asked = None, self._models[step]
+            price, asked = None, self.record.results[step].attempts[-1].model
             if self._cache is not None and self._cache.paid_before(step, answer):
                 price = PAID_BEFORE
             elif answer.model != asked or answer.batch:

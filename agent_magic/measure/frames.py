@@ -49,9 +49,9 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 
 
 DTYPES: Mapping[str, str] = _columns(
-    words="agent plan model status source held_by stop_reason request_id price error event what verdict limited_by "
-    "slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a model_b kind "
-    "tool arguments grader metric reads worker error_class request rule",
+    words="agent plan model model_used status source held_by stop_reason request_id price error event what verdict "
+    "limited_by slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a "
+    "model_b kind tool arguments grader metric reads worker error_class request rule",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
@@ -73,12 +73,13 @@ def table(names: str) -> Mapping[str, str]:
 
 
 AGENTS = table(
-    "agent status kind total_s input_tokens output_tokens cost_usd model source attempts queued_s api_s tool_s "
-    "backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path slack_s "
-    "context_tokens round stop_reason error"
+    "agent status kind total_s input_tokens output_tokens cost_usd model model_used source attempts queued_s api_s "
+    "tool_s backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path "
+    "slack_s context_tokens round stop_reason error"
 )
 """`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
-model and uses no tokens. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
+model and uses no tokens. `model` is the one asked, `model_used` the one whose answer it is: another one of its cascade,
+or a fallback. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
 Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
 names; where worker processes made requests, `worker` names the last one."""
 ATTEMPTS = table(
@@ -115,7 +116,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     path, slack = set(critical_path(record)), slack_s(record)
     rows = [
         {
-            **_fields(result, "layer status source stop_reason context_tokens error"),
+            **_fields(result, "layer status source model_used stop_reason context_tokens error"),
             **(_fields(result.usage, TOKENS) if result.attempts else {}),
             **_times(result),
             "agent": result.name,

@@ -55,6 +55,8 @@ class Summary:
         left_out: The number that was skipped because a condition was false, which `skipped` leaves out.
         unused: The number of places and rounds that were reserved and not needed, which `agents` leaves out.
         rate_limited: The number of 429 responses.
+        escalated: The number of agents that the next model of their cascade was asked for.
+        fell_back: The number of agents that a fallback model was asked for.
         source: The source of all answers, of a run of tasks alone that of their results; `mixed`, or `None` without
             results; with ` + simulated` if simulated answers
             were reused or replayed.
@@ -95,6 +97,8 @@ class Summary:
     capped: int
     running: int
     rate_limited: int
+    escalated: int
+    fell_back: int
     source: str | None
     cut: bool
     why: str
@@ -124,6 +128,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     statuses = Counter(result.status for result in results)
     left_out = sum(result.is_left_out for result in results) - statuses["unused"]
     usages = [result.usage for result in results]
+    moved = Counter(result.moved_by for result in results)
     cost_usd = total_cost(results)
     return Summary(
         plan=record.plan.name,
@@ -155,6 +160,8 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         capped=statuses["capped"],
         running=statuses["running"],
         rate_limited=sum(attempt.kind == "RateLimited" for result in results for attempt in result.attempts),
+        escalated=moved["escalated"],
+        fell_back=moved["fell back"],
         source=source_of(record),
         cut=record.cut,
         why=_why(results),

@@ -51,6 +51,9 @@ AGENT_HELP = """Declare an agent: the cell is its prompt. Free and instant; noth
     %%agent letter --each people --save "letters/{{ item.id }}.md"    # a file per row; am.save(name, value) in tasks
     Write to {{ item.name }}.
 
+    %%agent label --returns Label --cascade claude-haiku-5-5,claude-sonnet-5-5 --escalate "answer.confidence < 0.7"
+    Classify this review: {{ review }}    # cheap first; --fallback A,B is asked when a model is overloaded or gone
+
     %%agent quick --run                               # asked at once; the answer comes below the cell
     What does {{ error }} mean?
 
@@ -133,6 +136,9 @@ def _agent_parser() -> Parser:
     add = parser.add_argument
     add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
     add("--model", metavar="M", help="The model's id.")
+    add("--fallback", default="", metavar="A,B", help="Models asked in its place when it is overloaded or gone.")
+    add("--cascade", default="", metavar="A,B", help="Models from cheap to dear, in place of --model: see --escalate.")
+    add("--escalate", metavar="EXPR", help='Ask the next model of the cascade: "answer.confidence < 0.7".')
     add("--max-tokens", type=int, metavar="N", help="The most output tokens.")
     add("--system", metavar="TEXT", help="The system prompt, in quotes.")
     add("--role", metavar="NAME", help="A ready system prompt: researcher, planner, writer, critic, ...")
@@ -238,6 +244,9 @@ def read_agent(
         given.name,
         cell.removesuffix("\n"),
         model=given.model,
+        fallback=given.fallback,
+        cascade=given.cascade,
+        escalate=given.escalate,
         max_tokens=given.max_tokens,
         system=given.system,
         role=given.role,

@@ -22,6 +22,8 @@ TOOL_USE = "tool_use"
 """The stop reason of a response that asks for tools: a turn, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
 """The stop reasons after which a conversation goes on."""
+ESCALATED = "Escalated"
+"""The kind of an attempt whose answer was not sure enough, so that the next model of its cascade was asked."""
 CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English, for texts nobody has counted yet."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent_magic.record.answer import PAID_BEFORE
+from agent_magic.record.answer import ESCALATED, PAID_BEFORE
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Price, Source, Usage
@@ -133,12 +133,17 @@ class Attempt:
 
     @property
     def status(self) -> str:
-        """`running`, `succeeded`, `failed` or `cancelled`."""
+        """`running`, `succeeded`, `escalated`, `failed` or `cancelled`."""
         if self.ended is None:
             return "running"
         if self.ended.error is None:
             return "succeeded"
-        return "cancelled" if self.ended.kind == "cancelled" else "failed"
+        return self.ended.kind.lower() if self.ended.kind in {"cancelled", ESCALATED} else "failed"
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a whole answer came, also one after which the next model of a cascade was asked."""
+        return self.answer is not None and self.kind in {None, ESCALATED}
 
     @property
     def ttft_s(self) -> float | None:

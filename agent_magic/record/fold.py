@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.record.answer import PAUSED, TOOL_USE
+from agent_magic.record.answer import ESCALATED, PAUSED, TOOL_USE
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall
 from agent_magic.record.events import (
@@ -57,6 +57,8 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
 def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
     """Return the turn that an attempt asks for. One without messages after an answer that was final begins anew."""
     last = before[-1]
+    if last.kind == ESCALATED:
+        return 1
     if last.answer is not None and (last.kind is not None or last.answer.stop_reason in GOES_ON):
         return last.turn + 1
     return last.turn if event.request.messages else 1

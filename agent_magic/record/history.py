@@ -107,7 +107,7 @@ def kin_of(agent: str) -> str:
 def answers_of(record: RunRecord) -> Iterator[Past]:
     """Yield the complete answers that were measured in a run, without refusals."""
     for attempt in record.attempts:
-        if attempt.answer is None or attempt.error is not None or attempt.source not in MEASURED:
+        if attempt.answer is None or not attempt.is_answered or attempt.source not in MEASURED:
             continue
         if attempt.price == PAID_BEFORE:  # taken over from an earlier run, which measured it
             continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.errors import NoValue, UnknownAgent
-from agent_magic.record.answer import PAUSED, Usage, add_usage
+from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.fold import FOLD
@@ -90,6 +90,18 @@ class AgentResult:
         parts += [f"${self.cost_usd:.6f}"] if self.cost_usd is not None else []
         parts += [single_line(self.error)] if self.error else []
         return f"AgentResult({self.name!r}: {', '.join(parts)})"
+
+    @property
+    def model_used(self) -> str | None:
+        """The model whose answer it has, as it was asked for it; `None` where nobody has answered."""
+        return self.attempts[-1].model if self.attempts and self.attempts[-1].answer else None
+
+    @property
+    def moved_by(self) -> str:
+        """Why another model than `model` was asked last: `escalated`, `fell back`, or an empty string: it was not."""
+        if not self.attempts or self.attempts[-1].model == self.model:
+            return ""
+        return "escalated" if any(one.kind == ESCALATED for one in self.attempts) else "fell back"
 
     @property
     def is_left_out(self) -> bool:

@@ -112,13 +112,21 @@ def plan_picture(
     return {"image/svg+xml": svg, "text/plain": plan_text(plan)}
 
 
+def model_facts(agent: Step) -> list[str]:
+    """Return what decides, beside its model, which model an agent asks."""
+    when = f"escalates if {single_line(agent.escalate)}" if agent.escalate else "escalates if the answer does not fit"
+    cascade = [f"cascade {' → '.join(map(single_line, agent.cascade))}", when] if agent.cascade else []
+    return [*cascade, *([f"falls back to {listed([*map(single_line, agent.fallback)])}"] if agent.fallback else [])]
+
+
 def _facts(agent: Step, edges: Sequence[str], items: int | None) -> list[str]:
     """Return what a card says of an agent."""
     facts = [f"after {listed(edges)}"] if edges else []
     facts += [
         word
         for word in (
-            agent.model,
+            "" if agent.cascade else agent.model,
+            *model_facts(agent),
             agent.role and f"role {agent.role}",
             agent.returns and f"returns {single_line(str(agent.returns))}",
             f"tools {single_line(', '.join(one.name for one in agent.tools))}" if agent.tools else "",

@@ -49,9 +49,10 @@ def steps_of(plan: Plan) -> str:
 
 
 def choices(numbers: Summary) -> list[str]:
-    """Return what conditions left out, and how many places were reserved: `of at most 23`, `1 left out`."""
+    """Return what conditions and models decided: `of at most 23`, `1 left out`, `12 escalated`, `1 fell back`."""
     most = [f"of at most {numbers.agents + numbers.unused:,}"] if numbers.unused else []
-    return [*most, *([f"{numbers.left_out:,} left out"] if numbers.left_out else [])]
+    counts = {"left out": numbers.left_out, "escalated": numbers.escalated, "fell back": numbers.fell_back}
+    return [*most, *(f"{number:,} {word}" for word, number in counts.items() if number)]
 
 
 def troubles(numbers: Summary) -> list[str]:
@@ -161,7 +162,7 @@ def _agent_line(result: AgentResult, width: int, *, timings: bool) -> str:
 
 def result_facts(result: AgentResult) -> list[str]:
     """Return the numbers of an agent as phrases: model, seconds, tokens, dollars, turns, calls, attempts, source."""
-    found = ["task" if result.is_task else single_line(result.model)]
+    found = ["task" if result.is_task else single_line(models_of(result))]
     if result.finished_s is not None and result.started_s is not None:
         found.append(seconds(result.work_s))
     if total_tokens_of(result) is not None:
@@ -172,6 +173,12 @@ def result_facts(result: AgentResult) -> list[str]:
     files = result.artifacts
     found += [f"wrote {listed(files, 3)}"] if files else []
     return [*found, *filter(None, [source_word(result.source)])]
+
+
+def models_of(result: AgentResult) -> str:
+    """Return the model that was asked, and the one that was asked after it: `a, escalated to b`."""
+    last = result.attempts[-1].model if result.attempts else ""
+    return f"{result.model}, {result.moved_by} to {last}" if result.moved_by else result.model
 
 
 def many_of(result: AgentResult) -> list[str]:

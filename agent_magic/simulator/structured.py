@@ -46,9 +46,12 @@ _KEYS = re.compile(
 )
 _KEY = re.compile(r"[`\"'*-]*([A-Za-z_][\w-]{0,40})[`\"'*]*(?:\s*[(:]\s*([^()]*)\)?)?")
 _RANGE = re.compile(r"(\d+)\s*(?:to|-|–)\s*(\d+)")
+SHARE: Json = {"type": "number", "minimum": 0.0, "maximum": 1.0}
+SURE, UNSURE = (0.6, 1.0), (0.2, 0.8)
+"""What a model says of how sure it is, after a choice that is right, and after one that is not."""
 _KINDS = {
     r"^(?:is|has|should|can)_|^(?:valid|approved|urgent|correct|ok|done)$": {"type": "boolean"},
-    r"confidence|probability|likelihood": {"type": "number", "minimum": 0.0, "maximum": 1.0},
+    r"confidence|probability|likelihood": SHARE,
     r"score|rating|stars|priority|severity|rank": {"type": "integer", "minimum": 1, "maximum": 5},
     r"count|number|amount|price|total|age|minutes|hours|days|cost|usd": {
         "type": "integer",
@@ -145,6 +148,7 @@ class _Filler:
         self._subject, self._pen = subject, Pen(subject, rng)
         self._phrases = cycle(rng.sample(phrases := (*subject.terms[:8], subject.topic), len(phrases)))
         self._left = MOST_VALUES
+        self._sure: tuple[float, float] | None = None  # between what it is sure of the choice it has made
 
     def value(self, schema: Json, depth: int, name: str = "") -> JsonValue:
         self._left -= 1
@@ -183,6 +187,9 @@ class _Filler:
             found = between if (liked > 0) == (disliked > 0) and between else [tone or 0]
         if len(found) < len(choices) and self._rng.random() < self._slips:
             found = [place for place in range(len(choices)) if place not in found]
+            self._sure = UNSURE
+        else:
+            self._sure = SURE
         return choices[self._rng.choice(found)]
 
     def _resolved(self, schema: Json) -> Json:
@@ -221,6 +228,7 @@ class _Filler:
             step = 1.0 if kind == "integer" else 0.01
             low = max(low, _bound(schema, "exclusiveMinimum", low - step) + step)
             high = min(max(low, high), _bound(schema, "exclusiveMaximum", high + step) - step)
+            low, high = self._sure if self._sure and like is SHARE and (low, high) == (0.0, 1.0) else (low, high)
             number = self._rng.uniform(low, max(low, high))
             return round(number) if kind == "integer" else round(number, 2)
         if isinstance(form := FORMATS.get(str(schema.get("format"))), str):

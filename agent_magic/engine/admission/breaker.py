@@ -20,7 +20,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.admission.room import Hold, Never
 
 if TYPE_CHECKING:
     from agent_magic.engine.admission.budget import Worst
@@ -224,7 +224,7 @@ class BurnBreaker:
 
 
 class Breakers:
-    """The breakers of one run.
+    """The breakers of one run: for errors, by the name of what they count for, and for what all spend.
 
     Args:
         share: See `ErrorBreaker`; `None` has none.
@@ -232,36 +232,54 @@ class Breakers:
     """
 
     def __init__(self, share: float | None, most_usd_per_min: float | None) -> None:
-        self._errors = None if share is None else ErrorBreaker(share)
+        self._share, self._errors = share, dict[str, ErrorBreaker]()
         self._burn = None if most_usd_per_min is None else BurnBreaker(most_usd_per_min)
 
-    def hold(self, worst: Worst, now: float) -> Hold | str | None:
-        """Say until when nobody goes, or why this one never will; `None` lets it go."""
-        if self._errors is not None and (hold := self._errors.hold(now)) is not None:
-            return self._errors.gives_up(now) or hold
+    def _of(self, name: str) -> ErrorBreaker | None:
+        """Return the breaker for errors of that name; `None` where there are none."""
+        if self._share is None:
+            return None
+        found = self._errors.get(name)
+        if found is None:
+            found = self._errors[name] = ErrorBreaker(self._share)
+        return found
+
+    def hold(self, name: str, worst: Worst, now: float) -> Hold | Never | None:
+        """Say until when nobody of that name goes, or why this one never will; `None` lets it go."""
+        errors = self._of(name)
+        if errors is not None and (hold := errors.hold(now)) is not None:
+            return _never(errors.gives_up(now), falls_back=True) or hold._replace(falls_back=True)
         if self._burn is not None:
-            return self._burn.never(worst) or self._burn.hold(worst, now)
+            return _never(self._burn.never(worst)) or self._burn.hold(worst, now)
         return None
 
     def never(self, worst: Worst) -> str:
         """Say why a request can never go; an empty string where it can."""
         return "" if self._burn is None else self._burn.never(worst)
 
-    def left(self, agent: int, worst: Worst, now: float) -> None:
-        """Record that a request left."""
-        if self._errors is not None:
-            self._errors.left(agent, now)
+    def left(self, agent: int, name: str, worst: Worst, now: float) -> None:
+        """Record that a request of that name left."""
+        errors = self._of(name)
+        if errors is not None:
+            errors.left(agent, now)
         if self._burn is not None:
             self._burn.left(agent, worst)
 
-    def ended(self, agent: int, *, bad: Blame, usd: float | None, now: float) -> None:
-        """Record how a request ended, and what it cost."""
-        if self._errors is not None:
-            self._errors.ended(agent, bad=bad, now=now)
+    def ended(self, agent: int, name: str, *, bad: Blame, usd: float | None, now: float) -> None:
+        """Record how a request of that name ended, and what it cost."""
+        errors = self._of(name)
+        if errors is not None:
+            errors.ended(agent, bad=bad, now=now)
         if self._burn is not None:
             self._burn.ended(agent, usd, now)
 
     def words(self, now: float) -> tuple[str, ...]:
         """Say what is open."""
-        said = (one.words(now) for one in (self._errors, self._burn) if one is not None)
-        return tuple(words for words in said if words)
+        several = len(self._errors) > 1
+        said = [(f"{name} " if several else "", one.words(now)) for name, one in self._errors.items()]
+        said += [] if self._burn is None else [("", self._burn.words(now))]
+        return tuple(f"{name}{words}" for name, words in said if words)
+
+
+def _never(why: str, *, falls_back: bool = False) -> Never | None:
+    return Never(f"Breaker: {why.rstrip('.')}.", "Breaker", falls_back=falls_back) if why else None

@@ -49,6 +49,8 @@ class Gate:
         close: Makes an agent's next request the last of its conversation, which is cheaper, where the budget has no
             room for another. Tells whether it was not yet. `None` closes nothing.
         batched: The agents whose next request goes by batch: it needs room in the budget, and nothing else.
+        apart: Whether the errors of each model class count on their own, where there are models to fall back to.
+            Otherwise they count together, so that a dead service costs a few calls.
     """
 
     def __init__(  # noqa: PLR0913 - everybody who has a say
@@ -65,12 +67,12 @@ class Gate:
         count: Callable[[int], bool] | None = None,
         close: Callable[[int], bool] | None = None,
         batched: Container[int] = frozenset[int](),
+        apart: bool = False,
     ) -> None:
         self._breakers, self._key, self._patience_s = breakers, key, patience_s
-        self._classes = limit_classes
+        self._classes, self._apart = limit_classes, apart
         self._prefixes = prefixes
-        groups = [None if prefixes is None else prefixes.name(agent) for agent in range(len(limit_classes))]
-        self._lines = [a if group is None else f"{a} {group}" for a, group in zip(limit_classes, groups, strict=True)]
+        self._lines = list(map(self._line_of, range(len(limit_classes))))
         self._followers: set[int] = set()
         self._queues: dict[str, int] = {}
         self._turns: dict[str, str] = {}  # lines that the pacer holds, each with its class
@@ -100,6 +102,19 @@ class Gate:
         """Offer what this run leaves of the session's slots to the others."""
         if self._seat is not None:
             self._seat.offer()
+
+    def _line_of(self, agent: int) -> str:
+        group = None if self._prefixes is None else self._prefixes.name(agent)
+        return self._classes[agent] if group is None else f"{self._classes[agent]} {group}"
+
+    def _breaker_of(self, agent: int) -> str:
+        return self._classes[agent] if self._apart else ""
+
+    def moved(self, agent: int) -> None:
+        """Record that an agent asks another model from now on."""
+        if self._prefixes is not None:
+            self._prefixes.leave(agent)
+        self._lines[agent] = self._line_of(agent)
 
     def line(self, agent: int) -> str:
         """Name the line the agent waits in: its model's class, and the group whose leader it may wait for."""
@@ -160,7 +175,7 @@ class Gate:
             return self._beyond_budget(need)
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
             return hold
-        if (stop := self._stopped(need, now)) is not None:
+        if (stop := self._stopped(agent, need, now)) is not None:
             return stop
         if (stop := self._beyond_budget(need)) is not None:
             return stop
@@ -192,7 +207,7 @@ class Gate:
             return None
         most_s = self._patience_s[agent]
         why = f"RateLimited: retry-after is {wait_s:,.0f} s, longer than the agent's timeout of {most_s:g} s."
-        return Never(why, "RateLimited")
+        return Never(why, "RateLimited", falls_back=True)
 
     def _took(self, agent: int, need: Need, now: float) -> None:
         """Tell everybody that the agent goes."""
@@ -210,11 +225,11 @@ class Gate:
                 self._followers.add(agent)
             self._prefixes.left(agent, now)
         if self._breakers is not None:
-            self._breakers.left(agent, need.worst, now)
+            self._breakers.left(agent, self._breaker_of(agent), need.worst, now)
         if self._key is not None:
             self._key.left(self._began_s + now)
 
-    def _stopped(self, need: Need, now: float) -> Hold | Never | None:
+    def _stopped(self, agent: int, need: Need, now: float) -> Hold | Never | None:
         """Ask the breakers, and whether the key is known to be taken."""
         if self._key is not None:
             if self._key.accepted:
@@ -223,8 +238,7 @@ class Gate:
                 return Hold("key", until_s - self._began_s)
         if self._breakers is None:
             return None
-        stop = self._breakers.hold(need.worst, now)
-        return Never(f"Breaker: {stop.rstrip('.')}.", "Breaker") if isinstance(stop, str) and stop else stop or None
+        return self._breakers.hold(self._breaker_of(agent), need.worst, now)
 
     def replied(self, agent: int, status: int, readings: Readings | None, now: float) -> None:
         """Record that a reply has begun, other than a 429: it says how much room there is.
@@ -313,7 +327,7 @@ class Gate:
             was_quiet = ticket.pool.quiet
             self._pacer.finished(ticket, used.limited_input_tokens, used.output_tokens, self._began_s + now)
         if self._breakers is not None and agent not in self._batched:
-            self._breakers.ended(agent, bad=bad, usd=cost_usd, now=now)
+            self._breakers.ended(agent, self._breaker_of(agent), bad=bad, usd=cost_usd, now=now)
         if self._budget is not None or self._prefixes is not None:
             total = _total_tokens(used)
             if self._budget is not None:

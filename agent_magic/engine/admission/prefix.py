@@ -76,7 +76,7 @@ class Prefixes:
     """
 
     def __init__(self, groups: Sequence[str | None], lives: Mapping[str, Ttl] | None = None) -> None:
-        self._names = groups
+        self._names = list(groups)
         chosen = lives or {}
         known = {name: Group(ttl=chosen.get(name, "5m")) for name in groups if name is not None}
         self._groups = [None if name is None else known[name] for name in groups]
@@ -84,6 +84,10 @@ class Prefixes:
     def name(self, agent: int) -> str | None:
         """Return the name of the agent's group."""
         return self._names[agent]
+
+    def leave(self, agent: int) -> None:
+        """Record that an agent asks another model from now on: it shares nothing any more."""
+        self._names[agent] = self._groups[agent] = None
 
     def ttl(self, agent: int) -> Ttl | None:
         """Say for how long the agent's request asks for its context to be cached; `None` asks for nothing."""

@@ -17,10 +17,12 @@ class Hold(NamedTuple):
     Attributes:
         reason: What holds the request; see `agent_magic.record.reasons`.
         until_s: When to ask again. Ask after every answer too: it may have brought more room than was expected.
+        falls_back: Whether its model does not answer at the moment, where another one may.
     """
 
     reason: Reason
     until_s: float
+    falls_back: bool = False
 
 
 class Never(NamedTuple):
@@ -30,11 +32,13 @@ class Never(NamedTuple):
         why: In one line.
         kind: What that is, such as `BudgetExceeded`.
         keeps: Whether it ends as `capped`: what there is of its answer is passed on.
+        falls_back: Whether its model does not answer, where another one may.
     """
 
     why: str
     kind: str
     keeps: bool = False
+    falls_back: bool = False
 
 
 class Need(NamedTuple):

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, WakeAt
-from agent_magic.engine.admission.room import FOREVER, Hold
+from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
 from agent_magic.engine.conductor.lines import Barrier, Lines, turns_of
@@ -30,7 +30,7 @@ from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.flow import Left
@@ -75,6 +75,7 @@ class Conductor:
         flow: Decides which steps are left out; `None` leaves none out.
         left: The steps of `done` that were left out, and why.
         batching: Decides which requests go by batch: they take no slot. `None` sends none so.
+        fall_back: Has a step ask its next fallback model; `False` where it has none. `None` has no such models.
     """
 
     def __init__(  # noqa: PLR0913 - all that decides
@@ -93,6 +94,7 @@ class Conductor:
         flow: Choices | None = None,
         left: Mapping[int, Left] | None = None,
         batching: Batching | None = None,
+        fall_back: Callable[[int], bool] | None = None,
     ) -> None:
         count = len(dag.parents)
         self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
@@ -116,7 +118,7 @@ class Conductor:
         self._cut = self._over = False
         self._stopping: dict[int, tuple[Status, str]] = {}
         self._lost: dict[int, int] = {}  # who did not succeed, and because of whom
-        self._flow, self._left = flow, dict(left or {})
+        self._flow, self._left, self._fall_back = flow, dict(left or {}), fall_back
         self._again: set[int] = set()
         self._holding: set[int] = set()
         self._paused = False
@@ -192,6 +194,26 @@ class Conductor:
         self._join(agent, now)
         return self._go_on(now)
 
+    def ask_another(self, agent: int, now: float) -> list[Decision]:
+        """Record that a running agent asks another model, in a new conversation, with all of its attempts."""
+        self._leave(agent)
+        if agent in self._stopping:
+            return self.cancelled(agent, now, left=True)
+        self._slots.ended(agent)
+        self._state[agent], self._ready_s[agent] = READY, now
+        self._move(agent, now)
+        return self._go_on(now)
+
+    def _move(self, agent: int, now: float) -> None:
+        """Put a step that asks another model than before into the line of that."""
+        self._tries.moved(agent)
+        self._lines.rename(agent)
+        self._join(agent, now)
+
+    def _falls_back(self, agent: int, found: Failure | Hold | Never) -> bool:
+        """Have an agent ask another model where its own does not answer; `False` where that is not so."""
+        return found.falls_back and self._fall_back is not None and self._fall_back(agent)
+
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
         """Record that a running agent has a part of its answer, and shall have no more. It is passed on."""
         self._leave(agent)
@@ -247,6 +269,9 @@ class Conductor:
             self._batching.failed(agent)
         elif agent not in self._tasks:
             self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
+        if isinstance(answer, str) and self._falls_back(agent, failure):
+            self._state[agent] = AWAY
+            return self.ask_another(agent, now)
         if not isinstance(answer, str):
             self._state[agent] = BACKOFF
             self._alarms.set(answer, agent, self._tries.made(agent))
@@ -397,6 +422,9 @@ class Conductor:
                 held.add(lines.hold(agent, reason, now))
             elif room is None or agent in self._tasks or (answer := room.enter(agent, now)) is None:
                 self._launch(agent, now, lines.leave(agent, self._ready_s[agent], now))
+            elif self._falls_back(agent, answer):
+                lines.leave(agent, now, now)
+                self._move(agent, now)
             elif isinstance(answer, Hold):
                 held.add(lines.hold(agent, answer.reason, now))
                 self._alarms.set_lines(answer.until_s)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.dag import by_most, places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Sequence
+    from collections.abc import Callable, Collection, Container, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.policy import Policy
@@ -38,7 +38,9 @@ class Lines:
         by_turn: Sequence[int],
         barrier: Barrier | None = None,
     ) -> None:
-        count, self._line_of = (1, [0] * len(turns)) if name is None else _numbered(map(name, range(len(turns))))
+        self._name = name
+        self._numbers, self._line_of = ({"": 0}, [0] * len(turns)) if name is None else _numbered(name, len(turns))
+        count = len(self._numbers)
         self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
         self._waiting: list[list[int]] = [[] for _ in range(count)]
         self._reasons = [""] * count
@@ -52,6 +54,16 @@ class Lines:
             return
         self.waiting += 1
         heappush(self._waiting[self._line_of[agent]], self._turns[agent])
+
+    def rename(self, agent: int) -> None:
+        """Read the name of an agent's line anew, while it is in none: it asks another model than before."""
+        if self._name is not None:
+            line = self._line_of[agent] = self._numbers.setdefault(self._name(agent), len(self._numbers))
+            if line == len(self._waiting):
+                self._waiting.append([])
+                self._reasons.append("")
+                self._since_s.append(0.0)
+                self._longest.append(NOTHING)
 
     def first(self, held: Collection[int]) -> int | None:
         """Return the agent that goes before all others, those in held lines left out."""
@@ -126,11 +138,10 @@ class Lines:
         return self._barrier is not None and self._barrier.opened_s(agent) == now
 
 
-def _numbered(names: Iterable[str]) -> tuple[int, list[int]]:
-    """Number names by their first appearance. Returns how many there are, and the number of each."""
+def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
+    """Number the names of agents by their first appearance. Returns the number of each name, and of each agent."""
     numbers: dict[str, int] = {}
-    found = [numbers.setdefault(name, len(numbers)) for name in names]
-    return len(numbers), found
+    return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
 
 
 def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[Sequence[int], Sequence[int]]:

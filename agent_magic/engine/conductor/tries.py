@@ -48,6 +48,11 @@ class Tries:
         self._turned.add(agent)
         self.until_s.pop(agent, None)
 
+    def moved(self, agent: int) -> None:
+        """Give the agent all of its attempts again, by another model, at once."""
+        self.forget(agent)
+        self._turned.add(agent)
+
     def has_turned(self, agent: int) -> bool:
         """Tell whether the agent's next attempt goes on from its last."""
         return agent in self._turned

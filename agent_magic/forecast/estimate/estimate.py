@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.breaker import MINUTE_S
@@ -18,6 +19,7 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import as_policy
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
+from agent_magic.forecast.estimate.cascades import ESCALATION, cascades_of
 from agent_magic.forecast.estimate.value import Estimate, Expected
 from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.pilot import Pilot, with_pilot
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.estimate.cascades import NextModel
     from agent_magic.forecast.estimate.value import Reach
     from agent_magic.forecast.pace import Basis
     from agent_magic.record.answer import Answer
@@ -49,6 +52,7 @@ NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
 PLENTY = 1e9
 """The limit of requests a class is taken to have of whose limits nothing is known, until its first reply says so."""
+HIGH_END = 2
 HELD_POOL = ""
 """Of agents whose answers are there: they ask nobody, so no limit counts them."""
 
@@ -74,8 +78,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         requests: Per agent, what it will ask, answers that are not there left empty.
         held: Per agent, its answer if the ledger has it.
         policy: How it will run. Its budget does not cut the estimate: `reaches` says how far that goes.
-        history: Earlier answers. From five of the same agent, model and effort on, their 10th, 50th and 90th
-            percentile; of fewer the median, half to twice; of none the model's pace and a stated length.
+        history: Earlier answers: the percentiles of five like it, the median of fewer, or the model's pace.
         budget_usd: A budget to ask about; the policy's by default.
         prices: What tokens cost.
         counted: Per agent, the API's count of its request, or `None`.
@@ -89,10 +92,12 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
+    cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
     work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
-    ends = [_play(plan, requests, guesses, policy, end, terms, Pricing(book), work_s) for end in range(3)]
+    play_to = partial(_play, plan, requests, guesses, cascades, policy, terms=terms, price=Pricing(book), work_s=work_s)
+    ends = [play_to(end) for end in range(3)]
     totals, timeouts_s = [summarize(one) for one in ends], timeouts_of(plan, policy)
-    expected = tuple(_expect(plan, agent, requests[agent], guesses[agent], ends, book) for agent in range(len(plan)))
+    expected = tuple(_expect(plan, one, requests, guesses, cascades, ends, book) for one in range(len(plan)))
     found = Estimate(
         plan.name,
         expected,
@@ -115,19 +120,24 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
 
 
 def _expect(
-    plan: Plan, agent: int, request: Request, guess: Guess, ends: Sequence[RunRecord], prices: Prices
+    plan: Plan,
+    agent: int,
+    requests: Sequence[Request],
+    guesses: Sequence[Guess],
+    cascades: Mapping[int, Sequence[NextModel]],
+    ends: Sequence[RunRecord],
+    prices: Prices,
 ) -> Expected:
-    def price(given: int, produced: int) -> float | None:
-        return (
-            0.0
-            if guess.held or guess.is_task
-            else prices.of(request.model, Usage(given, output_tokens=produced)).cost_usd
-        )
+    request, guess, later = requests[agent], guesses[agent], cascades.get(agent, ())
+
+    def price(given: int, produced: int, model: str = request.model) -> float | None:
+        return 0.0 if guess.held or guess.is_task else prices.of(model, Usage(given, output_tokens=produced)).cost_usd
 
     known = [0.0] * len(ends) if guess.is_task else []
     known += [cost for one in ends if (cost := _cost_in(one, agent)) is not None]
     cost = _span(known) if len(known) == len(ends) else None
-    most = price(guess.most_input, guess.most_output)
+    every = [(guess, request.model), *((one.guess, one.request.model) for one in later)]
+    most = _total([price(one.most_input, one.most_output, model) for one, model in every])
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
     part = plan.agents[agent].part
@@ -206,12 +216,14 @@ def _limited_by(
     return waited
 
 
-def _play(
+def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     plan: Plan,
     requests: Sequence[Request],
     guesses: Sequence[Guess],
+    cascades: Mapping[int, Sequence[NextModel]],
     policy: Policy,
     end: int,
+    *,
     terms: Terms,
     price: Pricing,
     work_s: Sequence[float] | None = None,
@@ -222,6 +234,7 @@ def _play(
         plan: The plan.
         requests: Per agent, what it asks.
         guesses: Per agent, what it may use and take.
+        cascades: The further models of agents that have some.
         policy: How to run.
         end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
         terms: The rate limits that are known, what a pacer has learned, whether the key is untried.
@@ -231,6 +244,8 @@ def _play(
     policy = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
     classes = [facts_of(terms, request.model).limit_class for request in requests]
     works = [_work(plan.agents[n].name, requests[n], classes[n], guess, end) for n, guess in enumerate(guesses)]
+    for agent, later in cascades.items():
+        works[agent] = _escalating(works[agent], later, end, terms)
     limits = terms.before | _plenty(works, terms)
     record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
     # What a what-if of this run starts from: the limits that are known, and no wait for a first reply to tell them.
@@ -287,6 +302,21 @@ def _work(name: str, request: Request, limit_class: str, guess: Guess, end: int)
     )
 
 
+def _escalating(work: Work, later: Sequence[NextModel], end: int, terms: Terms) -> Work:
+    """Return the work of an agent with that of the further models that it asks at an end."""
+    asked = [one for one in later if not one.guess.held and (end == HIGH_END or (end and one.likely))]
+    if not asked:
+        return work
+    own = work.tries[0]._replace(model=work.model, pool=work.pool)
+    classes = [facts_of(terms, one.request.model).limit_class for one in asked]
+    more = [
+        _work("", one.request, pool, one.guess, end).tries[0]._replace(model=one.request.model, pool=pool)
+        for one, pool in zip(asked, classes, strict=True)
+    ]
+    tries = [own, *more]
+    return work._replace(tries=(*(one._replace(failure=ESCALATION) for one in tries[:-1]), tries[-1]))
+
+
 def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
     """Return limits that hold nobody for classes whose first reply will tell them: those the session has not asked."""
     if not terms.key_untried and not terms.before:
@@ -313,6 +343,8 @@ def _flow_notes(plan: Plan) -> Iterator[str]:
     """Say what an estimate takes for granted where the run decides."""
     places = sum(one.part is not None and one.part.is_reserved for one in plan.agents)
     asked = sum(one.when is not None for one in plan.agents)
+    if any(one.cascade for one in plan.agents):
+        yield "cascades escalate as often as earlier answers did, or always; at the low end never, at the high always"
     words = [f"{places:,} reserved places"] if places else []
     words += ["1 condition" if asked == 1 else f"{asked:,} conditions"] if asked else []
     if words:

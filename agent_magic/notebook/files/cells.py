@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
-from agent_magic.declare.agent import OPTIONS, Agent
+from agent_magic.declare.agent import NAMES, OPTIONS, Agent
 from agent_magic.declare.cells import options_text
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.context import Context
@@ -176,7 +176,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
             **({"each": agent.each} if agent.each else {}),
             **{option: value for option in FLOW if (value := getattr(agent, option))},
             **({"returns": json.loads(agent.schema)} if agent.returns else {}),
-            **({"attach": list(agent.attach)} if agent.attach else {}),
+            **{option: list(value) for option in NAMES if (value := getattr(agent, option))},
             **({"cite": True} if agent.cite else {}),
             "after": list(agent.after),
         }

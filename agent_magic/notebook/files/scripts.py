@@ -10,7 +10,7 @@ import itertools
 import shlex
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.agent import OPTIONS
+from agent_magic.declare.agent import NAMES, OPTIONS
 from agent_magic.declare.condition import FLOW
 from agent_magic.errors import PlanError
 from agent_magic.notebook.settings import run_options
@@ -90,7 +90,8 @@ def _contexts(texts: Mapping[str, str]) -> str:
 
 
 def _agent(row: Mapping[str, Any]) -> str:
-    given = [option for option in (*OPTIONS, "each", *FLOW, "returns", "attach", "cite") if row.get(option) is not None]
+    every = (*OPTIONS, "each", *FLOW, "returns", *NAMES, "cite")
+    given = [option for option in every if row.get(option) is not None]
     rows = [f"        {row['name']!r},", f"        {_literal(row['prompt'])},"]
     rows += [f"        {option}={_literal(row[option])}," for option in given]
     rows += [f"        after={row['after']!r},"] if row.get("after") else []
@@ -236,7 +237,7 @@ class _Reader:
     def agent(self, node: ast.expr) -> dict[str, Any]:
         """Return an agent as JSON plans have it."""
         row = self.call(node, "Agent", AGENT)
-        wrong = sorted(set(row) - {*AGENT, *OPTIONS, *FLOW, "after", "each", "returns", "attach", "cite"})
+        wrong = sorted(set(row) - {*AGENT, *OPTIONS, *FLOW, "after", "each", "returns", *NAMES, "cite"})
         if wrong:
             raise PlanError(f"Line {node.lineno}: Agent has no option {wrong[0]!r}.")
         after: Any = row.get("after") or ()

@@ -1,0 +1,64 @@
+"""The models that an agent may ask besides its own: in its place when it cannot answer, or after it when it is unsure.
+
+```
+%%agent label --cascade claude-haiku-5-5,claude-sonnet-5-5 --escalate "answer.confidence < 0.7" --returns Label
+%%agent report --model claude-sonnet-5-5 --fallback claude-opus-5-5
+```
+
+Both are rules of an agent's attempts, not steps of their own: an agent keeps one row and one answer, and each attempt
+says which model it asked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agent_magic.declare.condition import condition_of
+from agent_magic.declare.validation import check_text
+from agent_magic.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from agent_magic.declare.agent import Agent
+
+ANSWER = "answer"
+"""The name of the answer in the condition of `escalate`."""
+FEWEST = 2
+"""So many models make a cascade."""
+
+
+def check_models(agent: Agent) -> None:
+    """Raise `DeclarationError` for the first of `fallback`, `cascade` and `escalate` that is not what it must be."""
+    error = partial(DeclarationError, agent=agent.name)
+    for option in ("fallback", "cascade"):
+        for model in getattr(agent, option):
+            check_text(f"{option} of {agent.name!r}", model, error=error)
+    every = [*agent.cascade, *agent.fallback] if agent.cascade else [*filter(None, [agent.model]), *agent.fallback]
+    twice = next((one for place, one in enumerate(every) if one in every[:place]), None)
+    if twice is not None:
+        raise error(f"Agent {agent.name!r} has the model {twice!r} twice.", hint="Name each model once.")
+    if agent.cascade:
+        _check_cascade(agent, error)
+    elif agent.escalate is not None:
+        hint = "Say which models are asked, cheap first: --cascade claude-haiku-5-5,claude-sonnet-5-5."
+        raise error(f"Agent {agent.name!r} has escalate and no cascade.", hint=hint)
+
+
+def _check_cascade(agent: Agent, error: partial[DeclarationError]) -> None:
+    if len(agent.cascade) < FEWEST:
+        raise error(f"The cascade of {agent.name!r} has one model.", hint="Name two or more, cheap first.")
+    if agent.model != agent.cascade[0]:
+        message = f"Agent {agent.name!r} has model={agent.model!r} beside a cascade."
+        raise error(message, hint="Leave the model out: the cascade begins with its first.")
+    if agent.tools.functions:
+        message = f"Agent {agent.name!r} has a cascade and tools: the next model would call them again."
+        raise error(message, hint="Let one agent work with the tools, and another with a cascade read its answer.")
+    if agent.escalate is None and agent.returns is None and agent.check is None:
+        hint = 'Say when: --escalate "answer.confidence < 0.7", or give it a check.'
+        raise error(f"The cascade of {agent.name!r} never escalates.", hint=hint)
+    if agent.escalate is not None:
+        check_text(f"escalate of {agent.name!r}", agent.escalate, error=error)
+        others = [one for one in condition_of(agent.escalate, agent.name, "escalate").names if one != ANSWER]
+        if others:
+            message = f"--escalate {agent.escalate!r} of agent {agent.name!r} is about {others[0]!r}."
+            raise error(message, hint=f'It can be about the answer only: --escalate "{ANSWER}.confidence < 0.7".')
