@@ -35,6 +35,7 @@ ONE_OF_EACH = [
     errors.Refused("why", category="bio", partial="half"),
     errors.Capped("why"),
     errors.InvalidAnswer("why", mendable=False),
+    errors.Escalated("answer.confidence < 0.7"),
     errors.InvalidArguments("why"),
     errors.NoValue("a", "why"),
     errors.Truncated("why"),

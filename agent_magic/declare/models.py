@@ -40,7 +40,7 @@ def check_models(agent: Agent) -> None:
     if agent.cascade:
         _check_cascade(agent, error)
     elif agent.escalate is not None:
-        hint = "Say which models are asked, cheap first: --cascade claude-haiku-5-5,claude-sonnet-5-5."
+        hint = "Say which models are asked, cheap first: --cascade CHEAP,DEAR."
         raise error(f"Agent {agent.name!r} has escalate and no cascade.", hint=hint)
 
 

@@ -309,8 +309,16 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
     crowded = kind in {"Overloaded", "Unreachable"}
     if final:
         stops = attempt.status_code in STOPS_RUN
-        more = {"crowded": crowded, "falls_back": kind != ESCALATED} if moves else {}
-        return Failure(why, kind=kind, fault=fault, reached=reached, stops_run=stops, **more)
+        falls_back, crowded = moves and kind != ESCALATED, moves and crowded
+        return Failure(
+            why,
+            kind=kind,
+            fault=fault,
+            reached=reached,
+            stops_run=stops,
+            crowded=crowded,
+            falls_back=falls_back,
+        )
     usual_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt.number - 1, 10))
     demanded = waited_s > usual_s * (1 + JITTER)  # only a server's own demand makes it longer
     told_s = waited_s - usual_s * JITTER / 2 if demanded else None

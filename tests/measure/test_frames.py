@@ -25,9 +25,9 @@ from tests.record.histories import histories
 
 # The columns of `run.agents` and `run.summary` are a contract.
 AGENTS = (
-    "agent, status, kind, total_s, input_tokens, output_tokens, cost_usd, model, source, attempts, queued_s, api_s, "
-    "tool_s, backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, cache_write_tokens, layer, "
-    "on_critical_path, slack_s, context_tokens, round, stop_reason, error"
+    "agent, status, kind, total_s, input_tokens, output_tokens, cost_usd, model, model_used, source, attempts, "
+    "queued_s, api_s, tool_s, backoff_s, local_s, ttft_s, started_s, finished_s, cache_read_tokens, "
+    "cache_write_tokens, layer, on_critical_path, slack_s, context_tokens, round, stop_reason, error"
 ).split(", ")
 SUMMARY = (
     "plan, agents, succeeded, wall_s, input_tokens, output_tokens, cost_usd, verdict, limited_by, mean_concurrency, "
@@ -38,6 +38,7 @@ WORDS = {
     "error_class",
     "agent",
     "model",
+    "model_used",
     "status",
     "source",
     "stop_reason",

@@ -25,6 +25,7 @@ from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
 from agent_magic.engine.conductor.lines import Barrier, Lines, turns_of
+from agent_magic.engine.conductor.reopening import to_reopen
 from agent_magic.engine.conductor.tries import Slots, Tries
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.made import made
@@ -579,36 +580,3 @@ class Conductor:
         for agent, cause in skipped.items():
             self._lost[agent] = cause
             self._out += [Reopened(agent), Skipped(agent, cause)]
-
-
-def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
-    """Say which agents are to run again, and which stay skipped for another reason than before.
-
-    An agent that was asked for brings along what it cannot go without: its ancestors that did not succeed either. And
-    it brings back what was skipped because of them, as far as nothing else is in its way. What somebody had skipped or
-    stopped by name comes back only by name.
-
-    Args:
-        dag: Who waits for whom.
-        lost: The agents that ended without success, each with the agent that was the cause: itself, or the ancestor
-            that had it skipped.
-        asked: The agents to run again. Those that succeeded, or have not ended, stay as they are.
-
-    Returns:
-        The agents to run again, parents before children, and the new cause of those that stay skipped.
-    """
-    wanted = {agent for agent in asked if agent in lost}
-    if not wanted:
-        return [], {}
-    wanted |= {agent for agent in dag.ancestors(wanted) if agent in lost}
-    below = dag.descendants(wanted)
-    found: dict[int, None] = {}
-    causes: dict[int, int] = {}
-    for agent in dag.order:
-        if agent in wanted or (agent in below and lost.get(agent, agent) != agent):
-            in_its_way = [parent for parent in dag.parents[agent] if parent in lost and parent not in found]
-            if not in_its_way:
-                found[agent] = None
-            elif lost[agent] in found:
-                causes[agent] = causes.get(in_its_way[0], lost[in_its_way[0]])
-    return list(found), causes
