@@ -66,7 +66,8 @@ class AlertMonitor:
 
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
         self.rules = () if alerts is None else alerts.rules
-        self._tell, self._wanted = (None, None) if alerts is None else (alerts.tell, alerts.on_alert)
+        self._tell = None if alerts is None else alerts.tell
+        self._wanted: OnAlert | None = None if alerts is None else alerts.on_alert
         self._record, self._watch = record, AlertWatch(self.rules, slots_of(record))
 
     @property

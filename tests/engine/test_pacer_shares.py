@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ class Table:
         """Let these look, one after the other, all of them by default."""
         for name in names or self.demands:
             others = {other: row for other, row in self.rows.items() if other != name}
-            wanted = {CLASS: {"requests": self.demands[name]}}
+            wanted: Any = {CLASS: {"requests": self.demands[name]}}
             self.told[name] = claims(wanted, self.told.get(name, {}), name, others, self.now)
             self.rows[name] = row_of(self.told[name])
         self.now += BEAT_S

@@ -28,7 +28,8 @@ async def run(url, path, name, agents, shared, key="x"):
         began_s = time.time()
         record = await driver.drive()
         refused = sum(one.kind == "RateLimited" for one in record.attempts)
-        times = [one.ended_s + began_s for one in record.attempts if one.status == "succeeded"]
+        ended_s = [one.ended_s for one in record.attempts if one.status == "succeeded"]
+        times = [at_s + began_s for at_s in ended_s if at_s is not None]
         succeeded = sum(one.status == "succeeded" for one in record.results)
         print(json.dumps({"succeeded": succeeded, "refused": refused, "sent": len(record.attempts), "times": times}))
     finally:

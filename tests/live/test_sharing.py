@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_file_that_is_locked_changes_nothing():
 
     async def scene():
         rows = {}
-        one = kernel("a", rows)
+        one: Any = kernel("a", rows)
         one._rows.locked = True
         async with one.taking_part([CLASS], bool):
             assert {} == rows

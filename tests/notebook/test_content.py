@@ -15,7 +15,7 @@ from agent_magic.declare.pictures import text_file
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.errors import DeclarationError
 from agent_magic.notebook.declaring import help_of, read_agent
-from agent_magic.notebook.files.cells import _declaration
+from agent_magic.notebook.files.cells import declaration
 from agent_magic.notebook.files.scripts import to_script
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import _prompts_text
@@ -54,7 +54,7 @@ def test_a_cell_that_cites_has_no_type(magics):
 def test_what_is_attached_goes_into_cells_and_scripts(magics):
     """A plan written as cells or as a script names what it attaches."""
     agent, _ = read_agent("reader --attach fig,rules --cite", "What is green?\n")
-    assert "%%agent reader --attach fig,rules --cite\nWhat is green?" == _declaration(agent, "")
+    assert "%%agent reader --attach fig,rules --cite\nWhat is green?" == declaration(agent, "")
     magics.agent("reader --attach fig,rules --cite", "What is green?\n")
     plan = magics.session.plan(magics.shell.user_ns, defaults={})
     text = to_script(plan_to_dict(plan), title="x", unknown={})

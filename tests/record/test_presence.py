@@ -21,7 +21,7 @@ def ledger(tmp_path):
     made.close()
 
 
-def seen_by(presence, row="here"):
+def seen_by(presence, row: object = "here"):
     """Return what a kernel reads of the others while it writes its own row."""
     found = {}
     assert presence.look(lambda others: found.update(others) or row)
