@@ -232,11 +232,10 @@ class Dask(Provider):
         self.cluster.start_now()
 
     def workers(self) -> Sequence[WorkerState]:
-        """Return how each worker is: its name, state, streams, answers, failures and silence."""
-        links = [link for fleet in self._open for link in fleet.links.values()]
-        if links:
-            return [WorkerState.of(link) for link in links]
-        return [WorkerState(name, "idle", 0, 0, 0, 0.0) for name in self.cluster.start_now().values()]
+        """Return how each worker is, by name: its state, streams, answers, failures and silence."""
+        found = [WorkerState.of(link) for fleet in self._open for link in fleet.links.values()]
+        found = found or [WorkerState(name, "idle", 0, 0, 0, 0.0) for name in self.cluster.start_now().values()]
+        return sorted(found)
 
     def scale(self, workers: int) -> None:
         """Have so many workers from now on. Those that are too many finish their streams first.
