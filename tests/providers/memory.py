@@ -116,6 +116,8 @@ class Hub:
         on_connect: Called with both ends of each new connection.
     """
 
+    is_own = True
+
     def __init__(self, provider, count=2, on_connect=lambda kernel, worker: None):
         self.provider, self.on_connect = provider, on_connect
         self.workers = {f"mem://{one}": f"worker-{one}" for one in range(count)}

@@ -17,7 +17,6 @@ def hub(monkeypatch):
     """Return workers in memory, in place of a Dask cluster."""
     monkeypatch.setattr(fleets, "TICK_S", 0.01)
     made = Hub(Counting(pieces=("One, ", "two.")), 2)
-    made.is_own = True
     monkeypatch.setattr(clients, "Cluster", lambda *_: made)
     return made
 
