@@ -23,6 +23,8 @@ earlier retries fail. A 529 says nothing of our own limits. (Source: the vendor'
   bucket is full, and the rest is owed.
 * *What others use* with the same key (`bucket`). What goes missing without explanation, smoothed, is taken from the
   expected refill, up to half of the limit. The other half is not given up, or two pacers would starve each other.
+* *What other kernels take* that tell so (`share`). A bucket then mirrors our share of the limit, and what is there
+  beyond that is theirs.
 * *How long answers are* (`ratio`, `output`). Expectations are corrected by what answers used. By Little's law as much
   output may be under way as flows in while it is.
 * *A limit that nobody announces* (`window`). First one request goes ahead, as through a half-open circuit breaker,
