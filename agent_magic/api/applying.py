@@ -126,4 +126,6 @@ def _is_said(value: Any) -> bool:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return "as it is by default" if value is None else str(value)

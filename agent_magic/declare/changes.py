@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
 
+CHANGED = ("model", "cascade", "escalate", "fallback", "effort")
+"""The options that may differ: a model that is named takes the place of a cascade."""
 P = TypeVar("P", bound="Plan")
 
 
@@ -24,7 +27,9 @@ def with_options(
         without: The numbers of agents that are left out; nothing that is kept may need them.
     """
     agents = [
-        replace(agent, **changes.get(number, {})) for number, agent in enumerate(plan.agents) if number not in without
+        with_changes(agent, changes.get(number, {}))
+        for number, agent in enumerate(plan.agents)
+        if number not in without
     ]
     return kind(
         tuple(agents),
@@ -36,6 +41,14 @@ def with_options(
         on_conflict=plan.on_conflict,
         notes=plan.notes,
     )
+
+
+def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
+    """Return a step with other options. A model that is named takes the place of a cascade, and is no fallback too."""
+    if not options.get("model") or not step.other_models:
+        return replace(step, **options)
+    others = tuple(one for one in step.fallback if one != options["model"])
+    return replace(step, **{"cascade": (), "escalate": None, "fallback": others, **options})
 
 
 def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:
@@ -52,7 +65,7 @@ def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any,
         if other is None:
             found.setdefault(name, {})["dropped"] = (False, True)
             continue
-        for option in ("model", "effort"):
+        for option in CHANGED:
             pair = getattr(agent, option, None), getattr(other, option, None)
             if pair[0] != pair[1]:
                 found.setdefault(name, {})[option] = pair

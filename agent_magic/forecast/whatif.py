@@ -339,7 +339,9 @@ class _Reader:
                 hint = f"Nothing is known of it, not even a price: give one with prices=.{near}"
                 raise DeclarationError(f"model={model!r} is not known.", hint=hint)
         seen = self.forecaster.evidence.seen
-        return {agent: model for agent, model in found.items() if seen[agent].model != model or seen[agent].moved}
+        agents = self.forecaster.record.plan.agents
+        same = {agent for agent in found if not (seen[agent].moved or agents[agent].cascade)}
+        return {agent: model for agent, model in found.items() if agent not in same or seen[agent].model != model}
 
     def _efforts(self, value: object) -> dict[int, str | None]:
         found = self._per_agent("effort", value)

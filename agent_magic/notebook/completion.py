@@ -308,7 +308,7 @@ _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "after": _agents,
     "drop": _agents,
     "plan": lambda known, _: known.plans,
-    "model": _models,
+    **dict.fromkeys(("model", "fallback", "cascade"), _models),
     "context": lambda known, _: [*known.contexts, *known.variables],
     "command": lambda _, __: VERBS,
     "file": lambda _, fragment: _files(fragment),

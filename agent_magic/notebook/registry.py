@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from agent_magic.declare.changes import with_changes
 from agent_magic.declare.condition import deciding_names
 from agent_magic.declare.context import Context
 from agent_magic.declare.dag import build_dag
@@ -194,7 +195,7 @@ class Registry:
         if name not in self._agents:
             raise UnknownAgent(name, known=self._agents)
         one = self._agents[name]
-        self._agents[name] = replace(one, value=replace(one.value, **options))
+        self._agents[name] = replace(one, value=with_changes(one.value, options))
 
     def snapshot(self) -> Callable[[], None]:
         """Return what puts the agents back as they are now."""

@@ -18,8 +18,10 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 from statistics import fmean, median
+from typing import Annotated, Literal, TypedDict
 
 import pytest
+from pydantic import Field
 
 from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
@@ -66,12 +68,27 @@ def diamond(count):
     return Plan([Agent("top", f"Begin {length(lot)}"), *middle, end])
 
 
+class Label(TypedDict):
+    """A label, and how sure it is."""
+
+    mood: Literal["positive", "negative", "mixed"]
+    confidence: Annotated[float, Field(ge=0, le=1)]
+
+
+def cascade(count):
+    """Side by side, each by a cheap model, and by a dear one where that is not sure; then one that reads all."""
+    models = {"cascade": ["claude-haiku-5-5", "claude-sonnet-5-5"], "escalate": "answer.confidence < 0.7"}
+    labels = [Agent(f"l{n}", f"Label review {n}: great value.", returns=Label, **models) for n in range(count)]
+    return Plan([*labels, Agent("end", " ".join(f"{{{{ l{n}.mood }}}}" for n in range(count)))])
+
+
 PLANS = {
     "chain": chain(6),
     "diamond": diamond(12),
     "reduced": reduced(20),
     "cached": reduced(16, context=True),
     "failing": reduced(16, context=True, fault=FAILS_ONCE),
+    "escalating": cascade(16),
 }
 CASES = {
     "as recorded": ({}, {}),
@@ -205,3 +222,9 @@ def test_a_cache_for_an_hour_is_dearer_to_write():
     short, long = frame["cost_usd"]
     assert ["5m", "1h"] == list(frame["cache_ttl"])
     assert long - short == pytest.approx(written * (2 - 1.25) * 0.1 / 1e6)
+
+
+def test_some_of_the_cascade_escalate():
+    """And some do not: otherwise its cases would say little."""
+    moved = [one.moved_by for one in recorded("escalating").record.results[:-1]]
+    assert {"", "escalated"} == set(moved)

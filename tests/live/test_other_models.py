@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from itertools import groupby
 from typing import TypedDict
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent_magic.api import Ledger, Plan, Run
 from agent_magic.declare.agent import Agent
@@ -308,3 +311,56 @@ def test_a_cassette_replays_both_models(tmp_path):
     for one, other in zip(record.attempts, again.record.attempts, strict=True):
         assert (one.model, one.status, one.price, one.turn) == (other.model, other.status, other.price, other.turn)
     assert (CHEAP, DEAR, 1) == (again["a"].model, again["a"].model_used, again["a"].turns)
+
+
+def test_a_model_that_is_taken_replaces_a_cascade():
+    """What one model alone would cost can be taken: then no other is asked. A trial asks each model alone, too."""
+    record, _ = drive(cascade("a", "b", fallback=OTHER), sure(a=0.9, b=0.1), SEEDED)
+    found = Run(record).apply({"model": CHEAP})
+    assert {(CHEAP, (), (OTHER,))} == {(one.model, one.cascade, one.fallback) for one in found.plan.agents}
+    assert f"a: cascade {CHEAP}, {DEAR} -> none" in found.lines
+    other = Run(record).apply({"model": OTHER}).plan.agents[0]
+    assert (OTHER, (), ()) == (other.model, other.cascade, other.fallback)
+
+
+FATES = {
+    "ok": None,
+    "full": Overloaded("full", status=529),
+    "gone": Rejected("gone", status=404),
+    "wrong": Rejected("wrong", status=400),
+}
+MODELS = [CHEAP, DEAR, OTHER]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fates=st.lists(st.lists(st.sampled_from([*FATES, "unsure"]), min_size=3, max_size=3), min_size=1, max_size=6),
+    rungs=st.integers(1, 3),
+    tries=st.integers(1, 3),
+    share=st.sampled_from([None, 0.05, 0.2]),
+    limited=st.booleans(),
+)
+def test_models_that_fail_are_asked_one_after_another_within_their_attempts(fates, rungs, tries, share, limited):
+    """Whatever fails: no model is asked again after another, nor more often than allowed; the row says who answered.
+
+    Without a breaker, the forecast of the run is the run.
+    """
+    cascade = {"cascade": MODELS[:rungs], "escalate": "answer == 'unsure'"} if rungs > 1 else {"model": CHEAP}
+    plan = agents(*(f"a{n}" for n in range(len(fates))), **cascade, fallback=MODELS[rungs:])
+
+    def script(model, prompt, _number):
+        fate = fates[int(prompt[1:])][MODELS.index(model)]
+        return Reply(1.0, FATES.get(fate), text=fate)
+
+    policy = Policy(2, max_attempts=tries, breaker_share=share, seed=1)
+    record, _ = drive(plan, ByModel(script), policy, pacer=Pacer(seed=1) if limited else None)
+    for one in record.results:
+        asked = [attempt.model for attempt in one.attempts]
+        stages = [model for model, _ in groupby(asked)]
+        assert len(stages) == len({*stages})
+        assert all(asked.count(model) <= tries for model in MODELS)
+        assert (one.status == "succeeded") == (one.model_used is not None and one.attempts[-1].error is None)
+        if one.status == "succeeded":
+            assert (one.model_used == CHEAP) == (not one.moved_by)
+    if share is None:
+        same_as_forecast(record)
