@@ -83,6 +83,7 @@ class _Watched:
         waiting: The requests that wait for it, by name.
         look_s: How soon the provider wants to be asked again; `None` where it has not said.
         given_up: Whether this run has cancelled it, to ask the rest live.
+        others: Batches that were taken for it and are not it.
     """
 
     row: int
@@ -93,6 +94,7 @@ class _Watched:
     waiting: dict[str, _Item] = field(default_factory=dict[str, _Item])
     look_s: float | None = None
     given_up: bool = False
+    others: set[str] = field(default_factory=set[str])
 
 
 class _Over(NamedTuple):
@@ -256,19 +258,20 @@ class Batcher:
     async def _see_through(self, batch: _Watched) -> None:
         """Wait for the end of a batch, and hand its results on."""
         try:
-            if batch.id is None and not await self._find(batch):
-                self._drop(batch, "refused")
-                await self._place(list(batch.waiting.values()))
-                return
-            state = await self._until_ended(batch)
-            await self._collect(batch, state, await self._read(batch))
+            while batch.id is not None or await self._find(batch):
+                state = await self._until_ended(batch)
+                found = await self._read(batch)
+                if not found or found.keys() & batch.names:
+                    await self._collect(batch, state, found)
+                    return
+                batch.others.add(batch.id or "")
+                batch.id = None
+            self._book.over(batch.row, "refused")
+            self._watched.pop(batch.row, None)
+            await self._place(list(batch.waiting.values()))
         except CallError as error:
             self._watched.pop(batch.row, None)
             _fail(batch.waiting.values(), error)
-
-    def _drop(self, batch: _Watched, state: str) -> None:
-        self._book.over(batch.row, state)
-        self._watched.pop(batch.row, None)
 
     async def _find(self, batch: _Watched) -> bool:
         """Find the id of a batch on the provider's list. Tells whether it was created."""
@@ -280,17 +283,21 @@ class Batcher:
             except CallError as error:
                 _raise_refusal(error)
             else:
-                known = self._book.known()
-                fits = [one for one in recent if one.requests == len(batch.names) and one.id not in known]
-                fits = [one for one in fits if one.created_at < batch.planned_at + SKEW_S]
-                if fits:
-                    batch.id, batch.found = fits[-1].id, True
-                    self._book.sent(batch.row, batch.id)
+                if (fit := self._fitting(batch, recent)) is not None:
+                    batch.id, batch.found = fit.id, True
+                    self._book.sent(batch.row, fit.id)
                     return True
                 if settled:
                     return False
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, FIRST_LOOK_S)
+
+    def _fitting(self, batch: _Watched, recent: Iterable[BatchState]) -> BatchState | None:
+        """Return the likeliest of recent batches. One that has ended goes first: its results tell at once."""
+        others = self._book.known() | batch.others
+        fits = [one for one in recent if one.requests == len(batch.names) and one.id not in others]
+        fits = [one for one in fits if abs(one.created_at - batch.planned_at) < SKEW_S]
+        return min(fits, key=lambda one: (one.ended_at is None, abs(one.created_at - batch.planned_at)), default=None)
 
     async def _until_ended(self, batch: _Watched) -> BatchState:
         """Ask seldom how a batch is, until it has ended.
@@ -352,17 +359,12 @@ class Batcher:
                     found[one.id] = one
             except CallError as error:
                 _raise_refusal(error)
-            if found.keys() >= batch.names:
+            if found.keys() >= batch.names or (found and not found.keys() & batch.names):  # all of it, or another's
                 break
         return found
 
     async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
         """Hand the results on, and keep those for which nobody waits."""
-        if found and not found.keys() & batch.names:  # somebody else's, of the same size
-            batch.id = None
-            self._drop(batch, "refused")
-            await self._place(list(batch.waiting.values()))
-            return
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
         nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
         self._book.keep((name, answer) for name, answer in nobodys if answer is not None)

@@ -11,7 +11,6 @@ import urllib.request
 from typing import Any
 
 import pytest
-from anthropic import AsyncAnthropicBedrock  # pyright: ignore[reportPrivateImportUsage]
 
 import agent_magic as am
 from agent_magic.errors import PlanError
@@ -187,9 +186,11 @@ def test_tools_are_refused(server, ledger):
 
 def test_where_there_are_none(ledger):
     """A cloud, a server without batches and a run without a ledger say so before anything is sent."""
+    from anthropic import AsyncAnthropicBedrock  # pyright: ignore[reportPrivateImportUsage]
+
     plan = rows(1)
-    client: Any = AsyncAnthropicBedrock(aws_region="x", aws_access_key="x", aws_secret_key="x")
-    cloud = am.Claude(client=client)
+    bedrock: Any = AsyncAnthropicBedrock(aws_region="x", aws_access_key="x", aws_secret_key="x")
+    cloud = am.Claude(client=bedrock)
     with pytest.raises(PlanError, match="has no batches"):
         asyncio.run(plan.run(am.Policy(batch=True), client=cloud, ledger=ledger))
     with pytest.raises(PlanError, match="needs a ledger"):

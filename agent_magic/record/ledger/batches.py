@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent_magic.record.answer import Answer
-    from agent_magic.record.ledger.file import Row
+    from agent_magic.record.ledger.file import LedgerFile, Row
     from agent_magic.record.ledger.store import Store
 
 KEY_BYTES = 32
@@ -76,6 +76,12 @@ class KeptBatch(NamedTuple):
         """Whether another process is about to create it, as far as anybody can know."""
         owner = Owner.parse(self.owner)
         return self.id is None and owner != Owner.me() and owner.is_alive() is not False
+
+
+def open_batches(file: LedgerFile) -> list[KeptBatch]:
+    """Return the batches that may have answers to come, the newest first."""
+    sql = f"SELECT {COLUMNS} FROM batches WHERE state IN ('planned', 'sent') ORDER BY id DESC"  # noqa: S608 - ours
+    return [_kept(row) for row in file.read(sql)]
 
 
 class BatchBook:
@@ -148,9 +154,8 @@ class BatchBook:
         Args:
             endpoint: Those at this address only; `None` is all.
         """
-        sql = f"SELECT {COLUMNS} FROM batches WHERE state IN ('planned', 'sent') ORDER BY id DESC"  # noqa: S608 - ours
-        rows = self._store.patiently(lambda: self._store.file.read(sql))
-        return [_kept(row) for row in rows if endpoint is None or row[1] == endpoint]
+        found = self._store.patiently(lambda: open_batches(self._store.file))
+        return [one for one in found if endpoint in {None, one.endpoint}]
 
     def known(self) -> set[str]:
         """Return the provider's names of all batches that were ever written."""

@@ -19,6 +19,7 @@ from agent_magic.record.base import Base, Kind
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
 from agent_magic.record.history import MEASURED, Past
+from agent_magic.record.ledger.batches import name_of, open_batches
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, answer_of, decode, events_of
 from agent_magic.record.prices import Prices
@@ -114,6 +115,7 @@ def mark_lost_runs(file: LedgerFile) -> list[str]:
     if not file.read("SELECT 1 FROM runs WHERE state = 'running' LIMIT 1"):
         return []
     notes: list[str] = []
+    at_provider = {name for one in open_batches(file) for name in one.names}
     with file.writing() as db:
         runs: list[Row] = db.execute(
             "SELECT id, began_at, owner, (SELECT max(until) FROM leases WHERE run = runs.id), "
@@ -124,13 +126,26 @@ def mark_lost_runs(file: LedgerFile) -> list[str]:
             if not _is_gone(owner, began, until):
                 continue
             calls: list[Row] = db.execute(
-                "SELECT model, reserved_input, reserved_output FROM calls WHERE run = ? AND state = 'started'", (run,)
+                "SELECT model, reserved_input, reserved_output, key, ordinal FROM calls "
+                "WHERE run = ? AND state = 'started'",
+                (run,),
             ).fetchall()
             db.execute("UPDATE calls SET state = 'unknown' WHERE run = ? AND state = 'started'", (run,))
             db.execute("UPDATE runs SET state = 'lost' WHERE id = ?", (run,))
             db.execute("DELETE FROM leases WHERE run = ?", (run,))
-            notes += [_lost_note(run, began, finished, calls)] * bool(calls)
+            batched = [one for one in calls if name_of(*one[3:]) in at_provider]
+            live = [one[:3] for one in calls if name_of(*one[3:]) not in at_provider]
+            notes += [_lost_note(run, began, finished, live)] * bool(live)
+            notes += [_batched_note(run, len(batched))] * bool(batched)
     return notes
+
+
+def _batched_note(run: int, count: int) -> str:
+    what = "1 request" if count == 1 else f"{count:,} requests"
+    return (
+        f"{what} of run {run}, whose kernel ended, went by batch: run it again with --batch to collect the answers. They "
+        "are paid for once."
+    )
 
 
 def _lost_note(run: int, began_at: str, finished: int, calls: list[Row]) -> str:
