@@ -230,6 +230,7 @@ class Plan(DeclaredPlan):
             ceilings=terms_ahead(self, client, shared.pacer) if ceilings is None else ceilings,
             simulated=simulated,
             pilot=tried,
+            batch_times_s=() if shared.ledger is None else shared.ledger.batches.times_s(client.endpoint),
         )
 
     def lint(self, estimate: Estimate | None = None, *, session: Session | None = None) -> Advice:

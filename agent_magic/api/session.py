@@ -17,6 +17,7 @@ from agent_magic.engine.alerts import Alerts
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
+from agent_magic.live.batching import cancel_batches
 from agent_magic.live.sharing import Sharing
 from agent_magic.measure.scores import GradeBook
 from agent_magic.providers.anthropic.client import as_provider
@@ -24,7 +25,7 @@ from agent_magic.record.history import History
 from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from anthropic import AsyncAnthropic
 
@@ -132,6 +133,22 @@ class Session:
         """
         given = {**self.pacer.given, self.client.limit_class(model): limits}
         self.pacer, self._account = Pacer(given), None
+
+    async def cancel_batches(self, ids: Iterable[str] = ()) -> list[str]:
+        """Cancel batches of the ledger, such as `ledger.batches.open()` lists. Returns which.
+
+        What was answered by then is billed, and collected by the next run.
+
+        Args:
+            ids: Their names; none means all that are open.
+
+        Raises:
+            CallError: The provider refused.
+            PlanError: There is no ledger, the provider has no batches, or one is not open.
+        """
+        if self.ledger is None:
+            raise PlanError("Without a ledger no batch is known. Give ledger=am.Ledger('FILE').")
+        return await cancel_batches(self.client, self.ledger.batches, ids)
 
     def set_price(self, model: str, price: TokenPrice) -> None:
         """Set your own price of a model, for the runs that begin from now on.

@@ -8,7 +8,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from agent_magic.declare.validation import check_integer, check_positive, check_word, must_be
-from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,9 +123,6 @@ class Policy:
             raise must_be("seed", "an integer or None", self.seed)
         for option, words in POLICY_WORDS.items():
             check_word(option, getattr(self, option), words)
-        if self.batch != "off" and self.schedule == "sequential":
-            hint = "One agent at a time would be a batch for each."
-            raise DeclarationError("batch does not go with schedule='sequential'.", hint=hint)
 
     def to_dict(self) -> dict[str, Any]:
         """Return its fields by name, as plain data."""

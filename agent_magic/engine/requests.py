@@ -15,9 +15,9 @@ from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import shared_prefixes
 from agent_magic.engine.admission.room import Need
-from agent_magic.engine.batching import Batching
+from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
-from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, PlanError, Refused
+from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
@@ -151,34 +151,6 @@ def _result_block(id_: str, result: Result) -> dict[str, Any]:
     return block if result.status == "succeeded" else {**block, "is_error": True}
 
 
-def _batching(plan: Plan, policy: Policy) -> Batching | None:
-    """Return who decides which requests go by batch; `None` where none may.
-
-    Raises:
-        PlanError: The policy sends an agent by batch that has tools of the user, and does not say itself that it may.
-    """
-    may = {number for number, one in enumerate(plan.agents) if goes_by_batch(one, policy)}
-    if not may:
-        return None
-    return Batching(policy, may, plan.dag.remaining([0.0 if one.is_task else 1.0 for one in plan.agents]))
-
-
-def goes_by_batch(step: Step, policy: Policy) -> bool:
-    """Tell whether the requests of a step may go by batch.
-
-    Raises:
-        PlanError: The policy says so, and the step has tools of the user and does not say so itself.
-    """
-    if not isinstance(step, Agent) or step.batch is not None:
-        return isinstance(step, Agent) and step.batch == "on"
-    if policy.batch == "on" and step.tools.functions:
-        raise PlanError(
-            f"Agent {step.name!r} has tools, so it would wait for a batch in each of its turns. Say --batch off in its "
-            "cell to ask it live, --batch on if it may take that long, or run with --batch auto."
-        )
-    return policy.batch != "off" and not step.tools.functions
-
-
 class Bought(Protocol):
     """Whoever knows which answers need not be bought again."""
 
@@ -249,7 +221,7 @@ class PlanRequests:
         self.models, self._facts = list(models), facts
         self.limit_classes = [facts[model].limit_class if model else "" for model in models]
         self._rules = {model: one.token_rule for model, one in facts.items()}
-        self.batching = _batching(plan, policy)
+        self.batching = batching_of(plan, policy)
         by_batch = () if self.batching is None else self.batching.steps
         self.prefixes = shared_prefixes(plan, models, facts, policy, work_s, by_batch)
         self._texts: dict[str, Any] = dict(texts or {})

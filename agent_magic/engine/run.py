@@ -50,7 +50,8 @@ from agent_magic.record.events import (
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.admission.key import Key
@@ -146,7 +147,7 @@ class Engine:
             fall_back=self._fall_back,
         )
         self._settlement = Settlement(record, requests, self.admission, price)
-        self.batched: Container[int] = frozenset[int]() if requests.batching is None else requests.batching.now
+        self.batched: AbstractSet[int] = frozenset[int]() if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of
         self._ending: dict[int, Result] = {}  # why an agent cannot go on after its calls

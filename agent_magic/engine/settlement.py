@@ -8,6 +8,7 @@ from agent_magic.engine.admission.breaker import Fault
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Usage
 from agent_magic.record.events import AttemptEnded
 from agent_magic.record.made import made
+from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ class Settlement:
                 self._gate.turned_back()
                 self._give_back(step, NOTHING_USED, 0.0, None, now)
             return
-        price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._price(attempt.model, usage))
+        price = outcome.price or (NOT_BILLED if usage is NOTHING_USED else self._priced(step, attempt.model, usage))
         if self._gate is not None:
             self._gate.ended(outcome.status, answered=failure is not None)
             if failure is not None and failure.kind == "RateLimited":
@@ -88,6 +89,10 @@ class Settlement:
             outcome.worker,
         )
         self._record.add(made(AttemptEnded, ended))
+
+    def _priced(self, step: int, model: str, usage: Usage | None) -> Price:
+        price, batching = self._price(model, usage), self._requests.batching
+        return of_batch(price) if batching is not None and step in batching.now else price
 
     def _give_back(self, step: int, usage: Usage | None, cost_usd: float | None, bad: Blame, now: float) -> None:
         known = usage or Usage()

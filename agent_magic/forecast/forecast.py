@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.batching import BATCH_S
+from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.service import Pricing, play
@@ -42,11 +42,15 @@ REFUSED_RANGE: Final = 0.2
 """The same where 429s are forecast: who is refused is a matter of milliseconds, and when he comes back is drawn by lot.
 Runs of one policy that were refused differ by up to 16 % among themselves (29 scenarios on the virtual clock of
 `tests/forecast/standin.py`, delays of up to 6 ms drawn by lot)."""
-BATCH_MOST_S: Final = 86400.0
-"""Source: the vendor's page on batches: one expires after 24 hours."""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """What holds requests until a first reply, in the first run of a session that asks a model class."""
-ALONE: Final[dict[str, Any]] = {"budget_usd": None, "budget_tokens": None, "max_usd_per_min": None, "cache": "off"}
+ALONE: Final[dict[str, Any]] = {
+    "budget_usd": None,
+    "budget_tokens": None,
+    "max_usd_per_min": None,
+    "cache": "off",
+    "batch": "off",
+}
 """A batch is one request: it keeps no caps, and shares no cache."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
 from agent_magic.engine.admission.room import Need
+from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.batching import Batching
     from agent_magic.engine.calls import Call
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.pacing.limits import Readings
@@ -263,6 +265,7 @@ class ModelledRequests(WithoutCalls):
         held: The agents whose answers are there already.
         plan: The plan.
         left: The steps that were left out, and why.
+        batching: Decides which go by batch; `None` sends none so.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -277,8 +280,10 @@ class ModelledRequests(WithoutCalls):
         *,
         plan: Plan,
         left: Mapping[int, Left],
+        batching: Batching | None,
     ) -> None:
         self.flow: Choices | None = RecordedChoices.of(plan, left)
+        self.batching = batching
         self.falls_back = any(one.fallback for one in plan.agents)
         self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held
         self.models, self.limit_classes = [request.model for request in requests], list(limit_classes)
@@ -437,7 +442,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     refusal_s: float = 0.0,
     left: Mapping[int, Left] = MappingProxyType({}),
 ) -> int:
-    """Turn the engine through modelled work, on virtual time.
+    """Turn the engine through modelled work, on virtual time. Returns the most that was under way at once.
 
     Args:
         record: Grows with what happens.
@@ -453,9 +458,6 @@ def play(  # noqa: PLR0913 - all that a run stands on
         held: The agents whose answers are there already.
         refusal_s: How long a 429 takes to come.
         left: The steps that are left out while it runs, as a recorded run decided.
-
-    Returns:
-        The most that was under way at once.
     """
     groups, lives = _groups_of(works, record, held, policy, cached_by, terms)
     prefixes = None if groups is None else Prefixes(groups, lives)
@@ -463,7 +465,8 @@ def play(  # noqa: PLR0913 - all that a run stands on
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
     classes, scripts = [facts_of(terms, one.model).limit_class for one in requests], Scripts(works)
     counted = price if any((policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min)) else None
-    asked = ModelledRequests(works, scripts, requests, classes, prefixes, counted, held, plan=record.plan, left=left)
+    given = works, scripts, requests, classes, prefixes, counted, held
+    asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching_of(record.plan, policy))
     engine = Engine(
         record,
         policy,

@@ -314,6 +314,10 @@ class _Reader:
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
         """Put one combination together."""
         words = {name: meant[name] for name in POLICY_WORDS if meant[name] is not None}
+        by_batch = self.policy.batch != "off"
+        if by_batch and meant["batch"] is False:
+            hint = "plan.estimate() says what is expected, by answers that were asked live."
+            raise DeclarationError("This run went by batch: how long it takes live was not measured.", hint=hint)
         key = tuple(sorted(words.items()))
         policy = self._policies.get(key)
         if policy is None:
@@ -324,7 +328,7 @@ class _Reader:
             efforts=meant["effort"] or {},
             dropped=meant["drop"] or frozenset(),
             limits=meant["limits"],
-            batch=bool(meant["batch"]),
+            batch=bool(meant["batch"]) and not by_batch,
             prices=meant["prices"],
         )
 

@@ -26,7 +26,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.errors import CallError, NotInBatch, Overloaded, PlanError, RateLimited, Rejected
+from agent_magic.errors import CallError, NotInBatch, Overloaded, PlanError, RateLimited, Rejected, did_you_mean
 from agent_magic.live.partial import PASSED_ON
 from agent_magic.record.ledger.batches import name_of
 
@@ -95,6 +95,20 @@ class _Watched:
     look_s: float | None = None
     given_up: bool = False
     others: set[str] = field(default_factory=set[str])
+
+
+class Waiting(NamedTuple):
+    """A batch that a run waits for.
+
+    Attributes:
+        id: The provider's name; `None` while that is unknown.
+        requests: How many requests wait for it.
+        planned_at: When it was sent, in seconds since the epoch.
+    """
+
+    id: str | None
+    requests: int
+    planned_at: float
 
 
 class _Over(NamedTuple):
@@ -172,9 +186,9 @@ class Batcher:
             stream.replied(reply.status)
         raise reply.error or NotInBatch("The batch has ended without an answer to this.")
 
-    def waiting(self) -> list[tuple[str | None, int, float]]:
-        """Return the batches that are waited for: the id of each, how many requests wait, and when it was planned."""
-        return [(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
+    def waiting(self) -> list[Waiting]:
+        """Return the batches that are waited for."""
+        return [Waiting(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
 
     def close(self) -> None:
         """Record which batches are over, now that the run has stored its answers, and note which go on."""
@@ -447,6 +461,31 @@ def _parts(items: Sequence[_Item], batches: Batches) -> Iterator[list[_Item]]:
         size += length
     if part:
         yield list(part.values())
+
+
+async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
+    """Cancel batches. What was answered by then is billed, and collected by the next run. Returns those cancelled.
+
+    Args:
+        provider: Where they are.
+        book: The batches of the ledger.
+        ids: Their names; none means all that are open.
+
+    Raises:
+        CallError: The provider refused.
+        PlanError: The provider has no batches, or one is not open.
+    """
+    if provider.batches is None:
+        raise no_batches(provider.endpoint)
+    open_ = [one.id for one in book.open(provider.endpoint) if one.id is not None]
+    wanted = list(ids) or open_
+    for one in wanted:
+        if one not in open_:
+            raise PlanError(f"The ledger has no open batch {one!r}.{did_you_mean(one, open_)}")
+    async with provider.open():
+        for one in wanted:
+            await provider.batches.cancel(one)
+    return wanted
 
 
 def no_batches(endpoint: str) -> PlanError:

@@ -25,6 +25,7 @@ from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.requests import PlanRequests, model_of, models_of, timeouts_of
 from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import CUT, Engine
+from agent_magic.errors import PlanError
 from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.batching import batcher_of
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
-    from agent_magic.live.batching import Batcher
+    from agent_magic.live.batching import Batcher, Waiting
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
     from agent_magic.live.sharing import Sharing
@@ -157,7 +158,7 @@ class Driver:
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
         self._caller = Caller(self.record, policy, cache=self._cache, **more)
         self._journal: Journal | None = None
-        self._over = asyncio.Event()
+        self._over, self._began = asyncio.Event(), clock()
         self._tasks = Tasks(self._over.set)
         self._batcher = None if requests.batching is None else self._make_batcher()
         self._alarm: asyncio.TimerHandle | None = None
@@ -178,6 +179,10 @@ class Driver:
     def held_by(self, agent: int) -> str:
         """Return what holds an agent that is ready; see `agent_magic.engine.admission.room`."""
         return self.engine.held_by(agent)
+
+    def batches_waiting(self) -> list[Waiting]:
+        """Return the batches at the provider that the run waits for."""
+        return [] if self._batcher is None else self._batcher.waiting()
 
     def health(self) -> Health:
         """Return how the run fares with the provider; of a run that is over, how it fared at its end."""
@@ -429,7 +434,7 @@ class Driver:
             price, asked = None, self.record.results[step].attempts[-1].model
             if self._cache is not None and self._cache.paid_before(step, answer):
                 price = PAID_BEFORE
-            elif answer.model != asked or answer.batch:
+            elif answer.model != asked:
                 price = self.prices.of_answer(asked, answer.model, answer.usage)
                 price = of_batch(price) if answer.batch else price
             status, readings = stream.status_code, stream.readings
@@ -450,6 +455,8 @@ class Driver:
         self.do(self.engine.ended(step, UNSENT, self.now()))
 
     def _make_batcher(self) -> Batcher:
+        if self.policy.schedule == "sequential":
+            raise PlanError("batch does not go with schedule='sequential': one agent at a time is a batch for each.")
         return batcher_of(self._provider, self._ledger, self._tasks.beside, self._batch_time_s)
 
     def _batch_time_s(self) -> float | None:

@@ -243,9 +243,10 @@ class AgentMagics(Magics, Settings):
             return "stopped"
         kept = sum(result.status == "succeeded" for result in records[0].results)
         left = len(records[0].results) - kept - len(records[0].left_out)
-        return (
+        said = (
             f"stopped: {kept} of {kept + left} agents had finished and are kept. %agents run continues with the rest."
         )
+        return "\n".join([said, *self.session.keeping.take_notes()])  # such as what goes on at the provider
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
@@ -26,6 +27,7 @@ from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, LiveView, make_live_view
 from agent_magic.show.live.status import Around
 from agent_magic.show.terminal import LineView, TableView, terminal_view
+from agent_magic.show.units import seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Plan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
+    from agent_magic.live.batching import Waiting
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.session import Session
     from agent_magic.providers.recorded import Match
@@ -264,6 +267,7 @@ class LiveStatus:
         if len(driver.plan) > MOST_SAID:
             return {}
         said = {agent: stream.tail() for agent, stream in driver.streams.items()}
+        said |= dict.fromkeys(driver.engine.batched & said.keys(), self._in_batch(driver.batches_waiting()))
         for agent, result in enumerate(driver.record.results):
             if result.is_waiting or (agent not in said and driver.held_by(agent) == "person"):
                 said[agent] = wording(driver.held_by(agent)).label
@@ -271,6 +275,14 @@ class LiveStatus:
                 printed = [one.prints.strip() for one in result.calls_under_way if one.prints.strip()]
                 said[agent] = single_line(printed[-1].rpartition("\n")[2]) if printed else ""
         return said
+
+    def _in_batch(self, batches: Sequence[Waiting]) -> str:
+        """Say since when agents wait for batches, and how many: what a batch has done nobody knows before its end."""
+        if not batches:
+            return "goes with the next batch"
+        oldest_s = time.time() - min(one.planned_at for one in batches)
+        many = "in a batch" if len(batches) == 1 else f"in {len(batches)} batches"
+        return f"{many}, {seconds(oldest_s)} so far"
 
     def around(self, now_s: float) -> Around:
         """Return the caps, the health and the time that is left."""

@@ -80,6 +80,7 @@ class Guess(NamedTuple):
         is_task: Whether it is a task, which asks no model.
         answer: The tokens of its last turn, which others read.
         most_output: Its output if every turn that it may have fills its `max_tokens`.
+        by_batch: Whether it goes by batch.
     """
 
     own: int
@@ -98,6 +99,7 @@ class Guess(NamedTuple):
     is_task: bool = False
     answer: Span = NOTHING
     most_output: int = 0
+    by_batch: bool = False
 
 
 def guess_all(

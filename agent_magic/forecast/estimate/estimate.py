@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.admission.key import Key
+from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S, batching_of
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import as_policy
@@ -21,7 +22,7 @@ from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
 from agent_magic.forecast.estimate.cascades import ESCALATION, cascades_of
 from agent_magic.forecast.estimate.value import Estimate, Expected
-from agent_magic.forecast.pace import RANK
+from agent_magic.forecast.pace import ENOUGH, RANK
 from agent_magic.forecast.pilot import Pilot, with_pilot
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import facts_of
@@ -29,7 +30,7 @@ from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import Chains, CriticalPath
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
-from agent_magic.record.prices import Prices
+from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings
 
+ASSUMED = "a batch assumed to take an hour, a quarter at least and a day at most"
 MOST_NAMED = 4
 NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
@@ -70,6 +72,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     ceilings: Ceilings | Terms | None = None,
     simulated: bool = False,
     pilot: RunRecord | None = None,
+    batch_times_s: Sequence[float] = (),
 ) -> Estimate:
     """Estimate a plan before it runs. Nothing is sent.
 
@@ -85,6 +88,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         ceilings: The rate limits that are known, such as `Pacer.ceilings()`; or all the terms of the run.
         simulated: Use simulated answers only.
         pilot: A run of a few of the agents, such as `await plan.pilot(3)`: the rest is estimated by their answers.
+        batch_times_s: How long earlier batches took. Of fewer than five, an hour is assumed, and a day at most.
     """
     policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
     book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()
@@ -92,11 +96,12 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
+    guesses = _with_batches(plan, policy, guesses, batch_times_s)
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
     work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     play_to = partial(_play, plan, requests, guesses, cascades, policy, terms=terms, price=Pricing(book), work_s=work_s)
     ends = [play_to(end) for end in range(3)]
-    totals, timeouts_s = [summarize(one) for one in ends], timeouts_of(plan, policy)
+    totals, timeouts_s = [summarize(one) for one in ends], _timeouts_s(plan, policy, guesses)
     expected = tuple(_expect(plan, one, requests, guesses, cascades, ends, book) for one in range(len(plan)))
     found = Estimate(
         plan.name,
@@ -114,9 +119,37 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         pilot=tried,
         likely=ends[1],
     )
-    budget_usd = policy.budget_usd if budget_usd is None else budget_usd
-    reaches = None if budget_usd is None else found.reach(budget_usd)
+    reaches = _reach(found, policy.budget_usd if budget_usd is None else budget_usd)
     return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, totals[1], timeouts_s))
+
+
+def _reach(found: Estimate, budget_usd: float | None) -> Reach | None:
+    return None if budget_usd is None else found.reach(budget_usd)
+
+
+def _timeouts_s(plan: Plan, policy: Policy, guesses: Sequence[Guess]) -> list[float]:
+    """Return per agent, the seconds to its deadline. One that goes by batch has none."""
+    own_s = zip(guesses, timeouts_of(plan, policy), strict=True)
+    return [math.inf if guess.by_batch else timeout_s for guess, timeout_s in own_s]
+
+
+def _with_batches(plan: Plan, policy: Policy, guesses: Sequence[Guess], times_s: Sequence[float]) -> list[Guess]:
+    """Return what is expected of each agent, those that go by batch with the seconds of batches."""
+    batching = batching_of(plan, policy)
+    by_batch = () if batching is None else batching.ahead(plan.dag.layer)
+    return [_by_batch(one, times_s) if number in by_batch else one for number, one in enumerate(guesses)]
+
+
+def _by_batch(guess: Guess, times_s: Sequence[float]) -> Guess:
+    """Return what is expected of an agent that goes by batch: its tokens as live, its seconds those of a batch."""
+    if guess.held or guess.is_task:
+        return guess
+    if len(times_s) >= ENOUGH:
+        seconds, basis = Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
+    else:
+        seconds, basis = Span(BATCH_S / 4, BATCH_S, BATCH_MOST_S), ASSUMED
+    words = (*guess.words, f"by batch at half the price, {basis}")
+    return guess._replace(seconds=seconds, first_s=seconds.low, words=words, by_batch=True)
 
 
 def _expect(
@@ -131,7 +164,10 @@ def _expect(
     request, guess, later = requests[agent], guesses[agent], cascades.get(agent, ())
 
     def price(given: int, produced: int, model: str = request.model) -> float | None:
-        return 0.0 if guess.held or guess.is_task else prices.of(model, Usage(given, output_tokens=produced)).cost_usd
+        if guess.held or guess.is_task:
+            return 0.0
+        found = prices.of(model, Usage(given, output_tokens=produced))
+        return (of_batch(found) if guess.by_batch else found).cost_usd
 
     known = [0.0] * len(ends) if guess.is_task else []
     known += [cost for one in ends if (cost := _cost_in(one, agent)) is not None]

@@ -7,6 +7,7 @@ from argparse import Namespace
 from agent_magic.notebook.command import CommandContext, Commands, Parser, Verb
 from agent_magic.notebook.front_end import is_kernel, show_page
 from agent_magic.notebook.verbs import (
+    batches,
     cassettes,
     declared,
     doctor,
@@ -30,6 +31,7 @@ GROUPS = (
     declared,
     plans,
     runs,
+    batches,
     ledger,
     results,
     worth,

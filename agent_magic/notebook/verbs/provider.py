@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.pacer import Pacer
 
-SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips")
+SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch")
 LIMIT_COLUMNS = (
     Column("model"),
     Column("limit"),
@@ -49,6 +49,7 @@ def _connect_options(parser: Parser) -> None:
     parser.add_argument(
         "--slips", metavar="M=SHARE", help="How often a simulated choice is wrong: haiku=0.2,opus=0.02."
     )
+    parser.add_argument("--batch", metavar="PACE", help="How simulated batches go: takes=S,hidden=S,expires=S,poll=S.")
 
 
 def _connect(ctx: CommandContext, given: Namespace) -> None:

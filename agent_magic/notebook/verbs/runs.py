@@ -201,6 +201,7 @@ VERBS = {
             "run = %agents run",
             "run = %agents run compare --concurrency 2 --budget 0.50    # compare and what it waits for",
             "run = %agents run --schedule layers --fresh    # measure what layer barriers cost",
+            "run = %agents run --batch    # half the price, within hours; stop it and come back",
         ),
     ),
     "start": Verb(

@@ -441,7 +441,8 @@ class SqliteJournal:
             "WHERE run = ? AND agent = ? AND number = ?",
             (
                 *(state, event.source, reason, event.at_s, usage.total_input_tokens if usage else None, output),
-                *(attempt.ttft_s, attempt.api_s, event.price.cost_usd, saved, event.kind),
+                *(attempt.ttft_s, None if answer and answer.batch else attempt.api_s),  # a batch measures no model
+                *(event.price.cost_usd, saved, event.kind),
                 *(rows.get((event.agent, event.number)), run, event.agent, event.number),
             ),
         )

@@ -22,7 +22,7 @@ from agent_magic.record.history import MEASURED, Past
 from agent_magic.record.ledger.batches import name_of, open_batches
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, answer_of, decode, events_of
-from agent_magic.record.prices import Prices
+from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms, checked_terms
 
@@ -143,7 +143,7 @@ def mark_lost_runs(file: LedgerFile) -> list[str]:
 def _batched_note(run: int, count: int) -> str:
     what = "1 request" if count == 1 else f"{count:,} requests"
     return (
-        f"{what} of run {run}, whose kernel ended, went by batch: run it again with --batch to collect the answers. They "
+        f"{what} of run {run}, whose kernel ended, went by batch: a run with --batch collects their answers, which "
         "are paid for once."
     )
 
@@ -281,6 +281,7 @@ def _end_of(agent: int, attempt: Attempt, at_s: float, answer: Answer | None, *,
     """Return the end of an attempt whose process was killed."""
     if answer is not None:
         price = Prices(tell=lambda _: None).of(attempt.model, answer.usage)
+        price = of_batch(price) if answer.batch else price
         refused = answer.stop_reason == "refusal"
         error, kind = ("Refused: The model declined to answer.", "Refused") if refused else (None, None)
         return AttemptEnded(
