@@ -199,7 +199,7 @@ class ModelledService:
         if not flight.begun and failure is None:  # nobody streamed it: it begins and ends at once
             self._opened(flight, now)
         usage = _usage_of(attempt, flight.billed)
-        price = self._price_of(step, attempt, usage)
+        price = self._price_of(attempt, usage)
         served = attempt.input_tokens == 0 and failure is None  # the answer was there already: nothing was sent
         answers = failure is None or failure is CONTINUES or failure.kind == ESCALATED
         status = None if served else OK if answers else attempt.status
@@ -226,7 +226,7 @@ class ModelledService:
     def abort(self, flight: _Flight, now: float) -> Outcome:
         """Cut a request: what had arrived of it is billed."""
         usage = _usage_of(flight.attempt, flight.billed, share=_share(flight, now))
-        price = self._price_of(flight.step, flight.attempt, usage)
+        price = self._price_of(flight.attempt, usage)
         return Outcome(None, None, OK if flight.begun else None, usage, None, "", None, price)
 
     def _opened(self, flight: _Flight, now: float) -> None:
@@ -247,10 +247,9 @@ class ModelledService:
         )
         return Outcome(None, failure, TOO_MANY_REQUESTS, NOTHING_USED, None, "", flight.readings, NOT_BILLED)
 
-    def _price_of(self, step: int, attempt: Try, usage: Usage) -> Price:
-        if self._price.recorded and attempt.price is not None and usage is attempt.usage:
-            return attempt.price
-        return self._price.of(self._scripts.model(step), usage)
+    def _price_of(self, attempt: Try, usage: Usage) -> Price | None:
+        """Return what was paid for a recorded attempt; the engine prices any other."""
+        return attempt.price if self._price.recorded and usage is attempt.usage else None
 
 
 class ModelledRequests(WithoutCalls):

@@ -1,6 +1,6 @@
 """A child that is killed at one step of a batch; forked from a process that has loaded everything.
 
-    python -m tests.live.dying_batches URL FOLDER
+    python -m tests.live.dying_batches URL FOLDER [together]
 
 Kills a run at each step, runs it again, and prints per step how many requests the run that was killed had sent, how
 many batches there are in all, and which prompts were bought twice.
@@ -137,6 +137,10 @@ def main():
     am.Claude().warm_up()  # the children are forked with all of it loaded
     Prices().find("claude-haiku-5-5")
     plan_of("x")
+    if "together" in sys.argv:
+        run(url, folder / "shared.sqlite3", "together", done := folder / f"{os.getpid()}.json")
+        print(done.read_text())
+        return
     print(json.dumps([kill_and_run_again(url, folder, step) for step in KILLS]))
 
 
