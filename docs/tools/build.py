@@ -26,6 +26,9 @@ def stage(folder: Path) -> None:
     for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("](docs/", "](")
         (folder / f"{name.lower()}.md").write_text(text, encoding="utf-8")
+    for page in folder.rglob("*.md"):  # in the repository a page leads to the notebook, on the site to its page
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace("](../../notebooks/", "](../gallery/"), encoding="utf-8")
     write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery")
     write_reference(folder / "reference")
 
