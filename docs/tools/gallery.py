@@ -12,7 +12,7 @@ GROUPS = {
     "Begin here": "quickstart cost_tradeoffs share_and_replay",
     "Rows, types, functions": "every_row typed_rows tools_and_tasks reads_figures",
     "Graphs that decide": "critic_loop map_reduce plan_from_a_goal",
-    "Dollars, seconds, quality": "business_plan architecture shared_context which_model cascade rate_limits claims_on_trial",
+    "Dollars and quality": "business_plan architecture shared_context which_model cascade rate_limits claims_on_trial",
     "When a kernel dies": "resume",
 }
 """The notebooks in reading order. One that stands in no group comes last."""

@@ -50,7 +50,9 @@ async def _run(page: str, blocks: list[Block]) -> None:
     names: dict[str, Any] = {"__name__": "__main__", "am": am}
     for block in blocks:
         # Lines are those of the page, so a traceback leads there; the namespace is a module's, for classes in it.
-        code = compile("\n" * (block.line - 1) + block.code, ROOT / page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        source = "\n" * (block.line - 1) + block.code
+        # Nothing of this file's own future comes along: a class of a page has annotations that are types.
+        code = compile(source, ROOT / page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         result = eval(code, names)  # noqa: S307, RUF100 - the documentation of this repository
         if inspect.isawaitable(result):
             await result
