@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from agent_magic.api.run import Run
     from agent_magic.engine.policy import Policy
 
-OUTSIDE: Final = ("limits", "prices", "batch")
-"""What a what-if can ask about and no declaration says."""
+_SET = "%agents limits and prices set those two."
+_DECLARE = "Declare the step anew, with another --rounds or --most."
+OUTSIDE: Final = {"limits": _SET, "prices": _SET, "batch": _SET, "rounds": _DECLARE, "most": _DECLARE}
+"""What a what-if can ask about and cannot be applied, and what to do instead."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 
 
@@ -104,9 +106,10 @@ def _of_setting(run: Run, setting: Setting, target: str | None) -> dict[str, Any
 def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a row: its columns of that name, those that are `NA` left out."""
     given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
-    for name in OUTSIDE:
+    for name, hint in OUTSIDE.items():
         if given.pop(name, None):
-            raise DeclarationError(f"No declaration says {name}.", hint="%agents limits and prices set those two.")
+            said = f"{name} is declared with the step." if hint == _DECLARE else f"No declaration says {name}."
+            raise DeclarationError(said, hint=hint)
     for name in ("model", "effort", "drop"):
         text = given.get(name)
         if isinstance(text, str) and " for " in text:

@@ -300,7 +300,7 @@ class Run(Reading):
         """What layer barriers cost in seconds: a forecast with them minus one without."""
         return Outlook(self.forecaster()).barrier_cost_s()
 
-    def whatif(  # noqa: PLR0913 - ten things can change, and each has its name
+    def whatif(  # noqa: PLR0913 - twelve things can change, and each has its name
         self,
         *,
         model: Any = None,
@@ -313,6 +313,8 @@ class Run(Reading):
         drop: Any = None,
         prices: Any = None,
         cache_ttl: Any = None,
+        rounds: Any = None,
+        most: Any = None,
         **misspelt: Any,
     ) -> pd.DataFrame:
         """Return what the run would have cost and taken: one row per combination of values. Nothing is sent.
@@ -332,6 +334,8 @@ class Run(Reading):
             drop: An agent, or a tuple of them, that is left out.
             prices: A mapping of models to `TokenPrice`.
             cache_ttl: `5m`, `1h` or `auto`: how long a cached context lives.
+            rounds: The most rounds of each loop, no more than are reserved.
+            most: The most items of each map over an answer, no more than are reserved.
             **misspelt: None: the error names what was meant.
 
         Raises:
@@ -340,7 +344,8 @@ class Run(Reading):
         """
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
-            "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl, **misspelt,
+            "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
+            "rounds": rounds, "most": most, **misspelt,
         }  # fmt: skip
         with Progress("scenarios") as progress:
             frame = whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
@@ -364,6 +369,8 @@ class Run(Reading):
         drop: Any = None,
         prices: Mapping[str, TokenPrice] | None = None,
         cache_ttl: str | None = None,
+        rounds: int | None = None,
+        most: int | None = None,
         **misspelt: Any,
     ) -> Run:
         """Forecast one change of the run: a run like any other, labelled as a forecast. Nothing is sent.
@@ -383,6 +390,8 @@ class Run(Reading):
             drop: See `whatif`.
             prices: See `whatif`.
             cache_ttl: See `whatif`.
+            rounds: See `whatif`.
+            most: See `whatif`.
             **misspelt: None: the error names what was meant.
 
         Raises:
@@ -391,7 +400,8 @@ class Run(Reading):
         """
         given = {
             "model": model, "concurrency": concurrency, "schedule": schedule, "limits": limits, "cache": cache,
-            "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl, **misspelt,
+            "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
+            "rounds": rounds, "most": most, **misspelt,
         }  # fmt: skip
         record = forecast_one(self.forecaster(), policy, given).record
         return Run(record or self.record, history=self.history, prices=self.prices, session=self.session)

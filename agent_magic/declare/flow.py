@@ -185,6 +185,51 @@ class Flow:
                 found[step] = Left("skipped", f"condition is false: {one.when}", CONDITION)
         return found
 
+    def at_most(self, rounds: int | None, most: int | None) -> dict[int, Left]:
+        """Return what is left out where loops make at most so many rounds, and maps have at most so many items.
+
+        Args:
+            rounds: The most rounds; `None` is all that are reserved.
+            most: The most items; `None` is all that are reserved.
+        """
+        found: dict[int, Left] = {}
+        for step, one in enumerate(self._plan.agents):
+            part = one.part
+            if part is not None and rounds is not None and part.rounds and part.number > rounds:
+                found[step] = Left("unused", f"at most {rounds} rounds", UNUSED)
+            elif part is not None and most is not None and part.source and part.place >= most:
+                found[step] = Left("unused", f"at most {most} items", UNUSED)
+        return found
+
+    def likely(self, answered: Mapping[str, int]) -> tuple[dict[int, Left], int]:
+        """Return what earlier runs did not need in more than half of the cases.
+
+        A place is likely to be needed where it was answered at least half as often as the first of its kind, and a
+        condition likely to be true where its step was answered at least half as often as what it is about.
+
+        Args:
+            answered: How often each step was answered, by its name.
+
+        Returns:
+            What is left out, and of how many steps something is known.
+        """
+        agents, found, known = self._plan.agents, dict[int, Left](), 0
+        firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}
+        for step, one in enumerate(agents):
+            basis: list[str] = []
+            if one.part is not None and one.part.is_reserved and not _is_first(one.part):
+                basis, left = [firsts.get(_kind(one.part), "")], Left("unused", "rarely needed before", UNUSED)
+            elif one.when is not None:
+                basis = [agents[parent].name for parent in self._plan.dag.parents[step]]
+                left = Left("skipped", f"condition was mostly false: {one.when}", CONDITION)
+            else:
+                continue
+            asked = max((answered.get(name, 0) for name in basis), default=0)
+            known += asked > 0
+            if 2 * answered.get(one.name, 0) < asked:
+                found[step] = left
+        return found, known
+
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the loops whose last round ran without its condition being met: the step that begins each, and that.
 
@@ -275,6 +320,16 @@ class Flow:
 
 def _is_reserved(part: Part | None) -> bool:
     return part is not None and part.is_reserved
+
+
+def _is_first(part: Part) -> bool:
+    """Return whether it is the first of its places, or of its rounds."""
+    return part.number == 1 if part.rounds else part.place == 0
+
+
+def _kind(part: Part) -> tuple[str, str]:
+    """Return what places, or rounds, have in common that are needed one after another."""
+    return part.group, part.source
 
 
 def _until(plan: Plan, step: int) -> Template:

@@ -28,6 +28,7 @@ from agent_magic.record.terms import Terms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.flow import Left
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.pace import Basis
@@ -68,6 +69,8 @@ class Scenario:
         prices: What tokens cost.
         faster: Per agent's number, the factor by which its answers take longer; below 1 they are faster.
         cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
+        rounds: The most rounds of each loop; `None` is as recorded.
+        most: The most items of each map over an answer; `None` is as recorded.
     """
 
     policy: Policy | None = None
@@ -79,6 +82,8 @@ class Scenario:
     prices: Prices | None = field(default=None, kw_only=True)
     faster: Mapping[int, float] = field(default_factory=dict[int, float], kw_only=True)
     cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
+    rounds: int | None = field(default=None, kw_only=True)
+    most: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,8 @@ class Forecaster:
         words = list(self._policy_words)
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
-        works = self.evidence.works(scenario.models, scenario.efforts, scenario.dropped, limited)
+        without = scenario.dropped | frozenset(self._beyond(scenario))
+        works = self.evidence.works(scenario.models, scenario.efforts, without, limited)
         if scenario.faster:
             factors, agents = scenario.faster, enumerate(works.agents)
             paced = [work and work.paced(factors[one]) if one in factors else work for one, work in agents]
@@ -237,7 +243,7 @@ class Forecaster:
             pacer=pacer,
             key=key,
             refusal_s=self.evidence.refusal_s,
-            left={step: why for step, why in self.record.decisions.items() if step not in scenario.dropped},
+            left=self._left(scenario),
         )
         return peak, record
 
@@ -251,6 +257,16 @@ class Forecaster:
         if scenario.limits is None:
             known_to(pacer, self.record)
         return pacer, key
+
+    def _beyond(self, scenario: Scenario) -> Mapping[int, Left]:
+        """Return the rounds and places that a scenario leaves out."""
+        flow = self.record.plan.flow
+        return {} if flow is None else flow.at_most(scenario.rounds, scenario.most)
+
+    def _left(self, scenario: Scenario) -> dict[int, Left]:
+        """Return what the conditions leave out: what they did when it was recorded, and what the scenario says."""
+        found = {**self._beyond(scenario), **self.record.decisions}
+        return {step: why for step, why in found.items() if step not in scenario.dropped}
 
     def _asked(self, works: Sequence[Work | None]) -> list[Request]:
         """Return what each agent asks: as it was recorded, with the scenario's model."""
@@ -310,6 +326,8 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         id(scenario.prices),
         tuple(scenario.faster.items()),
         scenario.cut,
+        scenario.rounds,
+        scenario.most,
     )
 
 

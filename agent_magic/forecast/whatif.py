@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.agent import EFFORTS
-from agent_magic.declare.validation import is_number, must_be
+from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from agent_magic.forecast.calibration import Forecasts
     from agent_magic.forecast.forecast import Forecast, Forecaster
 
-ASKED: Final[Mapping[str, str]] = {"concurrency": "Int64", "schedule": "string", "batch": "bool"}
+ASKED: Final[Mapping[str, str]] = {
+    "concurrency": "Int64",
+    "schedule": "string",
+    "batch": "bool",
+    "rounds": "Int64",
+    "most": "Int64",
+}
 """The dtypes of columns that hold what was asked; others are `string`, or as they were given."""
 NUMBERS: Final[Mapping[str, str]] = {
     "wall_s": "Float64",
@@ -148,6 +154,8 @@ def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
         "batch": asked.scenario.batch,
         "effort": _text(given["effort"]),
         "drop": _text(given["drop"]),
+        "rounds": given["rounds"],
+        "most": given["most"],
         "prices": _text(given["prices"]),
     }
 
@@ -205,6 +213,8 @@ ARGUMENTS: Final = (
     "drop",
     "prices",
     "cache_ttl",
+    "rounds",
+    "most",
 )
 """What can be asked, in the order of the frame's columns."""
 POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl")
@@ -304,6 +314,8 @@ class _Reader:
             "cache": _cache,
             "batch": _flag,
             "prices": _prices,
+            "rounds": self._rounds,
+            "most": self._items,
         }
         if name in readers:
             return readers[name](value)
@@ -330,6 +342,8 @@ class _Reader:
             limits=meant["limits"],
             batch=bool(meant["batch"]) and not by_batch,
             prices=meant["prices"],
+            rounds=meant["rounds"],
+            most=meant["most"],
         )
 
     def _models(self, value: object) -> dict[int, str]:
@@ -376,6 +390,14 @@ class _Reader:
             raise DeclarationError("drop leaves no agent.", hint="Keep one at least.")
         return found
 
+    def _rounds(self, value: Any) -> int:
+        reserved = max((one.part.rounds for one in self.plan.agents if one.part is not None), default=0)
+        return _reserved("rounds", value, reserved, 'a loop: --until "critic.ok" --rounds 3')
+
+    def _items(self, value: Any) -> int:
+        reserved = max((one.part.most for one in self.plan.agents if one.part is not None), default=0)
+        return _reserved("most", value, reserved, "a map over an answer: --each planner.steps --most 40")
+
     def _limits(self, value: object) -> dict[str, Limits]:
         """Read limits: a number of requests per minute, `Limits`, fields of them, or either by model."""
         if value is False or (isinstance(value, str) and value in NO_LIMITS):
@@ -398,6 +420,17 @@ class _Reader:
         near = did_you_mean(name, [*LIMIT_WORDS, *self.known, *listed_models()])
         hint = f"Limits have {', '.join(LIMIT_WORDS)}, or are given by model.{near}"
         raise DeclarationError(f"limits={{{name!r}: ...}} is not known.", hint=hint)
+
+
+def _reserved(name: str, value: Any, reserved: int, declared: str) -> int:
+    """Check a number of rounds or items against what the plan has places for."""
+    check_integer(name, value)
+    if not reserved:
+        raise DeclarationError(f"{name}={value} changes nothing: the plan has not {declared}.")
+    if value > reserved:
+        hint = f"Declare it with more, then ask again: {declared}."
+        raise DeclarationError(f"{name}={value} is more than the plan has places for: {reserved}.", hint=hint)
+    return int(value)
 
 
 def _cache(value: object) -> str:

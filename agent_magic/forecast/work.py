@@ -309,7 +309,7 @@ class _Modelling:
         plan = self.evidence.record.plan
         for name in plan.inputs[agent]:
             parent = plan.index[name]
-            if parent in self.left:
+            if parent in self.left or (parent in self.dropped and self._has_stand_in(parent)):
                 continue
             if parent in self.dropped:
                 change -= self.seen[parent].text_characters
@@ -317,6 +317,13 @@ class _Modelling:
             elif (scale := self.text_scale.get(parent, 1.0)) != 1.0:
                 change += self.seen[parent].text_characters * (scale - 1)
         return round(change)
+
+    def _has_stand_in(self, step: int) -> bool:
+        """Return whether the answer of an earlier round takes a step's place, taken to be as long."""
+        part = self.evidence.record.plan.agents[step].part
+        if part is None or not part.rounds:
+            return False
+        return any(one not in self.dropped for one in self.evidence.record.plan.groups[part.group].values())
 
     def _tries(
         self, agent: int, model: str, pool: str, factor: float, change: int

@@ -12,8 +12,9 @@ import pytest
 import agent_magic as am
 from agent_magic.api import Ledger
 from agent_magic.engine.policy import Policy
-from agent_magic.errors import Rejected
+from agent_magic.errors import DeclarationError, Rejected
 from agent_magic.live.ahead import foresee, unbought
+from agent_magic.record.history import History, answers_of
 from tests.live.virtual import Reply, Scripted, drive
 
 
@@ -236,3 +237,43 @@ def test_priorities_go_first():
     steps = [am.Agent("a", "a"), am.Agent("b", "b {{ a }}"), am.Agent("c", "c"), am.Agent("d", "d {{ c }}", priority=1)]
     _, client = drive(am.Plan(steps), script(), Policy(1, seed=1))
     assert ["c", "d", "a", "b"] == [one.prompt.split()[0] for one in client.asked]
+
+
+def test_what_if_with_fewer_rounds():
+    """Rounds beyond are left out, as if the loop had ended there; a round and its critic are not paid."""
+    record, _ = drive(looped(3), scores(3, 4, 9), ONCE)
+    found = am.Run(record).whatif(rounds=[1, 2, 3])
+    assert [1, 2, 3] == found["rounds"].tolist()
+    assert [3, 5, 7] == found["succeeded"].tolist()
+    assert found["cost_usd"].is_monotonic_increasing
+    assert found["wall_s"].iloc[2] == am.Run(record).totals.wall_s
+
+
+def test_what_if_with_fewer_items():
+    """Places beyond are left out."""
+    record, _ = drive(mapped(3), script(plan=["a", "b", "c"]), ONCE)
+    assert [3, 4, 5] == am.Run(record).whatif(most=[1, 2, 3])["succeeded"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"rounds": 4}, "more than the plan has places for: 3"), ({"most": 2}, "has not a map"), ({"rounds": 0}, ">= 1")],
+)
+def test_what_if_beyond_what_is_reserved(asked: dict[str, int], said: str):
+    """Nobody knows what more rounds would have said; and a plan without maps has no items."""
+    record, _ = drive(looped(3), scores(9), ONCE)
+    with pytest.raises(DeclarationError, match=said):
+        am.Run(record).whatif(**asked)
+
+
+def test_a_plan_not_run_knows_one_likely_and_all():
+    """By what earlier runs answered; a what-if of the estimate says each number of rounds."""
+    ledger, plan = Ledger(), looped(3)
+    client: Any = Scripted(scores(3, 9))
+    before = plan.estimate(client=client, ledger=ledger)
+    assert any("as if all were needed, of 4 reserved places" in one for one in before.notes)
+    record, _ = drive(plan, scores(3, 9), ONCE)
+    after = plan.estimate(client=client, ledger=ledger, history=History(answers_of(record)))
+    assert any("4 reserved places: 2 likely to be needed, by earlier runs" in one for one in after.notes)
+    assert [3, 5, 7] == after.whatif(rounds=[1, 2, 3])["succeeded"].tolist()
+    ledger.close()

@@ -7,6 +7,7 @@ That all agents come out low, or all high, is rarer than that one does: the rang
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,6 +23,7 @@ from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
 from agent_magic.forecast.estimate.cascades import ESCALATION, cascades_of
 from agent_magic.forecast.estimate.value import Estimate, Expected
+from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.pace import ENOUGH, RANK
 from agent_magic.forecast.pilot import Pilot, with_pilot
 from agent_magic.forecast.service import Pricing, play
@@ -35,15 +37,16 @@ from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.cascades import NextModel
     from agent_magic.forecast.estimate.value import Reach
     from agent_magic.forecast.pace import Basis
     from agent_magic.record.answer import Answer
-    from agent_magic.record.history import History
+    from agent_magic.record.history import History, Past
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings
@@ -100,7 +103,7 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
     work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     play_to = partial(_play, plan, requests, guesses, cascades, policy, terms=terms, price=Pricing(book), work_s=work_s)
-    ends = [play_to(end) for end in range(3)]
+    ends, reserved, words = _ends(plan, rows, guesses, play_to)
     totals, timeouts_s = [summarize(one) for one in ends], _timeouts_s(plan, policy, guesses)
     expected = tuple(_expect(plan, one, requests, guesses, cascades, ends, book) for one in range(len(plan)))
     found = Estimate(
@@ -109,16 +112,24 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         cost=_sum([one.cost for one in expected]),
         most_usd=_total([one.most_usd for one in expected]),
         wall_s=_span([one.wall_s or 0.0 for one in totals]),
-        critical_path=_path(plan, guesses, totals[1].wall_s or 0.0),
+        critical_path=_path(plan, guesses, ends[1], totals[1].wall_s or 0.0),
         basis=_weakest(expected),
         order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
-        notes=tuple(_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
+        notes=(*words, *_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
         pilot=tried,
         likely=ends[1],
+        forecaster=partial(Forecaster, reserved, prices=book),
     )
+    return _within(found, policy, budget_usd, totals[1], timeouts_s)
+
+
+def _within(
+    found: Estimate, policy: Policy, budget_usd: float | None, likely: Summary, timeouts_s: Sequence[float]
+) -> Estimate:
+    """Return the estimate with how far a budget reaches, the policy's by default, and what holds the run up."""
     reaches = _reach(found, policy.budget_usd if budget_usd is None else budget_usd)
-    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, totals[1], timeouts_s))
+    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, likely, timeouts_s))
 
 
 def _reach(found: Estimate, budget_usd: float | None) -> Reach | None:
@@ -220,8 +231,8 @@ def _total(values: Sequence[float | None]) -> float | None:
     return math.fsum(known) if len(known) == len(values) else None
 
 
-def _path(plan: Plan, guesses: Sequence[Guess], wall_s: float) -> CriticalPath:
-    work = [one.seconds.likely for one in guesses]
+def _path(plan: Plan, guesses: Sequence[Guess], likely: RunRecord, wall_s: float) -> CriticalPath:
+    work = [0.0 if done.is_left_out else one.seconds.likely for one, done in zip(guesses, likely.results, strict=True)]
     agents, _ = plan.dag.longest_path(work)
     path = [agent for agent in agents if work[agent] > 0]
     chains = Chains.of(plan.dag, work)
@@ -260,7 +271,8 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     *,
     terms: Terms,
     price: Pricing,
-    work_s: Sequence[float] | None = None,
+    work_s: Sequence[float] | None,
+    left: Mapping[int, Left],
 ) -> RunRecord:
     """Run a plan on virtual time, without caps and deadlines.
 
@@ -274,6 +286,7 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
         terms: The rate limits that are known, what a pacer has learned, whether the key is untried.
         price: What tokens cost.
         work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
+        left: The steps that are left out.
     """
     policy = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
     classes = [facts_of(terms, request.model).limit_class for request in requests]
@@ -296,7 +309,7 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
         pacer=_pacer(terms) if limits else None,
         key=Key() if terms.key_untried else None,
         held=frozenset(number for number, guess in enumerate(guesses) if guess.held),
-        left={} if plan.flow is None or end else plan.flow.least(),
+        left=left,
     )
     return record
 
@@ -371,18 +384,36 @@ def _work_notes(plan: Plan) -> Iterator[str]:
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
         yield f"without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
-
-
-def _flow_notes(plan: Plan) -> Iterator[str]:
-    """Say what an estimate takes for granted where the run decides."""
-    places = sum(one.part is not None and one.part.is_reserved for one in plan.agents)
-    asked = sum(one.when is not None for one in plan.agents)
     if any(one.cascade for one in plan.agents):
         yield "cascades escalate as often as earlier answers did, or always; at the low end never, at the high always"
-    words = [f"{places:,} reserved places"] if places else []
+
+
+def _ends(
+    plan: Plan, earlier: Iterable[Past], guesses: Sequence[Guess], play_to: Callable[..., RunRecord]
+) -> tuple[list[RunRecord], RunRecord, list[str]]:
+    """Return the low, the likely and the high end, the likely one with every place needed, and that in one line."""
+    unneeded, words = _needed(plan, earlier, guesses)
+    ends = [play_to(end, left=left) for end, left in enumerate(unneeded)]
+    return ends, play_to(1, left={}) if unneeded[1] else ends[1], words
+
+
+def _needed(
+    plan: Plan, earlier: Iterable[Past], guesses: Sequence[Guess]
+) -> tuple[tuple[Mapping[int, Left], ...], list[str]]:
+    """Return what is left out at the low, the likely and the high end, and that in one line."""
+    if plan.flow is None:
+        return ({}, {}, {}), []
+    found, known = plan.flow.likely(Counter(row.agent for row in earlier if not row.calls))
+    left = {step: why for step, why in found.items() if not guesses[step].held}
+    places = [step for step, one in enumerate(plan.agents) if one.part is not None and one.part.is_reserved]
+    asked = sum(one.when is not None for one in plan.agents)
+    words = [f"{len(places):,} reserved places"] if places else []
     words += ["1 condition" if asked == 1 else f"{asked:,} conditions"] if asked else []
-    if words:
-        yield f"as if all were needed, of {' and '.join(words)}; the low end has one round, one item, none true"
+    told, low = " and ".join(words), "the low end has one round, one item, none true"
+    if not known:
+        return (plan.flow.least(), {}, {}), [f"as if all were needed, of {told}; {low}"]
+    need = f"{len(set(places) - left.keys()):,} likely to be needed, by earlier runs"
+    return (plan.flow.least(), left, {}), [f"{told}: {need}; {low}, the high end all"]
 
 
 def _notes_of(
@@ -396,7 +427,6 @@ def _notes_of(
 ) -> Iterator[str]:
     """Yield what else has to be known of an estimate: its totals are those at the low, the likely and the high end."""
     yield from _work_notes(plan)
-    yield from _flow_notes(plan)
     _, likely, high = totals
     if not limited:
         yield "rate limits unknown, ignored"

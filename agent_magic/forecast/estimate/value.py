@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.measure.frames import make_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pandas as pd
 
     from agent_magic.forecast.estimate.agents import InputBasis, Span
+    from agent_magic.forecast.forecast import Forecaster
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.pilot import Pilot
     from agent_magic.measure.path import CriticalPath
@@ -130,6 +132,7 @@ class Estimate:
         simulated: Whether it is based on simulated answers.
         pilot: Which agents were run to find out; `None` without a pilot.
         likely: The run that is foreseen, with every agent as it is likely to be.
+        forecaster: Makes what answers what-ifs of the same with all its reserved places needed.
     """
 
     plan: str
@@ -146,6 +149,7 @@ class Estimate:
     simulated: bool = field(kw_only=True)
     pilot: Pilot | None = field(default=None, kw_only=True)
     likely: RunRecord = field(kw_only=True, compare=False)
+    forecaster: Callable[[], Forecaster] = field(kw_only=True, compare=False)
 
     @property
     def agents(self) -> pd.DataFrame:
@@ -171,6 +175,24 @@ class Estimate:
             if found
         ]
         return "; ".join(parts) or "every answer is in the ledger"
+
+    def whatif(self, *, rounds: Any = None, most: Any = None, drop: Any = None) -> pd.DataFrame:
+        """Return what the run would cost and take with fewer rounds, items or agents: a row per combination.
+
+        Each argument is a value or a list of values; without one, all that is reserved counts. For the columns see
+        `agent_magic.forecast.whatif`.
+
+        Args:
+            rounds: The most rounds of each loop.
+            most: The most items of each map over an answer.
+            drop: An agent, or a tuple of them, that is left out.
+
+        Raises:
+            DeclarationError: A value is not known, or more than is reserved.
+            UnknownAgent: An agent is not in the plan.
+        """
+        given = {"rounds": rounds, "most": most, "drop": drop}
+        return whatif_frame(self.forecaster(), given)
 
     def reach(self, budget_usd: float) -> Reach:
         """Say how many agents a budget reaches: in the order they start, up to the first that it may not be sent."""
