@@ -22,6 +22,7 @@ from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.serialization import RenderError, python_notes, sendable
+from agent_magic.declare.subplan import join
 from agent_magic.declare.task import Task
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
 from agent_magic.declare.values import read
@@ -57,7 +58,8 @@ class Plan:
 
     Args:
         agents: The agents in declared order.
-        values: A value for each `{{ name }}` that is not an agent. Only the names in use are kept.
+        values: A value for each `{{ name }}` that is not an agent. Only the names in use are kept. The steps of a value
+            that is a plan join this one; see `agent_magic.declare.subplan`.
         name: The title of the graph.
         description: What the plan is for.
         on_cycle: What to do if agents wait for each other: `error`, or `sequential`: they run one after another in
@@ -114,7 +116,10 @@ class Plan:
             instances_of("contexts", () if contexts is None else contexts, Context),
             dict(self.values or {}),
         )
-        self._put(agents=expand(steps_of(self.agents), values))
+        agents = steps_of(self.agents)
+        if plans := {name: value for name, value in values.items() if isinstance(value, Plan)}:
+            agents, values = join(agents, values, plans)
+        self._put(agents=expand(agents, values))
         for option, words in PLAN_WORDS.items():
             check_word(option, getattr(self, option), words, error=PlanError)
         index: dict[str, int] = {}

@@ -40,6 +40,31 @@ _FIELDS = {
 """Per mark of a field, what finds its width."""
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return the text of a template with other names for its variables.
+
+    Fields, filters, tests and the names of arguments stay as they are.
+
+    Args:
+        text: The text, guarded as for reading.
+        names: New names by old ones.
+    """
+    found = [(kind, value) for _, kind, value in Sandbox().lex(text)]
+    code = [
+        place for place, (kind, _) in enumerate(found) if kind not in {"data", "whitespace", "raw_begin", "raw_end"}
+    ]
+    made, depth = [value for _, value in found], 0
+    for at, place in enumerate(code):
+        kind, value = found[place]
+        before = found[code[at - 1]][1] if at else ""
+        behind = found[code[at + 1]][1] if at + 1 < len(code) else ""
+        depth += (value == "(") - (value == ")") if kind == "operator" else 0
+        is_variable = before not in {".", "|", "is"} and not (behind == "=" and depth)
+        if kind == "name" and value in names and is_variable:
+            made[place] = names[value]
+    return "".join(made)
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """The sandbox. Jinja2 asks it for every call and operator of a prompt.
 

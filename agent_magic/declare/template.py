@@ -39,6 +39,8 @@ _PLAIN_FAILURES = (ArithmeticError, AttributeError, LookupError, RecursionError,
 """What expressions usually fail of. Their messages need no class beside them."""
 _RETURN = "\ud800\udbff"
 """Stands for a carriage return, which Jinja2 would make a line feed of. Two surrogates that are no text together."""
+_NO_TAG = "\ud801\udbfe"
+"""Stands for a `{%` that begins no tag, while names are changed."""
 _NO_COLUMN = "'agent_magic.declare.each.Row object' has no attribute"
 """What Jinja2 says of a cell that is not there."""
 
@@ -175,13 +177,37 @@ class Template:
         )
 
 
-def _guarded(text: str) -> str:
+def renamed_names(template: Template, names: Mapping[str, str]) -> str:
+    """Return the text of a template with other names for what it uses.
+
+    Args:
+        template: The template.
+        names: New names by old ones; others stay.
+
+    Raises:
+        DeclarationError: It cannot be renamed: a name is also something else in it, such as a macro's argument.
+    """
+    if names.keys().isdisjoint(template.names):
+        return template.text
+    if template.pieces:
+        return _SIMPLE.sub(lambda found: f"{{{{ {names.get(found[1], found[1])} }}}}", template.text)
+    from agent_magic.declare.sandbox import renamed  # noqa: PLC0415 - it imports Jinja2
+
+    text = renamed(_guarded(template.text, _NO_TAG), names).replace(_RETURN, "\r").replace(_NO_TAG, "{%")
+    wanted = {names.get(name, name) for name in template.names}
+    if set(Template.parse(text, agent=template.agent, title=template.title).names) != wanted:
+        message = f"{template.title} cannot join another plan: it uses one name for several things."
+        raise DeclarationError(message, agent=template.agent, hint="Give its macro or loop variable another name.")
+    return text
+
+
+def _guarded(text: str, lone_tag: str = "{{ '{%' }}") -> str:
     """Guard what Jinja2 would change: carriage returns, and each `{%` that begins no tag, outside raw blocks."""
     text = sendable(text).replace("\r", _RETURN)
     if "{%" not in text:
         return text
     parts = _RAW.split(text)
-    return "".join(part if index % 2 else _LONE_TAG.sub("{{ '{%' }}", part) for index, part in enumerate(parts))
+    return "".join(part if index % 2 else _LONE_TAG.sub(lone_tag, part) for index, part in enumerate(parts))
 
 
 @functools.lru_cache(maxsize=1024)

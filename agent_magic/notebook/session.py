@@ -219,9 +219,13 @@ class Session:
         if wanted:
             declared = _with_ancestors(declared, wanted)
         self._check_contexts(declared, registry, namespace)
+        values = registry.values(namespace)
+        for title, inner in [(key, one) for key, one in values.items() if isinstance(one, Plan)]:
+            steps = [one.with_defaults(**defaults) for one in inner.agents]
+            values[title] = Plan(steps, inner.values, name=inner.name)
         return Plan(
             declared,
-            registry.values(namespace),
+            values,
             name=name,
             on_cycle=on_cycle,
             on_missing=on_missing,

@@ -8,6 +8,7 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic import Agent, Plan
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES
 from agent_magic.notebook.extension import load, unload
@@ -242,3 +243,11 @@ def test_a_version_of_a_plan_is_brought_back(shell, connected):
     assert ["a", "b"] == names(connected)
     assert '## a (critic) --returns "list[str]"\nx\n\n## b\n{{ a }}\n' in shell.put
     assert "x" == connected.session.registry().agents[0].prompt
+
+
+def test_the_steps_of_a_plan_have_the_defaults_of_the_session(magics, shell):
+    """A plan that a prompt uses is run as the notebook's own agents are."""
+    shell.user_ns["research"] = Plan([Agent("notes", "x"), Agent("end", "{{ notes }}", model="claude-opus-5-5")])
+    magics.agent("letter", "{{ research }}\n")
+    plan = magics.session.plan(shell.user_ns, defaults={"model": "claude-sonnet-5-5"})
+    assert ["claude-sonnet-5-5", "claude-opus-5-5", "claude-sonnet-5-5"] == [one.model for one in plan.agents]

@@ -13,6 +13,7 @@ from math import pi
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_magic.declare.dag import build_dag
+from agent_magic.declare.subplan import box_of, boxes_of
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.layout import place
 from agent_magic.show.markup import element, escape, fit, number, path_data
@@ -91,8 +92,8 @@ def sheet_of(plan: Plan) -> Sheet:
 
 
 def is_stacked(plan: Plan) -> bool:
-    """Return whether a declaration of a plan has enough items to be one card."""
-    return any(is_one_card(plan, name) for name in plan.groups)
+    """Return whether a declaration of a plan has enough items to be one card, or a plan in it is one."""
+    return any(is_one_card(plan, name) for name in plan.groups) or any(map(box_of, plan.names))
 
 
 def is_one_card(plan: Plan, group: str) -> bool:
@@ -105,9 +106,10 @@ def is_one_card(plan: Plan, group: str) -> bool:
 
 
 def _stacked(plan: Plan) -> tuple[Group, ...]:
-    """Return a group per declaration with many items, and one per other agent."""
+    """Return a group per plan in the plan, per declaration with many items, and per other agent."""
     big = {name: members for name, members in plan.groups.items() if is_one_card(plan, name)}
     inside = {agent: name for name, members in big.items() for agent in members.values()}
+    inside |= {agent: box for box, members in boxes_of(plan.names).items() for agent in members}
     found: dict[str | int, list[int]] = {}
     for agent in range(len(plan)):
         found.setdefault(inside.get(agent, agent), []).append(agent)
@@ -120,7 +122,9 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
         kind = "task" if first.is_task else f"layer {plan.dag.layer[key]}"
         return Group(single_line(first.name), kind, agents=(key,))
     part = first.part
-    if part is not None and part.rounds:
+    if key == box_of(first.name):
+        what = f"a plan of {plural(len(agents), 'step')}"
+    elif part is not None and part.rounds:
         what = f"↻ at most {part.rounds} rounds" + (f" until {first.until}" if first.until else "")
     elif part is not None and not part.has_item:
         what = f"asked {len(agents):,} times"

@@ -1,0 +1,193 @@
+"""A plan in a plan: its steps join, and its name is the answer of its last step.
+
+```python
+research = am.Plan([am.Agent("sources", "Name three."), am.Agent("notes", "Sum up: {{ sources }}")])
+```
+```
+%%agent letter                 the plan has research__sources, research__notes and letter
+Write a letter about this: {{ research }}
+```
+
+The joined plan is flat: one pacer, one budget and one record, and whatever runs, forecasts or replays a plan knows
+nothing of boxes. A step's name says its box, as in `scikit-learn`: `research__sources`. All names that the steps of a
+plan use are its own, of steps and of values, so two plans never mean each other's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.declare.condition import condition_of
+from agent_magic.declare.each import OWN, REPEATS, ROUNDS, Part
+from agent_magic.declare.signature import is_async
+from agent_magic.declare.task import Task
+from agent_magic.declare.template import renamed_names
+from agent_magic.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
+
+MAX_DEPTH: Final = 3
+"""Plans in plans go no deeper."""
+BOX: Final = "__"
+"""Between the name of a plan and that of its step."""
+_EXPRESSION = re.compile(r"\A\{\{ (.*) \}\}\Z", re.DOTALL)
+
+
+def box_of(name: str) -> str:
+    """Return the name of the outermost plan that a step is in; empty where it is in none.
+
+    Args:
+        name: The name of the step.
+    """
+    box, inside, step = name.partition(BOX)
+    return box if inside and box and step else ""
+
+
+def join(
+    agents: Iterable[Step], values: Mapping[str, Any], plans: Mapping[str, Plan]
+) -> tuple[tuple[Step, ...], dict[str, Any]]:
+    """Return agents and values with the steps of the plans that the agents use.
+
+    Args:
+        agents: The agents, before maps and loops are taken apart.
+        values: The values, with the plans among them.
+        plans: Those that are plans.
+
+    Raises:
+        PlanError: A plan holds an earlier version of itself, or plans are nested too deeply.
+    """
+    outer = tuple(agents)
+    declared = {one.name for one in outer}
+    wanted = {name for one in outer for name in (*one.reads, *one.after)}
+    inner: list[Step] = []
+    kept = {name: value for name, value in values.items() if name not in plans}
+    means: dict[str, str] = {}
+    for box, plan in plans.items():
+        if box not in wanted or box in declared:
+            continue
+        names = _names_in(plan, box)
+        inner += [renamed(one, names) for one in plan.agents]
+        kept |= {names.get(name, name): value for name, value in plan.values.items()}
+        last = plan.agents[-1]
+        means[box] = names[last.name if last.part is None else last.part.group]
+    return (*inner, *(renamed(one, means) for one in outer)), kept
+
+
+def _names_in(plan: Plan, box: str) -> dict[str, str]:
+    """Return what each name in a plan is called in the plan that it joins."""
+    for name in plan.names:
+        boxes = [box, *name.split(BOX)[:-1]]
+        if box in boxes[1:]:
+            message = f"The plan {box!r} holds an earlier version of itself: its step {name!r}."
+            raise PlanError(f"{message} Give the plan inside another name.")
+        if len(boxes) > MAX_DEPTH:
+            message = f"{BOX.join([box, name])!r} is {len(boxes)} plans deep, and {MAX_DEPTH} are the most."
+            raise PlanError(f"{message} Join two of them into one plan.")
+    found = {*plan.names, *plan.groups, *plan.values}
+    found |= {name for one in plan.agents for name in (*one.reads, *one.after)}
+    return {name: f"{box}{BOX}{name}" for name in found - OWN}
+
+
+def renamed(step: Step, names: Mapping[str, str]) -> Step:
+    """Return a step with other names for itself and for all that it uses.
+
+    Args:
+        step: The step.
+        names: New names by old ones; others stay.
+    """
+    if names.keys().isdisjoint(
+        {step.name, *step.reads, *step.after, *([] if step.part is None else [step.part.group])}
+    ):
+        return step
+    changes: dict[str, Any] = {
+        "name": names.get(step.name, step.name),
+        "after": tuple(names.get(name, name) for name in step.after),
+        "each": None if step.each is None else _path(step.each, names),
+        "part": None if step.part is None else _part(step.part, names),
+    }
+    for option in ("when", "until"):
+        text = getattr(step, option)
+        changes[option] = None if text is None else _condition(text, option, step.name, names)
+    if isinstance(step, Task):
+        takes = tuple(replace(one, name=names.get(one.name, one.name)) for one in step.takes or ())
+        called = {names[one.name]: one.name for one in step.takes or () if one.name in names}
+        given = _renaming(step.function, called) if called and not step.is_recorded else step.function
+        return replace(step, **changes, function=given, takes=takes)
+    changes["prompt"] = renamed_names(step.template, names)
+    changes["attach"] = tuple(names.get(name, name) for name in step.attach)
+    changes["context"] = None if step.context is None else names.get(step.context, step.context)
+    return replace(step, **changes)
+
+
+def _path(text: str, names: Mapping[str, str]) -> str:
+    """Rename the first name of `planner.steps`."""
+    base, dot, rest = text.partition(".")
+    return f"{names.get(base, base)}{dot}{rest}"
+
+
+def _condition(text: str, option: str, agent: str, names: Mapping[str, str]) -> str:
+    before = condition_of(text, agent, option)
+    made = renamed_names(replace(before, text=f"{{{{ {text} }}}}", pieces=()), names)
+    found = _EXPRESSION.match(made)
+    return text if found is None else found[1]
+
+
+def _part(part: Part, names: Mapping[str, str]) -> Part:
+    over = _path(part.over, names)
+    for kind in (ROUNDS, REPEATS):
+        if part.over.startswith(kind):
+            over = kind + _path(part.over.removeprefix(kind), names)
+    return replace(
+        part,
+        group=names.get(part.group, part.group),
+        over=over,
+        source=names.get(part.source, part.source),
+        outer=None if part.outer is None else _part(part.outer, names),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """Calls a function by the names of its own parameters. It can be pickled where the function can.
+
+    Attributes:
+        function: The function.
+        names: The name of a parameter, by what it is given as.
+    """
+
+    function: Callable[..., Any]
+    names: Mapping[str, str]
+
+    def __call__(self, **arguments: Any) -> Any:
+        return self.function(**{self.names.get(name, name): value for name, value in arguments.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _AsyncRenamed(_Renamed):
+    """The same for an `async def`."""
+
+    async def __call__(self, **arguments: Any) -> Any:
+        return await self.function(**{self.names.get(name, name): value for name, value in arguments.items()})
+
+
+def _renaming(function: Callable[..., Any], names: Mapping[str, str]) -> _Renamed:
+    return (_AsyncRenamed if is_async(function) else _Renamed)(function, names)
+
+
+def boxes_of(names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the numbers of the steps in each outermost plan, by its name.
+
+    Args:
+        names: The steps' names in plan order.
+    """
+    found: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        if box := box_of(name):
+            found.setdefault(box, []).append(number)
+    return found
