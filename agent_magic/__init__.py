@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agent_magic.live.people import Question
     from agent_magic.live.saving import save
     from agent_magic.measure.judge import judge
+    from agent_magic.measure.telemetry import Telemetry
     from agent_magic.measure.votes import best, vote
     from agent_magic.providers.dask.client import Dask
     from agent_magic.providers.dask.scaling import Autoscale
@@ -71,6 +72,7 @@ __all__ = [
     "Session",
     "Simulator",
     "Task",
+    "Telemetry",
     "TokenPrice",
     "Tool",
     "Verdict",
@@ -122,6 +124,7 @@ _HOMES = {
     "Simulator": "agent_magic.simulator.child:start",
     "ServerTool": "agent_magic.declare.tool",
     "Task": "agent_magic.declare.task",
+    "Telemetry": "agent_magic.measure.telemetry",
     "Tool": "agent_magic.declare.tool",
     "Verdict": "agent_magic.engine.calls",
     "TokenPrice": "agent_magic.api",

@@ -31,6 +31,7 @@ from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
 from agent_magic.live.driver import Driver
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.playing import lay
+from agent_magic.live.vitals import sampling
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.each import each_frame
 from agent_magic.measure.plans import diff_frame, todo_frame
@@ -428,7 +429,8 @@ class Plan(DeclaredPlan):
 
 async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     """Drive a run to its end and log what its numbers do not say."""
-    await driver.drive()
+    async with sampling(driver.now) as samples:
+        await driver.drive()
     if alone:
         session.keep_limits()
     else:
@@ -439,7 +441,9 @@ async def _driven(driver: Driver | Player, session: Session, *, alone: bool) -> 
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
     history = None if alone else session.history
-    return Run(driver.record, driver, history=history, prices=driver.prices, session=session)
+    run = Run(driver.record, driver, history=history, prices=driver.prices, session=session)
+    run.samples = samples
+    return run
 
 
 def start(  # noqa: PLR0913 - the options of `Plan.run`

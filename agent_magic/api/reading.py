@@ -21,11 +21,13 @@ from agent_magic.measure.frames import (
     texts_series,
     tool_calls_frame,
 )
+from agent_magic.measure.kernel import kernel_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.slo import slo_frame
 from agent_magic.measure.spread import percentiles_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
+from agent_magic.show.charts.dashboard import run_dashboard
 from agent_magic.show.charts.limits import run_limits
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.waterfall import run_waterfall
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.alerts import Rule
+    from agent_magic.live.vitals import Sample
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.results import AgentResult, RunRecord
@@ -54,11 +57,13 @@ class Reading:
         record: The events, and what they say of each agent.
         prices: What tokens cost in forecasts; `None` is the list.
         rules: The rules of the alerts it was watched for.
+        samples: The kernel while it went on; none of a run that was read from a file.
     """
 
     def __init__(self, record: RunRecord, prices: Any = None) -> None:
         self.record, self.prices = record, prices
         self.rules: tuple[Rule, ...] = ()
+        self.samples: list[Sample] = []
 
     def __getitem__(self, name: str) -> AgentResult:
         """Return the result of one agent: `.text`, `.usage`, `.cost_usd`, `.status`, `.stop_reason`, ..."""
@@ -215,6 +220,19 @@ class Reading:
             DeclarationError: There is no such limit, or it is not a number.
         """
         return run_limits(self.record, limits, theme=theme)
+
+    @property
+    def kernel(self) -> pd.DataFrame:
+        """One row per sample of the kernel: CPU, memory, loop lag; see `agent_magic.measure.kernel`."""
+        return kernel_frame(self.record, [one._asdict() for one in self.samples])
+
+    def dashboard(self, *, theme: Theme = "auto") -> Chart:
+        """Draw throughput, waiting, errors, latency, dollars, limits and the kernel over time, up to now.
+
+        Args:
+            theme: How it is coloured: `auto` follows the page, or `light`, `dark`.
+        """
+        return run_dashboard(self.record, self.samples, episodes_of(self.record, self.rules), theme=theme)
 
     def markdown(self, name: str) -> Markdown:
         """Show the answer of one agent as Markdown: without HTML, pictures or links that are not to the web.

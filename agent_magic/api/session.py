@@ -20,6 +20,7 @@ from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, sho
 from agent_magic.live.batching import cancel_batches
 from agent_magic.live.sharing import Sharing
 from agent_magic.measure.scores import GradeBook
+from agent_magic.measure.telemetry import Telemetry
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History
 from agent_magic.record.prices import Prices
@@ -59,6 +60,7 @@ class Session:
         limits: Rate limits that you know, by model or model class. Others are learned.
         tell: Called with the name of each model without a price; a Python warning by default.
         alerts: What runs are watched for, such as `am.Alerts("p95 > 30")`; nothing by default.
+        telemetry: Emits runs to OpenTelemetry: `am.Telemetry()`; off by default.
 
     Attributes:
         client: Who answers.
@@ -67,6 +69,7 @@ class Session:
         pool: The slots that all runs share.
         grades: What answers were found to be worth, whatever the run.
         alerts: What the runs that begin from now on are watched for.
+        telemetry: Emits runs that are over to OpenTelemetry; `None` emits nothing.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -81,12 +84,16 @@ class Session:
         limits: Mapping[str, Limits] | None = None,
         tell: Tell | None = None,
         alerts: Alerts | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         if not (ledger is None or callable(ledger) or hasattr(ledger, "begin")):
             raise DeclarationError(f"ledger={shown_value(ledger)} is not a Ledger.", hint="Give Ledger('FILE').")
         if not isinstance(alerts, Alerts | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise must_be("alerts", "am.Alerts(...)", alerts)
-        self.client, self._ledger, self.alerts = as_provider(client), ledger, alerts
+        if not isinstance(telemetry, Telemetry | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise must_be("telemetry", "am.Telemetry(...)", telemetry)
+        self.client, self._ledger = as_provider(client), ledger
+        self.alerts, self.telemetry = alerts, telemetry
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
         self.grades = GradeBook()
@@ -166,6 +173,8 @@ class Session:
             record: The run.
         """
         self.history.learn(record)
+        if self.telemetry is not None and record.events:
+            self.telemetry.emit(record)
         self.keep_limits()
 
     def recall_limits(self) -> None:

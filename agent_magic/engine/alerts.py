@@ -110,7 +110,7 @@ class Episode:
         at_s: When it began, in seconds since the run began.
         measured: What was measured then.
         worst: The most that was measured.
-        ended_s: When the rule held again; `None` while it does not.
+        ended_s: From when on the rule held again; `None` while the episode goes on.
     """
 
     rule: Rule
@@ -162,6 +162,7 @@ def episodes_of(record: RunRecord, rules: Sequence[Rule]) -> list[Episode]:
     """Return what would have been an alert in a run: recorded, under way or a forecast."""
     watch = AlertWatch(rules, slots_of(record))
     watch.read(record.events)
+    watch.settle()
     return watch.episodes
 
 
@@ -185,7 +186,7 @@ class AlertWatch:
         self.episodes: list[Episode] = []
         self._rules, self._seen, self._gauges = rules, 0, Gauges(slots)
         self._open: dict[Rule, Episode] = {}
-        self._broken_s: dict[Rule, float] = {}
+        self._held_s: dict[Rule, float] = {}
 
     @property
     def open(self) -> list[Episode]:
@@ -207,14 +208,20 @@ class AlertWatch:
         for rule in self._rules:
             value, open_ = self._gauges.value(rule.metric, at_s), self._open.get(rule)
             if value is not None and value > rule.most:
-                self._broken_s[rule] = at_s
+                self._held_s.pop(rule, None)
                 if open_ is None:
                     open_ = self._open[rule] = Episode(rule, at_s, value, value)
                     self.episodes.append(open_)
                 open_.worst = max(open_.worst, value)
-            elif open_ is not None and at_s - self._broken_s[rule] >= CALM_S:
-                open_.ended_s = at_s
+            elif open_ is not None and at_s - self._held_s.setdefault(rule, at_s) >= CALM_S:
+                open_.ended_s = self._held_s.pop(rule)
                 del self._open[rule]
+
+    def settle(self) -> None:
+        """Nothing follows: end the episodes whose rule holds."""
+        for rule, since_s in self._held_s.items():
+            self._open.pop(rule).ended_s = since_s
+        self._held_s.clear()
 
 
 class Gauges:
@@ -230,6 +237,7 @@ class Gauges:
         self._waiting: set[int] = set()
         self._under_way: set[int] = set()
         self._totals: deque[float] = deque(maxlen=RECENT)
+        self._waited: deque[float] = deque(maxlen=RECENT)
         self._failed: deque[bool] = deque(maxlen=RECENT)
         self._spent: deque[tuple[float, float]] = deque()
         self._used: deque[tuple[float, float]] = deque([(0.0, 0.0)])
@@ -244,7 +252,9 @@ class Gauges:
                 self._waiting.add(agent)
             case AgentReopened(_, agent) | BackoffStarted(_, agent):
                 self._waiting.add(agent)
-            case AttemptStarted(_, agent):
+            case AttemptStarted(at_s, agent, number):
+                if number == 1 and agent in self._ready_s:
+                    self._waited.append(at_s - self._ready_s[agent])
                 self._waiting.discard(agent)
                 self._under_way.add(agent)
             case CallStarted(_, agent):
@@ -273,6 +283,16 @@ class Gauges:
             self._used.append((at_s, used + (at_s - before_s) * len(self._under_way)))
         while len(self._used) > 1 and self._used[1][0] <= at_s - LATELY_S:
             self._used.popleft()
+
+    @property
+    def running(self) -> int:
+        """Requests under way."""
+        return len(self._under_way)
+
+    @property
+    def waited_s(self) -> float | None:
+        """The median time from ready to the first request, of the last 100 agents; `None` before the first."""
+        return percentile(self._waited, 50)
 
     def value(self, metric: str, at_s: float) -> float | None:
         """Return a number of `METRICS` at a moment; `None` where too little is known."""

@@ -66,8 +66,7 @@ class AlertMonitor:
 
     def __init__(self, record: RunRecord, alerts: Alerts | None) -> None:
         self.rules = () if alerts is None else alerts.rules
-        self._tell = None if alerts is None else alerts.tell
-        self._wanted: OnAlert | None = None if alerts is None else alerts.on_alert
+        self._alerts = alerts
         self._record, self._watch = record, AlertWatch(self.rules, slots_of(record))
 
     @property
@@ -78,8 +77,11 @@ class AlertMonitor:
     def check(self) -> OnAlert | None:
         """Tell whoever listens of the alerts that began. Returns what they ask for; `None` where none began."""
         began = self._watch.read(self._record.events)
-        if self._tell is not None:
+        alerts = self._alerts
+        if alerts is None or not began:
+            return None
+        if alerts.tell is not None:
             loop = asyncio.get_running_loop()
             for episode in began:  # later: a mistake in it must not end a run that was paid for
-                loop.call_soon(self._tell, episode)
-        return self._wanted if began else None
+                loop.call_soon(alerts.tell, episode)
+        return alerts.on_alert

@@ -16,6 +16,7 @@ from agent_magic.forecast.remaining import remaining
 from agent_magic.live.controls import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
+from agent_magic.live.vitals import sampling
 from agent_magic.notebook.front_end import display_bundle, note, show_page
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
@@ -166,7 +167,7 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
     try:
-        async with _shown(session, driver, screen):
+        async with sampling(driver.now) as run.samples, _shown(session, driver, screen):
             await driver.drive()
     finally:
         session.desks = [one for one in session.desks if one not in desks]
@@ -293,7 +294,8 @@ class LiveStatus:
         if now_s - self._health_at_s >= HEALTH_EVERY_S:
             self._health_at_s = now_s
             self._health = self._driver.health()
-        return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s)
+        alerts = tuple(map(str, self._driver.alerts.open))
+        return Around(policy.concurrency, policy.budget_usd, self._driver.paused, self._health, self._left_s, alerts)
 
     def arriving(self, agent: int) -> str:
         """Return the text that has arrived of an answer under way."""

@@ -370,3 +370,13 @@ def test_the_widget_carries_its_front_end() -> None:
         assert "innerHTML" not in part
     assert "ppppppppp" == widget.states
     assert "<style" not in widget.svg
+
+
+def test_alerts_are_sent_while_they_go_on() -> None:
+    """A strip appears with the first one and is emptied after the last; without any nothing is sent."""
+    record = record_of(layered_plan(3, 3))
+    feed = Feed(record, cards_layout(record.plan) or sheet_of(record.plan))
+    assert "alerts" not in feed.step(0.0, {})
+    assert ["p95 31 s, above 30 s"] == feed.step(0.1, {}, Around(alerts=("p95 31 s,\nabove 30 s",)))["alerts"]
+    assert [] == feed.step(0.2, {}, Around())["alerts"]
+    assert "alerts" not in feed.step(0.3, {}, Around())

@@ -27,6 +27,8 @@ export class Header {
     this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "API health: rate limit used, latency" });
     this.health = html("div", { class: "am-health" });
     for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their space is reserved, so that nothing moves when they appear
+    this.alerts = html("div", { class: "am-alerts", role: "alert" });
+    this.alerts.hidden = true;
     this.paused = false;
     this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
     this.pause.title = "Hold new requests; running ones continue";
@@ -49,6 +51,7 @@ export class Header {
       html("div", { class: "am-top" }, [line, this.health, buttons]),
       this.bar,
       html("div", { class: "am-under" }, [this.facts, this.meters]),
+      this.alerts,
       legend,
     ]);
   }
@@ -83,6 +86,7 @@ export class Header {
 
   /** The run is over: there is nothing to press, and no limit to watch. Their places stay, so that nothing moves. */
   over() {
+    this.alerts.hidden = true;
     for (const one of [this.meters, this.health, this.pause, this.stop]) one.style.visibility = "hidden";
   }
 
@@ -95,6 +99,15 @@ export class Header {
   /** @param {number | null} now */
   tick(now) {
     if (now !== null) setText(this.time, seconds(now));
+  }
+
+  /**
+   * Show the alerts that go on.
+   * @param {string[]} alerts
+   */
+  alarm(alerts) {
+    this.alerts.hidden = !alerts.length;
+    this.alerts.replaceChildren(...alerts.map((words) => html("span", {}, [icon(LEVELS.bad, "f"), html("b", {}, [words])])));
   }
 
   /** @param {Strip | null} strip */

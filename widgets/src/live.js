@@ -114,6 +114,7 @@ function painter(model, { cards, times, rings, drawer, header, status }, onChang
     if (delta.now !== undefined) for (const one of [header, cards]) one?.tick(delta.now);
     if (delta.head) header.show(delta.head);
     if (delta.strip !== undefined) header.vitals(delta.strip);
+    if (delta.alerts) header.alarm(delta.alerts);
     for (const [agent, card] of Object.entries(delta.nodes ?? {})) cards?.card(Number(agent), card);
     for (const [agent, flow] of Object.entries(delta.flows ?? {})) cards?.flow(Number(agent), flow);
     for (const [group, tally] of Object.entries(delta.groups ?? {})) rings?.tally(Number(group), tally);

@@ -12,7 +12,7 @@
  *   who: string, answer: string]} Tally
  * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
  *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
- *   strip?: Strip | null}} Delta
+ *   strip?: Strip | null, alerts?: string[]}} Delta
  * @typedef {{x: number, y: number, w: number, row: number, bar: number, bottom: number}} Plot
  * @typedef {{label: string, where: string, agents: [number, number][]}} Group
  * @typedef {{x: number, pitch: number, size: number, columns: number}} Cells

@@ -1,4 +1,4 @@
-"""Operate many agents: what failed for good."""
+"""Operate many agents: what failed for good, what runs are watched for, how they went over time, and telemetry."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.api import Run
+from agent_magic.engine.alerts import METRICS, ON_ALERT, Alerts
 from agent_magic.measure.dead import to_requeue
-from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
-from agent_magic.notebook.front_end import note
+from agent_magic.measure.telemetry import Telemetry
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
+from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.notebook.verbs.runs import add_run_options
 from agent_magic.notebook.verbs.steering import run_again
+from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     import pandas as pd
 
-    from agent_magic.api import Run
+    from agent_magic.show.charts.chart import Chart
+
+
+DOES = {
+    "tell": "an alert is shown, and has a row in run.alerts.",
+    "pause": "an alert pauses the run; %agents resume continues.",
+    "stop": "an alert stops the run; what has finished is kept.",
+}
 
 
 def _dead_options(parser: Parser) -> None:
@@ -44,7 +55,69 @@ async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
     return await run_again(ctx, given, last, again)
 
 
+def _alert_options(parser: Parser) -> None:
+    parser.add_argument("rules", nargs="*", metavar="RULE", help='Such as "p95 > 30"; without any four defaults.')
+    parser.add_argument("--on-alert", default="tell", metavar="WORD", help=f"One of {', '.join(ON_ALERT)}.")
+    parser.add_argument("--off", action="store_true", help="Watch for nothing any more.")
+
+
+def _alert(ctx: CommandContext, given: Namespace) -> None:
+    shared = ctx.session.shared
+    if given.off:
+        shared.alerts = None
+        say("Runs are watched for no alerts any more.")
+        return
+    shared.alerts = alerts = Alerts(*given.rules, on_alert=given.on_alert)
+    rows = [(str(rule), METRICS[rule.metric]) for rule in alerts.rules]
+    table = Table((Column("alert"), Column("what is measured", "prose")), rows, strong=True)
+    show_page(Page([Line(DOES[alerts.on_alert], head="From the next run on:"), table]), graphic=is_kernel(ctx.shell))
+
+
+def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
+    """Return the dashboard of the run under way, as far as it is, or of the last one."""
+    session = ctx.session
+    if session.running:
+        driver = session.running[-1]
+        return Run(driver.record, driver).dashboard(theme=session.theme)
+    return session.last_run().dashboard(theme=session.theme)
+
+
+def _telemetry_options(parser: Parser) -> None:
+    parser.add_argument("what", nargs="?", default="on", metavar="on|off", help="Emit the runs from now on, or stop.")
+    parser.add_argument("--content", action="store_true", help="Prompts and answers too: they leave this machine.")
+
+
+def _telemetry(ctx: CommandContext, given: Namespace) -> None:
+    on = one_of("%agents telemetry", given.what, ("on", "off")) == "on"
+    ctx.session.shared.telemetry = Telemetry(content=given.content) if on else None
+    texts = "with prompts and answers" if given.content else "without prompts and answers"
+    say(f"Runs are emitted to OpenTelemetry when they are over, {texts}." if on else "Runs are not emitted any more.")
+
+
 VERBS = {
+    "telemetry": Verb(
+        "Emit runs to OpenTelemetry: spans of run and steps, metrics of tokens and seconds. Off by default.",
+        _telemetry_options,
+        _telemetry,
+        examples=("%agents telemetry on", "%agents telemetry off"),
+    ),
+    "dashboard": Verb(
+        "Draw throughput, waiting, errors, latency, dollars and limits over time: of the run under way, or the last.",
+        add_nothing,
+        _dashboard,
+        examples=("%agents dashboard    # again for what is new",),
+    ),
+    "alert": Verb(
+        "Watch the runs from now on: a strip on the picture while a rule is broken, a row in run.alerts.",
+        _alert_options,
+        _alert,
+        examples=(
+            "%agents alert    # the four defaults",
+            '%agents alert "p95 > 30" "errors > 2%" "usd_per_min > 1"',
+            '%agents alert "errors > 10%" --on-alert pause    # %agents resume continues',
+            "%agents alert --off",
+        ),
+    ),
     "dead": Verb(
         "List what failed for good, also in other kernels; requeue asks it again.",
         _dead_options,

@@ -6,7 +6,7 @@ Colours are roles of the palette in `agent_magic.show.theme`, so marks do not de
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from agent_magic.show.units import seconds, time_tick, time_ticks
@@ -145,6 +145,7 @@ class Panel:
         title: Its heading.
         note: The text opposite the heading, such as a limit.
         note_ink: The role of its colour.
+        offset: Where it begins, in px; one with an offset stands beside the panel before it.
     """
 
     marks: Sequence[Mark]
@@ -156,11 +157,16 @@ class Panel:
     title: str = field(default="", kw_only=True)
     note: str = field(default="", kw_only=True)
     note_ink: str = field(default="soft", kw_only=True)
+    offset: float = field(default=0.0, kw_only=True)
 
     @property
     def width(self) -> float:
         """The width of the plot, in px."""
-        return WIDTH - 2 * MARGIN - self.left - self.right
+        return WIDTH - 2 * MARGIN - self.offset - self.left - self.right
+
+    def moved(self, offset: float) -> Panel:
+        """Return it at an offset, to the right edge."""
+        return replace(self, offset=offset, right=8.0)
 
     def at_x(self, value: float) -> float:
         """Return the position of a value, in px from the left edge of the plot."""

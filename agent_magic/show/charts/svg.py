@@ -33,11 +33,13 @@ def svg_of(
         pen.legend(legend, y + 16)
         y += LEGEND_H
     for panel in panels:
-        y += PANEL_HEAD_H
-        pen.panel(panel, MARGIN + panel.left, y)
-        y += panel.height
-        if panel.x.ticks and not isinstance(panel.y, Rows):
-            y += AXIS_H
+        foot = AXIS_H if panel.x.ticks and not isinstance(panel.y, Rows) else 0.0
+        if panel.offset:  # beside the one before, which is as high
+            y -= panel.height + foot
+        else:
+            y += PANEL_HEAD_H
+        pen.panel(panel, MARGIN + panel.offset + panel.left, y)
+        y += panel.height + foot
     if caption:
         y += 24
         pen.text(MARGIN, y, fit(caption, WIDTH - 2 * MARGIN, 11), size=11)
@@ -124,7 +126,7 @@ class _Pen:
     def panel(self, panel: Panel, x: float, y: float) -> None:
         """Draw a panel whose plot has its left upper corner at `x`, `y`."""
         if panel.title:
-            self.text(MARGIN, y - 12, panel.title, "ink", size=12, bold=True)
+            self.text(x - panel.left, y - 12, panel.title, "ink", size=12, bold=True)
         if panel.note:
             self.text(x + panel.width, y - 12, panel.note, panel.note_ink, anchor="end")
         self._axes(panel, x, y)

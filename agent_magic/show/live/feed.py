@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
+from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.faces import Faces, face_of_one
 from agent_magic.show.graph.groups import TODO, Sheet, line_room, rest_room
 from agent_magic.show.graph.scene import counted_header, flow_of, joined, moment_of, node_view, worked_path
@@ -118,6 +119,8 @@ class Feed:
             self._set(delta, key, value)
         self._set(delta, "head", self._head(now_s, around))
         self._set(delta, "strip", strip_of(around.health, paused=around.paused))
+        if around.alerts or self.full.get("alerts"):
+            self._set(delta, "alerts", [single_line(one) for one in around.alerts])
         if not over:
             self._repeat(delta)
         self._set(delta, "now", None if over else round(now_s, 2))

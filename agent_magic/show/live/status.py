@@ -31,6 +31,7 @@ class Around(NamedTuple):
         paused: Whether new requests are held.
         health: The health of the provider; `None` where it is not watched.
         left_s: The remaining seconds, low and high; `None` while unknown.
+        alerts: The alerts that go on, in words.
     """
 
     cap: int | None = None
@@ -38,6 +39,7 @@ class Around(NamedTuple):
     paused: bool = False
     health: Health | None = None
     left_s: tuple[float, float] | None = None
+    alerts: tuple[str, ...] = ()
 
 
 ALONE = Around()

@@ -13,7 +13,7 @@
  *   who: string, answer: string]} Tally
  * @typedef {{nodes?: Record<string, Card>, bars?: Record<string, Bar[]>, groups?: Record<string, Tally>,
  *   flows?: Record<string, number>, path?: number[], axis?: Axis, now?: number | null, head?: Head,
- *   strip?: Strip | null}} Delta
+ *   strip?: Strip | null, alerts?: string[]}} Delta
  * @typedef {{x: number, y: number, w: number, row: number, bar: number, bottom: number}} Plot
  * @typedef {{label: string, where: string, agents: [number, number][]}} Group
  * @typedef {{x: number, pitch: number, size: number, columns: number}} Cells
@@ -420,6 +420,8 @@ class Header {
     this.meters = html("div", { class: "am-meters", role: "group", "aria-label": "API health: rate limit used, latency" });
     this.health = html("div", { class: "am-health" });
     for (const one of [this.meters, this.health]) one.style.visibility = "hidden"; // their space is reserved, so that nothing moves when they appear
+    this.alerts = html("div", { class: "am-alerts", role: "alert" });
+    this.alerts.hidden = true;
     this.paused = false;
     this.pause = button("Pause", () => press(this.paused ? "resume" : "pause"));
     this.pause.title = "Hold new requests; running ones continue";
@@ -442,6 +444,7 @@ class Header {
       html("div", { class: "am-top" }, [line, this.health, buttons]),
       this.bar,
       html("div", { class: "am-under" }, [this.facts, this.meters]),
+      this.alerts,
       legend,
     ]);
   }
@@ -476,6 +479,7 @@ class Header {
 
   /** The run is over: there is nothing to press, and no limit to watch. Their places stay, so that nothing moves. */
   over() {
+    this.alerts.hidden = true;
     for (const one of [this.meters, this.health, this.pause, this.stop]) one.style.visibility = "hidden";
   }
 
@@ -488,6 +492,15 @@ class Header {
   /** @param {number | null} now */
   tick(now) {
     if (now !== null) setText(this.time, seconds(now));
+  }
+
+  /**
+   * Show the alerts that go on.
+   * @param {string[]} alerts
+   */
+  alarm(alerts) {
+    this.alerts.hidden = !alerts.length;
+    this.alerts.replaceChildren(...alerts.map((words) => html("span", {}, [icon(LEVELS.bad, "f"), html("b", {}, [words])])));
   }
 
   /** @param {Strip | null} strip */
@@ -1427,6 +1440,7 @@ function painter(model, { cards, times, rings, drawer, header, status }, onChang
     if (delta.now !== undefined) for (const one of [header, cards]) one?.tick(delta.now);
     if (delta.head) header.show(delta.head);
     if (delta.strip !== undefined) header.vitals(delta.strip);
+    if (delta.alerts) header.alarm(delta.alerts);
     for (const [agent, card] of Object.entries(delta.nodes ?? {})) cards?.card(Number(agent), card);
     for (const [agent, flow] of Object.entries(delta.flows ?? {})) cards?.flow(Number(agent), flow);
     for (const [group, tally] of Object.entries(delta.groups ?? {})) rings?.tally(Number(group), tally);

@@ -1,0 +1,239 @@
+"""A dashboard of a run: throughput, waiting, errors, latency, dollars, limits and the kernel, over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agent_magic.engine.alerts import METRICS, SHARES, Gauges, slots_of
+from agent_magic.measure.metrics import summarize
+from agent_magic.record.events import AttemptEnded
+from agent_magic.record.plaintext import single_line
+from agent_magic.show.charts.chart import compose, provenance
+from agent_magic.show.charts.limits import CONCURRENT, curves_of, known_limits
+from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
+from agent_magic.show.text import one_line
+from agent_magic.show.units import count, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from agent_magic.engine.alerts import Episode
+    from agent_magic.live.vitals import Sample
+    from agent_magic.record.results import RunRecord
+    from agent_magic.show.charts.chart import Chart
+    from agent_magic.show.charts.marks import Mark
+    from agent_magic.show.theme import Theme
+
+BINS: Final = 60
+"""A run is cut into so many stretches; each is drawn as what it was at its end, or as its mean rate."""
+LEFT: Final = 52.0
+GAP: Final = 28.0
+HALF: Final = (WIDTH - 2 * MARGIN + GAP) / 2
+"""Where the second column begins."""
+HEIGHT: Final = 84.0
+ERROR_INKS: Final = ("fail", "wait", "tape", "kept", "soft")
+"""Of the most frequent categories of errors; the last one is of all others."""
+OTHERS: Final = "other errors"
+LIMIT_INKS: Final = ("run", "kept", "tape", "wait")
+
+
+class Moment(NamedTuple):
+    """A run at the end of a stretch.
+
+    Attributes:
+        at_s: The end of the stretch.
+        values: By metric of alerts, and what else is counted; `None` where too little is known.
+    """
+
+    at_s: float
+    values: Mapping[str, float | None]
+
+
+def run_dashboard(
+    record: RunRecord, samples: Sequence[Sample] = (), episodes: Iterable[Episode] = (), *, theme: Theme = "auto"
+) -> Chart:
+    """Draw how a run went, or how far it is, over time.
+
+    Args:
+        record: The run.
+        samples: The kernel meanwhile; none of a run that was read from a file.
+        episodes: Its alerts, marked where they were.
+        theme: Its colours.
+    """
+    until_s = max((event.at_s for event in record.events), default=0.0)
+    x, moments = times(until_s), moments_of(record, until_s)
+    errors, looks = _errors(record, x, until_s)
+    panels = [
+        _rates(record, x, until_s), errors,
+        _agents(record, moments, x), _latency(moments, x),
+        _dollars(moments, x), _limits(record, x, until_s),
+        *_kernel(samples, x),
+    ]  # fmt: skip
+    found = list(episodes)
+    alerts = "alerts: " + "; ".join(f"{one} at {seconds(one.at_s)}" for one in found[:3]) if found else ""
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    caption = [alerts + more, *provenance(simulated=record.simulated)]
+    placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
+    legend = [*LINES, *looks]
+    title = f"{single_line(record.plan.name)}: dashboard"
+    return compose(title, one_line(summarize(record, until_s)), placed, legend=legend, caption=caption, theme=theme)
+
+
+def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
+    """Return what alerts look at, at the end of each stretch of a run."""
+    gauges, found, place = Gauges(slots_of(record)), list[Moment](), 0
+    for number in range(1, BINS + 1):
+        at_s = until_s * number / BINS
+        while place < len(record.events) and record.events[place].at_s <= at_s:
+            gauges.add(record.events[place])
+            place += 1
+        values = {metric: gauges.value(metric, at_s) for metric in METRICS if metric not in SHARES}
+        found.append(Moment(at_s, {**values, "running": gauges.running, "waited": gauges.waited_s}))
+    return found
+
+
+MEDIAN: Final = Look("run", size=1.6, word="median")
+P95: Final = Look("fail", size=1.6, word="95th percentile")
+WAIT: Final = Look("wait", size=1.6, word="median wait", dash="4 3")
+RUNNING: Final = Look("run", 0.3, 8, "under way")
+WAITING: Final = Look("wait", 0.35, 8, "waiting")
+LINES: Final = (RUNNING, WAITING, MEDIAN, P95, WAIT)
+
+
+def _panel(marks: Sequence[Mark], x: Scale, most: float, title: str, write: Callable[[float], str], note: str) -> Panel:
+    """Return a panel of the left column."""
+    ticks = numbers(most or 1.0, 3)
+    y = Scale(ticks[-1], (0.0, ticks[-1] / 2, ticks[-1]), label=write, write=write)
+    return Panel(marks, x, y, height=HEIGHT, left=LEFT, right=HALF, title=title, note=note)
+
+
+def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float, float, float]]:
+    """Return stretches (start, end, 0, value) of values at the ends of stretches."""
+    starts = [0.0, *(at for at, _ in points[:-1])]
+    return [(start, at, 0.0, value) for start, (at, value) in zip(starts, points, strict=True)]
+
+
+def _series(moments: Sequence[Moment], name: str) -> list[tuple[float, float]]:
+    found = [(one.at_s, one.values[name]) for one in moments]
+    return [(at, value) for at, value in found if value is not None]
+
+
+def _binned(at: Iterable[float], until_s: float) -> list[float]:
+    """Count per second, as means over the stretches."""
+    width, counts = max(until_s, 1e-9) / BINS, [0.0] * BINS
+    for one in at:
+        counts[min(BINS - 1, int(one / width))] += 1 / width
+    return counts
+
+
+def _ended(record: RunRecord) -> list[AttemptEnded]:
+    ends = [one for one in record.events if isinstance(one, AttemptEnded)]
+    return [one for one in ends if one.source != "ledger" and one.kind != "cancelled"]
+
+
+def _stacked(layers: Sequence[tuple[Look, Sequence[float]]], until_s: float) -> tuple[list[Mark], float]:
+    """Stack areas. Returns them and the top of the stack."""
+    marks: list[Mark] = []
+    floor, width = [0.0] * BINS, until_s / BINS
+    for look, values in layers:
+        roof = [low + value for low, value in zip(floor, values, strict=True)]
+        edges = enumerate(zip(floor, roof, strict=True))
+        marks.append(Area([(place * width, (place + 1) * width, low, high) for place, (low, high) in edges], look))
+        floor = roof
+    return marks, max(floor)
+
+
+def _rates(record: RunRecord, x: Scale, until_s: float) -> Panel:
+    done = [one.at_s for one in _ended(record) if one.kind is None]
+    marks, most = _stacked([(Look("done", 0.45), _binned(done, until_s))], until_s)
+    mean = len(done) / until_s if until_s else 0.0
+    return _panel(marks, x, most, "answers a second", _short, f"{len(done):,} in all, {mean:.3g} a second")
+
+
+def _errors(record: RunRecord, x: Scale, until_s: float) -> tuple[Panel, list[Look]]:
+    """Draw the errors by category. Returns the looks that explain them, too."""
+    by: dict[str, list[float]] = {}
+    for one in _ended(record):
+        if one.kind is not None:
+            by.setdefault(one.kind, []).append(one.at_s)
+    ordered = sorted(by, key=lambda kind: -len(by[kind]))
+    if len(ordered) > len(ERROR_INKS):
+        by[OTHERS] = [at for kind in ordered[len(ERROR_INKS) - 1 :] for at in by[kind]]
+        ordered = [*ordered[: len(ERROR_INKS) - 1], OTHERS]
+    looks = [Look(ink, 0.7, 8, single_line(kind)) for ink, kind in zip(ERROR_INKS, ordered, strict=False)]
+    layers = [(look, _binned(by[kind], until_s)) for look, kind in zip(looks, ordered, strict=True)]
+    marks, most = _stacked(layers, until_s) if layers else ([], 0.0)
+    note = f"{sum(map(len, by.values())):,} in all" if by else "none"
+    return _panel(marks, x, most, "errors a second", _short, note), looks
+
+
+def _agents(record: RunRecord, moments: Sequence[Moment], x: Scale) -> Panel:
+    running, waiting = ([value for _, value in _series(moments, name)] for name in ("running", "queue"))
+    marks, most = _stacked([(RUNNING, running), (WAITING, waiting)], moments[-1].at_s)
+    slots = slots_of(record)
+    if slots is not None and slots <= 2 * most:
+        marks.append(Line([(0.0, slots), (x.most, slots)], Look("soft", size=1.2, dash="5 4")))
+    note = f"at most {max(running):,.0f} under way" + ("" if slots is None else f" in {slots:,} slots")
+    return _panel(marks, x, most, "agents", _short, note)
+
+
+def _latency(moments: Sequence[Moment], x: Scale) -> Panel:
+    lines = [(look, _series(moments, name)) for look, name in ((WAIT, "waited"), (MEDIAN, "p50"), (P95, "p95"))]
+    marks = [Line(points, look) for look, points in lines if points]
+    most = max((value for _, points in lines for _, value in points), default=0.0)
+    last = dict(lines)[P95][-1:]
+    note = f"95th percentile {seconds(last[0][1])}" if last else "too few for a percentile"
+    return _panel(marks, x, most, "seconds an agent took", seconds, note)
+
+
+def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
+    points = _series(moments, "usd_per_min")
+    most = max((value for _, value in points), default=0.0)
+    note = f"at most ${most:,.3g}"
+    return _panel([Area(_steps(points), Look("kept", 0.45))], x, most, "dollars in the last minute", _usd, note)
+
+
+def _limits(record: RunRecord, x: Scale, until_s: float) -> Panel:
+    """Draw the share of each known limit that is used."""
+    curves = [one for one in curves_of(record, known_limits(record)) if one.limit and one.name != CONCURRENT]
+    marks: list[Mark] = []
+    words: list[str] = []
+    for ink, curve in zip(LIMIT_INKS, curves, strict=False):
+        limit = curve.limit or 1.0
+        points = [(at, value / limit) for at, value in curve.steps if at <= until_s]
+        if points:
+            points.append((until_s, points[-1][1]))
+            marks.append(Line(points, Look(ink, size=1.6, word=curve.name), is_stepped=True))
+            words.append(f"{curve.name} {curve.most / limit:.0%}")
+    most = max((curve.most / (curve.limit or 1.0) for curve in curves), default=1.0)
+    note = f"at most: {', '.join(words)}" if words else "limits unknown"
+    return _panel(marks, x, most, "rate limits used", _percent, note)
+
+
+def _kernel(samples: Sequence[Sample], x: Scale) -> list[Panel]:
+    """Draw CPU and memory of the kernel; nothing where nobody sampled them."""
+    inside = [one for one in samples if one.at_s <= x.most]
+    if not inside:
+        return []
+    cpu = [(one.at_s, one.cpu_share) for one in inside]
+    most, lag = max(share for _, share in cpu), max(one.lag_s for one in inside)
+    note = f"event loop late by {1000 * lag:,.0f} ms at most"
+    panels = [_panel([Area(_steps(cpu), Look("run", 0.3))], x, most, "CPU of the kernel, of a core", _percent, note)]
+    rss = [(one.at_s, one.rss_mb) for one in inside if one.rss_mb is not None]
+    if rss:
+        least, most = min(value for _, value in rss), max(value for _, value in rss)
+        note = f"{most - least:+,.0f} MB from least to most"
+        panels.append(_panel([Area(_steps(rss), Look("tape", 0.3))], x, most, "memory of the kernel, MB", _short, note))
+    return panels
+
+
+def _short(value: float) -> str:
+    return count(value) if value >= 1000 else f"{value:.3g}"
+
+
+def _usd(value: float) -> str:
+    return f"${value:,.3g}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %"

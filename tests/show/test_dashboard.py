@@ -1,0 +1,80 @@
+"""The dashboard: what each panel adds up to, of a run that is over, under way, or has nothing to show."""
+
+from __future__ import annotations
+
+import asyncio
+import xml.etree.ElementTree as ET
+
+import agent_magic as am
+from agent_magic.engine.alerts import episodes_of, rules_of
+from agent_magic.errors import Overloaded, RateLimited
+from agent_magic.live.vitals import Sample
+from agent_magic.measure.kernel import KERNEL
+from agent_magic.record.results import RunRecord
+from agent_magic.show.charts.dashboard import BINS, moments_of, run_dashboard
+from tests.live.virtual import Reply, Scripted, drive
+
+AGENTS = am.Plan([am.Agent(f"a{one}", f"p{one}") for one in range(40)], name="forty <agents>")
+PANELS = ("answers a second", "errors a second", "agents", "seconds an agent took", "dollars in the last minute")
+
+
+def replies(prompt: str, number: int) -> Reply:
+    """Refuse every fifth once, and let every tenth meet a busy service once."""
+    agent = int(prompt[1:])
+    if number == 1 and agent % 10 == 0:
+        return Reply(0.5, Overloaded("busy", status=529), status=529)
+    return Reply(0.5, RateLimited("slow", retry_after_s=1), status=429) if number == 1 and not agent % 5 else Reply(2.0)
+
+
+def a_run() -> RunRecord:
+    """Run forty agents in eight slots."""
+    return drive(AGENTS, replies, am.Policy(8, max_attempts=3))[0]
+
+
+def test_each_panel_says_what_the_frames_say() -> None:
+    """Answers and errors by category are those of `run.attempts`; never more under way than there are slots."""
+    record = a_run()
+    chart, attempts = am.Run(record).dashboard(), am.Run(record).attempts
+    assert f"({int((attempts['status'] == 'succeeded').sum())} in all" in chart.text
+    assert f"({int(attempts['error_class'].notna().sum())} in all" in chart.text
+    assert {"Overloaded", "RateLimited"} == {word for word in attempts["error_class"].dropna() if word in chart.text}
+    moments = moments_of(record, record.ended_s or 0.0)
+    assert BINS == len(moments)
+    assert 8 >= max(one.values["running"] or 0 for one in moments)
+    assert (0, 0) == (moments[-1].values["running"], moments[-1].values["queue"])
+
+
+def test_it_is_one_picture_with_two_columns() -> None:
+    """Valid SVG, names escaped, every panel there, in the colours of the page or of a theme."""
+    record = a_run()
+    samples = [Sample(float(one), 0.5, 100.0 + one, 0.01) for one in range(10)]
+    alerts = episodes_of(record, rules_of(["queue > 5"]))
+    chart = run_dashboard(record, samples, alerts)
+    ET.fromstring(chart.svg)
+    for title in (*PANELS, "CPU of the kernel, of a core", "memory of the kernel, MB"):
+        assert title in chart.svg, title
+    assert "queue 32, above 5" in chart.text
+    assert "forty &lt;agents&gt;" in chart.svg
+    assert chart.svg != run_dashboard(record, theme="dark").svg
+
+
+def test_a_run_that_has_not_begun_has_an_empty_one() -> None:
+    """Nothing is invented: no answers, no errors, unknown limits."""
+    text = run_dashboard(drive(am.Plan(()), None)[0]).text
+    assert "dashboard" in text
+    assert "under way: at most" not in text
+
+
+def test_the_kernel_is_sampled_while_a_run_goes_on() -> None:
+    """CPU, memory and loop lag, with times inside the run; a run from a file has none."""
+
+    async def run() -> am.Run:
+        plan = am.Plan([am.Agent("one", "x")])
+        waits = Scripted(lambda *_: Reply(0.6))
+        return await plan.run(client=waits)
+
+    kernel = asyncio.run(run()).kernel
+    assert KERNEL == {name: str(kind) for name, kind in kernel.dtypes.items()}
+    assert 1 <= len(kernel)
+    assert (kernel["rss_mb"] > 1).all()
+    assert 0 == len(am.Run(a_run()).kernel)
