@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import agent_magic as am
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event
 from agent_magic.show.graph import picture
 from agent_magic.show.graph.faces import Faces
@@ -113,3 +114,14 @@ def test_a_group_does_not_count_what_is_not_needed() -> None:
     faces.turn(0, "s")
     faces.turn(1, "u")
     assert (11, "1 of 11") == (sum(faces.counts[0]), faces.face(0, record_of(plan)).done)
+
+
+def test_a_plan_in_a_plan_is_one_card() -> None:
+    """With a loop and a map inside; what is around it has cards of its own."""
+    draft = am.Agent("draft", "d {{ critic }}", until="critic > 3", rounds=2)
+    inner = am.Plan([draft, am.Agent("critic", "rate {{ draft }}", returns=int), am.Agent("end", "{{ draft }}")])
+    plan = am.Plan([am.Agent("before", "a"), am.Agent("letter", "{{ research }} {{ before }}")], {"research": inner})
+    sheet = sheet_of(plan)
+    assert ["research", "before", "letter"] == [group.label for group in sheet.groups]
+    assert "a plan of 5 steps" == sheet.groups[0].where
+    assert 2 == len(sheet.layout.edges)
