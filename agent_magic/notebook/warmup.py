@@ -67,8 +67,8 @@ class WarmUp:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin. Idempotent."""
-        if self._thread is None:
+        """Begin. Idempotent. A browser's Python has no threads: there the first run loads what it needs."""
+        if self._thread is None and sys.platform != "emscripten":
             self._thread = threading.Thread(target=self._run, name="agent_magic warm-up", daemon=True)
             self._thread.start()
 

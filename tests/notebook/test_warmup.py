@@ -53,3 +53,11 @@ def test_nothing_of_it_stays():
     before = list(sys.meta_path)
     run(lambda: None)
     assert before == sys.meta_path
+
+
+def test_a_python_without_threads_is_not_asked_for_one(monkeypatch):
+    """In a browser the first `%%agent` cell would be an error."""
+    monkeypatch.setattr(sys, "platform", "emscripten")
+    warm = WarmUp([])
+    warm.start()
+    assert warm._thread is None  # pyright: ignore[reportPrivateUsage]
