@@ -80,6 +80,7 @@ class Worker:
         return alive and time.monotonic() - self.idle_s < KEPT_S
 
     def _start(self) -> None:
+        vars(sys.modules["__main__"]).setdefault("__spec__", None)  # new processes ask for it, and %reset deletes it
         self._pipe, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_serve, args=(theirs,), daemon=True, name="agent_magic worker")
         process.start()

@@ -42,6 +42,10 @@ def _choice(default: str, help_: str, field: str) -> Any:
     return _setting(Enum(POLICY_WORDS[field], default, help=help_), field=field, unit="WORD")
 
 
+UNITS_S = {"s": 1, "m": 60, "h": 3600}
+"""The letters that may stand behind a time on a line of options."""
+
+
 class Settings(Configurable):
     """Defaults of agents, plans and runs, and where answers are kept."""
 
@@ -140,8 +144,19 @@ def run_options() -> list[RunOption]:
 
 def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
     kind = int if isinstance(trait, Int) else float if isinstance(trait, Float) else str
+    kind = duration if trait.metadata["unit"] == "S" else kind
     tags, said = trait.metadata, str(trait.help).removesuffix(" 0 is none.")
     return RunOption(name, tags["field"], kind, tags["unit"], said)
+
+
+def duration(text: str) -> float:
+    """Read seconds: `90`, `90s`, `30m`, `8h`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    unit = text[-1:] if text[-1:] in UNITS_S else ""
+    return float(text.removesuffix(unit)) * UNITS_S.get(unit, 1)
 
 
 def add_policy(parser: Parser, *, without: Container[str] = ()) -> None:

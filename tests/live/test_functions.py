@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agent_magic.live import functions
 from agent_magic.live.functions import Ran, run_function, tool_result
 from agent_magic.live.prints import MOST_CHARS
 from agent_magic.live.workers import Worker, Workers
@@ -317,6 +318,13 @@ def test_a_process_is_another_one_and_serves_the_next_call():
     first, second = (ran.value for ran in asyncio.run(go()))
     assert first == second != os.getpid()
     assert f"from process {first}\n" * 2 == "".join(said)
+
+
+def test_a_process_starts_after_a_reset(monkeypatch):
+    """`%reset` deletes names of `__main__` that a new process asks for."""
+    monkeypatch.delattr(sys.modules["__main__"], "__spec__", raising=False)
+    monkeypatch.setattr(functions, "_WORKERS", Workers())
+    assert os.getpid() != asyncio.run(run_function(os.getpid, {}, process=True)).value
 
 
 def test_a_timeout_kills_the_process_and_no_other():
