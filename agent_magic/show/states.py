@@ -58,7 +58,9 @@ OF_STATUS = {
     "unused": "u",
     "cancelled": "c",
     "capped": "m",
+    "escalated": "m",
 }
+"""The state of each status of an agent or an attempt."""
 OF_SOURCE = {"ledger": "l", "replay": "y"}
 MEANINGS = {"l": "from the ledger, not paid again", "y": "from a recording", "k": "skipped: what it needs is missing"}
 """What a legend says of states whose word is not enough."""

@@ -20,6 +20,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, Rejected
+from agent_magic.show.states import tone_of
 from tests.live.virtual import Reply, Scripted, drive
 
 CHEAP, DEAR, OTHER = "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5"
@@ -364,3 +365,13 @@ def test_models_that_fail_are_asked_one_after_another_within_their_attempts(fate
             assert (one.model_used == CHEAP) == (not one.moved_by)
     if share is None:
         same_as_forecast(record)
+
+
+def test_an_answer_that_was_left_has_its_place_in_every_picture(tmp_path):
+    """The graph with its timeline, the charts, the live view's feed and a page draw it."""
+    record, _ = drive(cascade("easy", "hard"), sure(easy=0.9, hard=0.3), SEEDED)
+    run = Run(record)
+    for made in (run.bundle(), run.timeline().bundle(), run.waterfall().bundle(), run.dashboard().bundle()):
+        assert made["image/svg+xml"].startswith("<svg")
+    assert "m" == tone_of(record["hard"].attempts[0])
+    assert run.to_page(tmp_path / "run.html") > 0
