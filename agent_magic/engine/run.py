@@ -7,6 +7,7 @@ the states and the laws.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.actions import (
@@ -144,7 +145,7 @@ class Engine:
             flow=requests.flow,
             left=record.left_out if done else None,
             batching=requests.batching,
-            fall_back=self._fall_back,
+            fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
         self._settlement = Settlement(record, requests, self.admission, price)
         self.batched: AbstractSet[int] = frozenset[int]() if requests.batching is None else requests.batching.now
@@ -419,17 +420,6 @@ class Engine:
             return self._take(self.conductor.continue_turn(step, now), now)
         return self._passed_on(step, answer, now)
 
-    def _fall_back(self, step: int) -> bool:
-        """Have a step ask its next fallback model; `False` where it has none."""
-        if not self._requests.fall_back(step):
-            return False
-        self._moved(step)
-        return True
-
-    def _moved(self, step: int) -> None:
-        if self.admission is not None:
-            self.admission.moved(step)
-
     def _may_speak(self, step: int, turns: int) -> bool:
         """Tell whether a step may be asked once more for an answer that is empty. That happens after calls."""
         called = self.record.results[step].calls
@@ -450,7 +440,7 @@ class Engine:
         if isinstance(fault, Escalated):
             self._forget_turns(step)
             self._requests.escalate(step)
-            self._moved(step)
+            _moved(self.admission, step)
             return self._take(self.conductor.ask_another(step, now), now)
         turns = self._turns[step] = [""] * (len(self._turns.get(step, ())) + 1)
         mendable = isinstance(fault, InvalidAnswer) and fault.mendable
@@ -577,3 +567,17 @@ class Engine:
     def _late(self, step: int, why: str | None) -> Failure:
         deadline_s = self._timeouts_s[step] if why == LATE else self._policy.deadline_s or 0.0
         return failure_of(Late(deadline_s, of_run=why == OVER), 1)
+
+
+def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
+    """Have a step ask its next fallback model; `False` where it has none."""
+    if not requests.fall_back(step):
+        return False
+    _moved(admission, step)
+    return True
+
+
+def _moved(admission: Gate | None, step: int) -> None:
+    """Tell the admission that a step asks another model from now on."""
+    if admission is not None:
+        admission.moved(step)

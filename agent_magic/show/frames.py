@@ -99,6 +99,8 @@ def _columns(frame: pd.DataFrame) -> tuple[list[str], list[_Shown]]:
     for place, name in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, place]
         kind = _kind_of(values)
+        if name == "model_used" and "model" in frame and values.equals(frame["model"]):
+            continue  # as asked
         first = _the_same(values) if len(frame) > 1 and place else None
         if values.isna().all() or (kind == "number" and name not in MEASURES and _is_next_to_nothing(name, values)):
             continue

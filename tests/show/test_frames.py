@@ -59,7 +59,7 @@ def test_a_short_frame_has_what_varies_and_says_once_what_does_not(run: Run):
     assert shown[0] == "9 rows · status succeeded · model claude-haiku-5-5"
     assert shown[1].split()[:6] == ["agent", "total_s", "cost_usd", "source", "attempts", "queued_s"]
     assert shown[4].split() == "financials 0.0 $0 ledger 1 0.0 0.0 0.0 0.01".split()
-    assert shown[-1] == "all 27 columns: list(frame)"
+    assert shown[-1] == "all 28 columns: list(frame)"
     html = frame_bundle(run.agents)["text/html"]
     assert "<summary" in html
     assert "on_critical_path" in html

@@ -66,8 +66,12 @@ async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
         for controls, _names in _running(ctx, []):
             controls.resume()
         return None
-    if ctx.session.last is None:
+    last = ctx.session.last
+    if last is None:
         ctx.session.last = _cut_run(ctx)
+    elif not last.record.cut:
+        hint = "%agents retry asks again what failed, %agents start runs in the background, where it can be paused."
+        raise UsageError(f"Nothing is paused, and the last run was not cut. {hint}")
     return await _retry(ctx, given)
 
 

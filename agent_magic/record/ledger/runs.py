@@ -133,8 +133,8 @@ def mark_lost_runs(file: LedgerFile) -> list[str]:
             db.execute("UPDATE calls SET state = 'unknown' WHERE run = ? AND state = 'started'", (run,))
             db.execute("UPDATE runs SET state = 'lost' WHERE id = ?", (run,))
             db.execute("DELETE FROM leases WHERE run = ?", (run,))
-            batched = [one for one in calls if name_of(*one[3:]) in at_provider]
-            live = [one[:3] for one in calls if name_of(*one[3:]) not in at_provider]
+            batched = [one for one in calls if at_provider and name_of(*one[3:]) in at_provider]
+            live = [one[:3] for one in calls if one not in batched]
             notes += [_lost_note(run, began, finished, live)] * bool(live)
             notes += [_batched_note(run, len(batched))] * bool(batched)
     return notes
