@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from agent_magic.api import Run
@@ -38,6 +39,12 @@ def test_what_is_so_already_changes_nothing(run):
     found = run.apply({"concurrency": policy.concurrency})
     assert ([], policy) == (found.lines, found.policy)
     assert "Nothing changes" in repr(found)
+
+
+def test_a_frame_of_one_row_is_its_row(run):
+    """As `frame.head(1)` and a filter give it."""
+    frame = run.whatif(concurrency=[3])
+    assert 3 == run.apply(frame[frame["concurrency"] == 3]).policy.concurrency
 
 
 def test_agents_are_dropped(run):
@@ -80,6 +87,7 @@ def test_what_a_trial_chose_is_applied_to_what_it_tried(run):
         ({"wall_s": 3.0}, "changes nothing that is declared"),
         ({"batch": True}, "No declaration says batch"),
         ({"model": "a for x; b for y"}, "words for several agents"),
+        (pd.DataFrame({"concurrency": [1, 3]}), "A frame of 2 rows is no change: choose one"),
     ],
 )
 def test_what_cannot_be_applied_is_said(run, what, message):

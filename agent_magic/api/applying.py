@@ -92,6 +92,12 @@ def _changes(run: Run, what: object) -> dict[str, Any]:
             raise DeclarationError(f"Nobody but you can do that: {what.change or what.measured}")
         return dict(what.apply)
     given: Any = what
+    if hasattr(given, "columns") and hasattr(given, "iloc"):
+        if len(given) != 1:
+            raise DeclarationError(
+                f"A frame of {len(given)} rows is no change: choose one.", hint="row = frame.iloc[0]"
+            )
+        given = given.iloc[0]
     row: Any = given.to_dict() if hasattr(given, "to_dict") else given
     if not hasattr(row, "keys"):
         raise DeclarationError(f"{shown_value(what)} cannot be applied.", hint=HINT)

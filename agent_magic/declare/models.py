@@ -15,8 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.condition import condition_of
+from agent_magic.declare.schema import lacking, schema_of
 from agent_magic.declare.validation import check_text
-from agent_magic.errors import DeclarationError
+from agent_magic.errors import DeclarationError, UndefinedField
 
 if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
@@ -62,3 +63,15 @@ def _check_cascade(agent: Agent, error: partial[DeclarationError]) -> None:
         if others:
             message = f"--escalate {agent.escalate!r} of agent {agent.name!r} is about {others[0]!r}."
             raise error(message, hint=f'It can be about the answer only: --escalate "{ANSWER}.confidence < 0.7".')
+        _check_fields(agent, agent.escalate)
+
+
+def _check_fields(agent: Agent, escalate: str) -> None:
+    """Raise for a field that the answer does not have: found out later, all answers would have been paid for."""
+    for path in condition_of(escalate, agent.name, "escalate").paths:
+        if agent.returns is None and len(path) > 1:
+            message = f"--escalate {escalate!r} of agent {agent.name!r}: a text has no field {path[1]!r}."
+            raise DeclarationError(message, hint="Give the agent a type: --returns Label.")
+        lacks = None if agent.returns is None else lacking(schema_of(agent.returns.schema), path[1:])
+        if lacks is not None:
+            raise UndefinedField(lacks[1], of=f"{ANSWER}{lacks[0]}", agent=agent.name, known=lacks[2])

@@ -183,7 +183,7 @@ class Batcher:
             stream.replied(200, simulated=reply.answer.source == "simulated")
             return reply.answer
         if reply.status is not None:
-            stream.replied(reply.status)
+            stream.replied(reply.status, simulated=reply.simulated)
         raise reply.error or NotInBatch("The batch has ended without an answer to this.")
 
     def waiting(self) -> list[Waiting]:

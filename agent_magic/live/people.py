@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agent_magic.engine.calls import Verdict
-from agent_magic.errors import AgentMagicError
+from agent_magic.errors import AgentMagicError, shown_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.calls import Call
     from agent_magic.record.results import RunRecord
 
-Asker = Callable[["Question"], Awaitable[Verdict]]
+Asker = Callable[["Question"], Awaitable[Verdict | bool] | Verdict | bool]
 """Shows a question to a person and returns the answer. It is cancelled where nobody needs one any more."""
 NOBODY = Verdict(approved=False, why="nobody is there to ask")
 
@@ -52,13 +53,23 @@ async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
     limit = asyncio.timeout(question.seconds)
     try:
         async with limit:
-            verdict = await asker(question)
+            said = asker(question)
+            verdict = _read(await said if inspect.isawaitable(said) else said)
     except TimeoutError:
         if not limit.expired():
             raise  # the asker's own
         return Verdict(approved=False, why=f"{LATE} {question.seconds:g} s")
     fault = fault_of(plan, question, verdict)
     return Verdict(approved=False, why=f"the changed text cannot be used: {fault}") if fault else verdict
+
+
+def _read(said: object) -> Verdict:
+    """Return what a function of the user's has said of a question: a verdict, or yes or no."""
+    if isinstance(said, Verdict):
+        return said
+    if isinstance(said, bool):
+        return Verdict(approved=said)
+    return Verdict(approved=False, why=f"ask= returned {shown_value(said)}: it must return am.Verdict, True or False")
 
 
 class Desk:

@@ -48,6 +48,7 @@ class BatchItem(NamedTuple):
         error: Why there is none.
         status: The HTTP status that an error would have had.
         cancelled: Whether it was cancelled.
+        simulated: Whether it is the mock server that says so.
     """
 
     id: str
@@ -55,6 +56,7 @@ class BatchItem(NamedTuple):
     error: CallError | None = None
     status: int | None = None
     cancelled: bool = False
+    simulated: bool = False
 
 
 class Batches(Protocol):

@@ -131,6 +131,7 @@ def test_errors_are_attempts(server, ledger):
     again, wrong, late = run.record.results
     assert ("succeeded", ["Overloaded", None]) == (again.status, [one.kind for one in again.attempts])
     assert ("failed", ["Rejected"]) == (wrong.status, [one.kind for one in wrong.attempts])
+    assert {"simulated"} == {one.source for one in wrong.attempts}
     assert ("failed", ["NotInBatch", "NotInBatch"]) == (late.status, [one.kind for one in late.attempts])
     assert 0.0 == late.attempts[0].price.cost_usd
 

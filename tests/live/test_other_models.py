@@ -19,7 +19,7 @@ from agent_magic.api import Ledger, Plan, Run
 from agent_magic.declare.agent import Agent
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
-from agent_magic.errors import DeclarationError, Overloaded, Rejected
+from agent_magic.errors import DeclarationError, Overloaded, Rejected, UndefinedField
 from agent_magic.show.states import tone_of
 from tests.live.virtual import Reply, Scripted, drive
 
@@ -215,10 +215,16 @@ def test_the_last_answer_is_passed_on_as_it_is():
 
 
 def test_a_condition_that_cannot_be_decided_fails_its_agent():
-    """A field that is not there is said, and no money goes to another model."""
-    record, client = drive(cascade("a", escalate="answer.sureness < 1"), sure(a=0.5), SEEDED)
+    """What is wrong is said, and no money goes to another model."""
+    record, client = drive(cascade("a", escalate="answer.word < 1"), sure(a=0.5), SEEDED)
     assert ("failed", 1) == (record["a"].status, len(client.asked))
-    assert "sureness" in record["a"].error
+    assert "str" in record["a"].error
+
+
+def test_a_field_that_the_answer_lacks_is_said_when_it_is_declared():
+    """Found out while it runs, every cheap answer would have been paid for."""
+    with pytest.raises(UndefinedField, match="no field 'sureness'"):
+        cascade("a", escalate="answer.sureness < 1")
 
 
 def test_a_forecast_of_a_cascade_is_the_run_to_the_last_bit():
@@ -275,6 +281,7 @@ def test_a_later_run_asks_the_model_that_was_asked_for(tmp_path):
         ({"cascade": [CHEAP, DEAR]}, "never escalates"),
         ({"escalate": "answer.x"}, "no cascade"),
         ({"cascade": [CHEAP, DEAR], "escalate": "other.x"}, "about 'other'"),
+        ({"cascade": [CHEAP, DEAR], "escalate": "answer.word == 'x'"}, "a text has no field 'word'"),
         ({"cascade": [CHEAP, DEAR], "model": DEAR, "check": len}, "beside a cascade"),
         ({"cascade": [CHEAP, DEAR], "tools": [look_up], "check": len}, "call them again"),
     ],
@@ -287,9 +294,11 @@ def test_what_cannot_be_meant_is_said_when_it_is_declared(options, why):
 
 def test_a_plan_as_json_keeps_its_models():
     """A cassette has the plan as JSON."""
-    plan = Plan([Agent("a", "Say it.", cascade=[CHEAP, DEAR], escalate="answer.x < 1", returns=Label, fallback=OTHER)])
+    plan = Plan(
+        [Agent("a", "Say it.", cascade=[CHEAP, DEAR], escalate="answer.confidence < 1", returns=Label, fallback=OTHER)]
+    )
     kept = Plan.from_json(plan.to_json()).agents[0]
-    assert ((CHEAP, DEAR), (OTHER,), "answer.x < 1") == (kept.cascade, kept.fallback, kept.escalate)
+    assert ((CHEAP, DEAR), (OTHER,), "answer.confidence < 1") == (kept.cascade, kept.fallback, kept.escalate)
 
 
 def test_a_plan_says_what_a_cascade_may_cost():

@@ -96,6 +96,25 @@ def test_what_is_shown_is_what_runs(server: Simulator) -> None:
     assert json.loads(question.text) == {"to": "a@x.org", "text": "Hi"} == json.loads(run["a"].calls[0].arguments)
 
 
+@pytest.mark.parametrize(
+    ("said", "sent", "why"),
+    [
+        (True, 1, ""),
+        (False, 0, ""),
+        (YES, 1, ""),
+        (NO, 0, "not today"),
+        ("ok", 0, "ask= returned 'ok': it must return"),
+    ],
+)
+def test_a_plain_function_is_asked_too(server: Simulator, said: Any, sent: int, why: str) -> None:
+    """It may say yes or no; what is neither sends nothing, and the call says why."""
+    mail = Mail()
+    run = asyncio.run(agent(mail).run(client=client(server), ask=lambda _question: said))
+    (call,) = run["a"].calls
+    assert sent == len(mail.sent)
+    assert why in str(call.error)
+
+
 def test_changed_arguments_run_and_are_kept(server: Simulator) -> None:
     """The call has the changed arguments; what the model had asked for stays in its answer."""
     mail, changed = Mail(), '{"to": "b@x.org", "text": "Hi"}'

@@ -92,7 +92,8 @@ class MessageBatches:
             simulated = SIMULATED_HEADER in lines.http_response.headers
             try:
                 async for line in lines:
-                    yield _item(line.to_dict(mode="python", warnings=False), batch, simulated=simulated)
+                    item = _item(line.to_dict(mode="python", warnings=False), batch, simulated=simulated)
+                    yield item._replace(simulated=simulated)
             finally:
                 await lines.close()
 
