@@ -35,7 +35,7 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     hint = 'Write an expression over answers and values: --when "review.score < 4".'
     if "{%" in text or "%}" in text or "{{" in text:
         raise DeclarationError(f"{title} is no expression: it has braces.", agent=agent, hint=hint)
-    found = Template.parse(f"{{% if {text} %}}{TRUE}{{% endif %}}", agent=agent, title=title)
+    found = Template.parse(f"{{% if {text} %}}{TRUE}{{% endif %}}", agent=agent, title=title, hint=hint)
     if not found.names:
         raise DeclarationError(f"{title} names no answer and no value.", agent=agent, hint=hint)
     return found

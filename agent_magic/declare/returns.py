@@ -286,7 +286,8 @@ def _named(name: str, namespace: Mapping[str, Any], agent: str, option: str) -> 
         return namespace[name]
     if name in KNOWN and option == "--returns":
         return KNOWN[name]
-    known = [one for one in (*namespace, *(KNOWN if option == "--returns" else ())) if not one.startswith("_")]
+    fits = callable if option == "--check" else lambda value: not inspect.isroutine(value)
+    known = [one for one, value in {**namespace, **KNOWN}.items() if not one.startswith("_") and fits(value)]
     hint = did_you_mean(name, known).strip() or "Define it in a cell above, and run that first."
     raise DeclarationError(f"{option} of agent {agent!r}: {name!r} is not defined.", agent=agent, hint=hint)
 

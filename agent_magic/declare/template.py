@@ -72,13 +72,14 @@ class Template:
     can_miss: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, text: str, *, agent: str, title: str = "") -> Template:
+    def parse(cls, text: str, *, agent: str, title: str = "", hint: str = "") -> Template:
         """Parse a prompt, or other text that goes out.
 
         Args:
             text: What the user wrote.
             agent: Whose it is.
             title: What errors call it, if it is not the prompt of an agent.
+            hint: What to write, where the text is not as the user wrote it: errors then quote the title only.
 
         Raises:
             DeclarationError: It is not a template; the message names the line.
@@ -90,7 +91,7 @@ class Template:
         names = tuple(dict.fromkeys(_SIMPLE.findall(text)))
         if "{{" not in rest and "{%" not in rest and not _WORDS.intersection(names):
             return cls(text, title, agent, names, tuple(_SIMPLE.split(text)), names)
-        read = _parsed(text, agent, title)
+        read = _parsed(text, agent, title, hint)
         order = tuple(sorted(read.names, key=lambda name: (_first_use(text, name), name)))
         whole = tuple(name for name in order if name in read.whole)
         return cls(text, title, agent, order, (), whole, read.apart, read.paths, read.can_miss)
@@ -218,7 +219,7 @@ def _compiled(text: str) -> Compiled:
     return Compiled(_guarded(text))
 
 
-def _parsed(text: str, agent: str, title: str) -> Compiled:
+def _parsed(text: str, agent: str, title: str, hint: str) -> Compiled:
     """Let Jinja2 read a prompt, and say what is wrong with it."""
     from jinja2 import TemplateSyntaxError
 
@@ -230,9 +231,10 @@ def _parsed(text: str, agent: str, title: str) -> Compiled:
     except TemplateSyntaxError as error:
         lines = text.splitlines() or [""]
         line = lines[min(error.lineno, len(lines)) - 1].strip()
-        why = (error.message or "a syntax error").rstrip(".")
-        message = f"{title} cannot be read in line {error.lineno}, {line[:_LONGEST_SHOWN]!r}: {why}."
-        hint = "To send braces as they are, put {% raw %} before and {% endraw %} behind them."
+        why = (error.message or "a syntax error").rstrip(".").replace("'end of statement block'", "end")
+        where = "" if hint else f" in line {error.lineno}, {line[:_LONGEST_SHOWN]!r}"
+        message = f"{title} cannot be read{where}: {why}."
+        hint = hint or "To send braces as they are, put {% raw %} before and {% endraw %} behind them."
         raise DeclarationError(message, agent=agent, hint=hint) from None
 
 

@@ -115,7 +115,7 @@ class Parser(MagicArgumentParser):
             raise UsageError(f"{self.called}: {message}. See {self.called.split()[0]}{self._where_help_is()}")
         if not unknown.startswith("-"):
             raise UsageError(
-                f"{self.called}: unexpected {unknown!r}. A name is one word; put text with spaces in quotes."
+                f"{self.called}: unexpected {unknown!r}. Put text with spaces in quotes: names and values are one word."
             )
         flag = unknown.split()[0].partition("=")[0]
         if flag in self._instead:

@@ -76,14 +76,14 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
-        with user_errors():
+        with user_errors(partial(self._stays, line)):
             if (asked := self._declare_agent(line, cell)) is not None:
                 run_sync(asked, message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     async def agent_async(self, line: str, cell: str = "") -> None:
         """Declare an agent and ask it, awaited on the notebook's loop."""
-        with user_errors():
+        with user_errors(partial(self._stays, line)):
             if (asked := self._declare_agent(line, cell)) is not None:
                 await awaited(asked, message=self._stopped)
 
@@ -186,6 +186,12 @@ class AgentMagics(Magics, Settings):
         self._declare(declared, plan, cell_of(self.shell))
         return ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 
+    def _stays(self, line: str) -> str:
+        """Return what a refused cell leaves behind: the next run asks an agent that was declared before."""
+        name = line.split(maxsplit=1)[0] if line.strip() else ""
+        is_kept = any(agent.name == name for agent in self.session.registry().agents)
+        return f" Agent {name!r} is still as it was declared before." if is_kept else ""
+
     def _declare_context(self, context: Context, plan: str, cell: Cell) -> None:
         names = self.shell.user_ns
         notes = self.session.declare_context(context, plan, cell)
@@ -250,9 +256,13 @@ class AgentMagics(Magics, Settings):
 
 
 @contextlib.contextmanager
-def user_errors() -> Generator[None]:
-    """Show the user's mistakes as one line without a traceback. The one place that converts them."""
+def user_errors(left: Callable[[], str] = str) -> Generator[None]:
+    """Show the user's mistakes as one line without a traceback. The one place that converts them.
+
+    Args:
+        left: Says what is as it was, behind the mistake.
+    """
     try:
         yield
     except AgentMagicError as error:
-        raise UsageError(shown_message(error)) from None
+        raise UsageError(shown_message(error) + left()) from None

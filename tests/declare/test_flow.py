@@ -218,7 +218,7 @@ def test_what_cannot_be(agents, match):
         ({"most": 2}, "each"),
         ({"when": "{{ b }}"}, "braces"),
         ({"when": "1 < 2"}, "names no answer"),
-        ({"when": "b <"}, "cannot be read"),
+        ({"when": "b <"}, r"^--when 'b <' of agent 'a' cannot be read: unexpected end\. Write an expression"),
         ({"until": "a", "rounds": 0}, "integer >= 1"),
         ({"priority": 1.5}, "integer"),
     ],

@@ -277,7 +277,15 @@ def test_a_copy_without_the_class_reads_what_the_schema_says():
 
 # looking up
 
-NAMES = {"Label": Label, "Tone": Tone, "json": json, "Scores": list[int], "here": sys.modules[__name__], "number": 3}
+NAMES = {
+    "print": print,
+    "Label": Label,
+    "Tone": Tone,
+    "json": json,
+    "Scores": list[int],
+    "here": sys.modules[__name__],
+    "number": 3,
+}
 
 
 @pytest.mark.parametrize(
@@ -308,6 +316,7 @@ def test_types_are_looked_up(written, same):
 @pytest.mark.parametrize(
     ("written", "message"),
     [
+        ("Prinz", r"'Prinz' is not defined\. Define it"),
         ("Lable", "'Lable' is not defined. Did you mean 'Label'"),
         ("number", "3 is no type"),
         ("print('x')", "no type that can be read"),

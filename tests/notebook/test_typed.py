@@ -92,6 +92,14 @@ def test_a_mistake_is_said_when_declared(magics, line, message):
     assert not len(magics.session.registry("agents"))
 
 
+def test_a_mistake_leaves_the_agent_of_that_name_and_says_so(magics):
+    """The next run would ask what was declared before."""
+    magics.agent("a", "x\n")
+    with pytest.raises(UsageError, match="Agent 'a' is still as it was declared before"):
+        magics.agent("a --returns Lable", "y\n")
+    assert ["x"] == [agent.prompt for agent in plan_of(magics).agents]
+
+
 def test_a_class_that_was_run_again_counts(magics):
     """For the next plan, without running the cell of the agent; a frozen plan keeps its own."""
     magics.agent("a --returns Label", "x\n")
