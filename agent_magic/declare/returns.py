@@ -286,8 +286,11 @@ def _named(name: str, namespace: Mapping[str, Any], agent: str, option: str) -> 
         return namespace[name]
     if name in KNOWN and option == "--returns":
         return KNOWN[name]
-    fits = callable if option == "--check" else lambda value: not inspect.isroutine(value)
-    known = [one for one, value in {**namespace, **KNOWN}.items() if not one.startswith("_") and fits(value)]
+    known = [
+        one
+        for one, value in {**namespace, **KNOWN}.items()
+        if not one.startswith("_") and inspect.isroutine(value) == (option == "--check")
+    ]
     hint = did_you_mean(name, known).strip() or "Define it in a cell above, and run that first."
     raise DeclarationError(f"{option} of agent {agent!r}: {name!r} is not defined.", agent=agent, hint=hint)
 
