@@ -90,6 +90,7 @@ class DyingJournal:
             found = work(*args, **more)
             if name == "keep":
                 self._life.say("kept", str(args[1] - 1))
+                self._life.say("texts", json.dumps(args[2].text))
             self._life.step()
             return found
 
