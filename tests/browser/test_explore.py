@@ -107,6 +107,7 @@ ANSWERS = """([key, limit]) => new Promise((done) => {
 })"""
 
 
+@pytest.mark.slow
 def test_a_hundred_agents_are_answered_at_once(
     tmp_path: Path, chromium: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

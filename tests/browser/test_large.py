@@ -13,7 +13,7 @@ from tests.browser.playing import PLAYER
 from tests.browser.test_live_view import alive_then_still, said, start
 from tests.lab import Lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MOST_BYTES = 20_000
 PLAY_S = 8.0
 # Agents that map, check and reduce: three wide layers and a narrow end. The whole story is squeezed into PLAY_S.

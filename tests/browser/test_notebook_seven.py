@@ -10,7 +10,7 @@ from tests.browser.playing import PLAYER, STORY
 from tests.browser.test_live_view import alive_then_still, said
 from tests.lab import lab, write_notebook
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_notebook_7_shows_a_run_live_and_still(tmp_path: Path, chromium: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab import lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RUN_MS = 120_000
