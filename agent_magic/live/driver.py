@@ -1,7 +1,7 @@
 """The engine on an event loop: each action becomes a task, and what comes of it goes back with the time.
 
 There is one task per request under way, one timer for the engine's alarm, and one owner of them all (`Tasks`). The
-driver decides nothing. It owns the commit point: a complete answer is in the ledger before the engine hears of it.
+driver decides nothing. A complete answer is in the ledger before the engine hears of it: see `buying`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,23 @@ from agent_magic.declare.user_code import reason_of
 from agent_magic.engine.actions import Abort, Ask, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
-from agent_magic.engine.contract import UNSENT, Outcome
+from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.requests import PlanRequests, model_of, models_of, timeouts_of
-from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.batching import batcher_of
+from agent_magic.live.buying import Buyer
 from agent_magic.live.calling import Caller
 from agent_magic.live.monitor import AlertMonitor, HealthMonitor
-from agent_magic.live.partial import partial_usage, source_of
 from agent_magic.live.people import ask, question_of
 from agent_magic.live.story import tell
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Stream, facts_of
-from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.events import TICKS_PER_S
-from agent_magic.record.ledger.base import Busy
-from agent_magic.record.made import made
-from agent_magic.record.prices import Prices, of_batch
+from agent_magic.record.prices import Prices
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms
 
@@ -64,8 +60,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.recorded import Match
     from agent_magic.record.answer import Answer
     from agent_magic.record.history import History
-    from agent_magic.record.ledger.base import Journal, Ledger
-    from agent_magic.record.request import Request
+    from agent_magic.record.ledger.base import Ledger
 
 LOG = logging.getLogger("agent_magic")
 BLOCKED_S = 1.0
@@ -131,7 +126,7 @@ class Driver:
         self._ledger, self._pacer, self._sharing, self._pool, self._clock = ledger, pacer, sharing, pool, clock
         self.prices = prices or Prices()
         knows = ledger is not None or earlier is not None
-        self._cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
+        cache = AnswerCache(plan, provider.endpoint, ledger, earlier, fresh=fresh) if knows else None
         models = self._models = [model_of(agent) for agent in plan.agents]
         if recorded is None:
             self.record, self._after_s = RunRecord(plan, datetime.now(UTC), models, origin=provider.endpoint), 0.0
@@ -139,7 +134,7 @@ class Driver:
             self.record, self._after_s = recorded.found(), recorded.ended_s
         work_s = None if history is None else expected_work_s(plan.agents, models, history)
         self.record.terms = self._terms(seed, work_s)
-        more: Any = {"bought": self._cache, "work_s": work_s, "texts": {} if recorded is None else recorded.texts}
+        more: Any = {"bought": cache, "work_s": work_s, "texts": {} if recorded is None else recorded.texts}
         requests = PlanRequests(plan, policy, models, self.record.terms.models, self.prices, **more)
         self.engine = Engine(
             self.record,
@@ -156,11 +151,11 @@ class Driver:
         )
         self.streams: dict[int, Stream] = {}
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
-        self._caller = Caller(self.record, policy, cache=self._cache, **more)
-        self._journal: Journal | None = None
+        self._caller = Caller(self.record, policy, cache=cache, **more)
         self._over, self._began = asyncio.Event(), clock()
         self._tasks = Tasks(self._over.set)
-        self._batcher = None if requests.batching is None else self._make_batcher()
+        batcher = None if requests.batching is None else self._make_batcher()
+        self._buyer = Buyer(self.engine, provider, self.prices, policy.max_attempts, cache=cache, batcher=batcher)
         self._alarm: asyncio.TimerHandle | None = None
         self._monitor = HealthMonitor(self.engine.admission)
         self.alerts = AlertMonitor(self.record, alerts)
@@ -182,7 +177,7 @@ class Driver:
 
     def batches_waiting(self) -> list[Waiting]:
         """Return the batches at the provider that the run waits for."""
-        return [] if self._batcher is None else self._batcher.waiting()
+        return [] if self._buyer.batcher is None else self._buyer.batcher.waiting()
 
     def health(self) -> Health:
         """Return how the run fares with the provider; of a run that is over, how it fared at its end."""
@@ -211,12 +206,11 @@ class Driver:
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
             self.loop = asyncio.get_running_loop()
-            if self._batcher is not None:
-                await self._batcher.check()
+            await self._buyer.check()
             if self.record.ended_s is not None:  # stopped before it began
                 return self.record
             if self._ledger is not None:
-                self._journal = self._caller.journal = self._ledger.begin(self.record)
+                self._buyer.journal = self._caller.journal = self._ledger.begin(self.record)
             if len(self.record.events) == 0 or self._after_s:
                 self._began = self._clock()
             try:
@@ -253,10 +247,7 @@ class Driver:
         self.engine.close(self.now())
         if self._pacer is not None and self.record.terms is not None:
             self.record.terms = self.record.terms._replace(after=self._pacer.ceilings())
-        if self._journal is not None:
-            self._journal.close()
-        if self._batcher is not None:
-            self._batcher.close()
+        self._buyer.close()
         self._monitor.close(self.now())
 
     # what the user does; call it on the loop, from elsewhere use `Controls`
@@ -320,11 +311,12 @@ class Driver:
             case Abort(step):
                 self._abort(step)
             case Begin(call):
-                self._tasks.begin((call.step, call.number), self._call(call))
+                over, cut = partial(self._call_over, call), partial(self._call_over, call, CUT)
+                self._tasks.own((call.step, call.number), partial(self._caller.call, call), over, cut)
             case Ask(call):
-                self._tasks.begin((call.step, -call.number), self._ask(call))
+                self._tasks.own((call.step, -call.number), partial(self._ask, call), partial(self._decided, call))
             case Count(step, request):
-                self._tasks.begin(~step, self._count(step, request))
+                self._tasks.own(~step, partial(count, request, self._provider), partial(self._counted, step))
             case Done():
                 self._over.set()
             case _:
@@ -376,16 +368,13 @@ class Driver:
             try:
                 try:
                     request = self.engine.send(step, self.now())
-                    if self._cache is None:
-                        answer = await self._provider.send(request, stream)
-                    else:
-                        answer = await self._answer(step, request, stream, self._cache)
+                    answer = await self._buyer.answer(step, request, stream, self.now)
                 finally:
                     del self.streams[step]
                     self._tasks.left(step)
             except asyncio.CancelledError:
                 if stream.answer is not None:  # complete, and only its connection was open: paid for, so kept
-                    self._keep(step, stream.answer)
+                    self._buyer.keep(step, stream.answer, self.now())
                 self._report(step, stream, stream.answer, None)
                 raise
             except Exception as failure:  # noqa: BLE001 - the one place where an agent's failure becomes a result
@@ -395,60 +384,11 @@ class Driver:
             if not self._tasks.broke(bug):
                 raise
 
-    async def _answer(self, step: int, request: Request, stream: Stream, cache: AnswerCache) -> Answer:
-        """Take the answer that is there, or buy it and store it. Nothing is awaited between those two."""
-        journal, number = self._journal, len(self.record.results[step].attempts)
-        kept: Answer | Busy | None = cache.taken_over(step, request)
-        if kept is not None:
-            return kept
-        if journal is None:
-            return await self._provider.send(request, stream)
-        key, ordinal = cache.key(step, request)
-        fresh = cache.is_fresh(step) or self._begins_anew(step, request)
-        kept = journal.ask(step, number, key, ordinal, fresh=fresh)
-        while isinstance(kept, Busy):
-            await asyncio.sleep(LOOK_S)
-            kept = journal.ask(step, number, key, ordinal, fresh=fresh)
-        if kept is not None:
-            return kept
-        if self._batcher is not None and step in self.engine.batched:
-            answer = stream.answer = await self._batcher.send(key, ordinal, request, stream, fresh=fresh)
-        else:
-            answer = stream.answer = await self._provider.send(request, stream)
-        self._keep(step, answer)
-        await journal.on_disk(step, number)  # a stop here finds the answer in the stream
-        return answer
-
-    def _begins_anew(self, step: int, request: Request) -> bool:
-        """Tell whether the user had a step tried again whose answer did not fit: the same answer would not either."""
-        earlier = self.record.results[step].attempts[:-1]
-        return not request.messages and any(one.kind == "InvalidAnswer" for one in earlier)
-
-    def _keep(self, step: int, answer: Answer) -> None:
-        if self._journal is not None:
-            self._journal.keep(step, len(self.record.results[step].attempts), answer, self.now())
-
     def _report(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> None:
         """Tell the engine what came of a request."""
-        if answer is not None:
-            price, asked = None, self.record.results[step].attempts[-1].model
-            if self._cache is not None and self._cache.paid_before(step, answer):
-                price = PAID_BEFORE
-            elif answer.model != asked:
-                price = self.prices.of_answer(asked, answer.model, answer.usage)
-                price = of_batch(price) if answer.batch else price
-            status, readings = stream.status_code, stream.readings
-            told = answer, None, status, answer.usage, answer.source, "", readings, price, stream.worker
-            outcome = made(Outcome, told)
-        else:
-            failure = None if error is None else failure_of(error, self.policy.max_attempts)
-            usage, source = partial_usage(stream, error), source_of(stream)
-            outcome = Outcome(
-                None, failure, stream.status_code, usage, source, stream.text, stream.readings, worker=stream.worker
-            )
-        self.do(self.engine.ended(step, outcome, self.now()))
-        if answer is None and self._journal is not None:
-            self._journal.write()
+        self.do(self.engine.ended(step, self._buyer.outcome(step, stream, answer, error), self.now()))
+        if answer is None:
+            self._buyer.write()
 
     def _never_ran(self, step: int) -> None:
         """Report an agent whose task was cancelled before its first step."""
@@ -464,55 +404,24 @@ class Driver:
         most_s = self.policy.deadline_s if self.policy.batch_fallback == "live" else None
         return None if most_s is None else most_s * (1 - LIVE_SHARE) - self.now()
 
-    async def _call(self, call: Call) -> None:
-        """Call a function, and report what came of it."""
-        try:
-            try:
-                result = await self._caller.call(call)
-            except asyncio.CancelledError:
-                self._tasks.left((call.step, call.number))
-                self._call_over(call, CUT)
-                raise
-            self._tasks.left((call.step, call.number))
-            self._call_over(call, result)
-        except BaseException as bug:
-            if not self._tasks.broke(bug):
-                raise
-
     def _call_over(self, call: Call, result: Result) -> None:
         self.do(self.engine.call_ended(call, result, self.now()))
-        if self._journal is not None:
-            self._journal.write()
+        self._buyer.write()
 
-    async def _ask(self, call: Call) -> None:
-        """Ask a person, and report the answer."""
-        key = call.step, -call.number
+    async def _ask(self, call: Call) -> Verdict:
+        """Ask a person."""
         try:
-            try:
-                if (verdict := self._caller.agreed(call)) is None:
-                    verdict = await ask(self._asker, self.plan, question_of(self.record, call, self.policy.ask_s))
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:  # noqa: BLE001 - whoever shows the question may be the user's code
-                verdict = Verdict(approved=False, why=f"asking failed: {reason_of(error)}")
-            finally:
-                self._tasks.left(key)
-            self.do(self.engine.decided(call, verdict, self.now()))
-        except BaseException as bug:
-            if not self._tasks.broke(bug):
-                raise
+            if (verdict := self._caller.agreed(call)) is None:
+                verdict = await ask(self._asker, self.plan, question_of(self.record, call, self.policy.ask_s))
+        except Exception as error:  # noqa: BLE001 - whoever shows the question may be the user's code
+            return Verdict(approved=False, why=f"asking failed: {reason_of(error)}")
+        return verdict
 
-    async def _count(self, step: int, request: Request) -> None:
-        """Have the input of a request counted."""
-        try:
-            try:
-                found, _ = await count(request, self._provider)
-            finally:
-                self._tasks.left(~step)
-            self.do(self.engine.counted(step, found, self.now()))
-        except BaseException as bug:
-            if not self._tasks.broke(bug):
-                raise
+    def _decided(self, call: Call, verdict: Verdict) -> None:
+        self.do(self.engine.decided(call, verdict, self.now()))
+
+    def _counted(self, step: int, found: tuple[int | None, object]) -> None:
+        self.do(self.engine.counted(step, found[0], self.now()))
 
     # what a stream tells
 

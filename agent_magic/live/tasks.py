@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
 
 BESIDE = -1
 """In place of an agent, in the key of a task that belongs to none."""
@@ -65,17 +67,48 @@ class Tasks:
         else:
             self._tasks[key] = asyncio.get_running_loop().create_task(work)
 
-    def beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def own(
+        self,
+        key: Key,
+        work: Callable[[], Awaitable[T]],
+        over: Callable[[T], object],
+        cut: Callable[[], object] | None = None,
+    ) -> None:
+        """Begin the task of a key that does something, and reports it when the key is free again.
+
+        Args:
+            key: The key.
+            work: Does it.
+            over: Reports what came of it.
+            cut: Reports that it was cancelled; `None` reports nothing.
+        """
+        self.begin(key, self._owned(key, work, over, cut))
+
+    def beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin a task that belongs to no agent."""
         self._beside += 1
-        self.begin((BESIDE, self._beside), self._owned((BESIDE, self._beside), work))
+        self.own((BESIDE, self._beside), work, bool)
 
-    async def _owned(self, key: Key, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _owned(
+        self,
+        key: Key,
+        work: Callable[[], Awaitable[T]],
+        over: Callable[[T], object],
+        cut: Callable[[], object] | None,
+    ) -> None:
         try:
             try:
-                await work()
-            finally:
+                found = await work()
+            except asyncio.CancelledError:
                 self.left(key)
+                if cut is not None:
+                    cut()
+                raise
+            except BaseException:
+                self.left(key)
+                raise
+            self.left(key)
+            over(found)
         except BaseException as bug:
             if not self.broke(bug):
                 raise

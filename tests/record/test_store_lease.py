@@ -134,7 +134,7 @@ def test_a_stop_waits_for_a_large_answer(ledger):
     async def work():
         driver = Driver(plan_of(a="x"), Policy(4), Scripted(lambda *_: Reply(0.0, text=long)), ledger=ledger)
         task = asyncio.create_task(driver.drive())
-        while not (driver._journal and driver._journal._large):  # noqa: ASYNC110 - it has no event
+        while not (driver._buyer.journal and driver._buyer.journal._large):  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
