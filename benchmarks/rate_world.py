@@ -49,10 +49,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A limit of requests that is enforced besides, and not announced."""
+    """A limit of requests that is enforced besides, and not announced; where it is `bare`, in front of the server."""
 
     rpm: float
     capacity_s: float = 1.0
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Server:
         streamed: Whether output is counted as it is produced, not at the end.
         wire_s: The least and the most time a message is under way.
         secret: A limit that no header tells.
+        stray: The part of the requests that is refused for no reason, with a `retry-after` of 1 and nothing else.
     """
 
     rpm: float = UNLIMITED
@@ -80,6 +82,7 @@ class Server:
     streamed: bool = False
     wire_s: tuple[float, float] = (0.002, 0.010)
     secret: Secret | None = None
+    stray: float = 0.0
 
 
 @dataclass
@@ -179,9 +182,11 @@ class World:
         self.later(self.now + self.random.uniform(*self.server.wire_s), call)
 
     def _arrive(self, job: Job, client: Receiver) -> None:
-        wait_s = self._admit(job)
+        stray = self.server.stray and self.random.random() < self.server.stray
+        wait_s = 1 if stray else self._admit(job)
         if wait_s:
-            headers = {**self.headers(), **self.date(), "retry-after": str(wait_s)}
+            bare = stray or (self.server.secret is not None and self.server.secret.bare)
+            headers = {**({} if bare else self.headers()), **self.date(), "retry-after": str(wait_s)}
             self._after_wire(partial(client.refused, job, headers))
             return
         client.result.admitted.append((self.now, job))

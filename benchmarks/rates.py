@@ -141,9 +141,14 @@ def conditions() -> None:
     rows.append(row("no headers, requests", REQUESTS, [REQUESTS.server(headers="none")]))
     rows.append(row("no headers, input", INPUT, [INPUT.server(headers="none")]))
     rows.append(row("no headers, output", OUTPUT, [OUTPUT.server(headers="none")]))
+    for part in (0.01, 0.04):
+        stray = REQUESTS.server(capacity_s=10, stray=part)
+        rows.append(row(f"{part:.0%} refused for no reason, capacity 10 s", STRAY, [stray]))
+    rows.append(row("no headers, 1% refused for no reason", STRAY, [REQUESTS.server(headers="none", stray=0.01)]))
     print_table(("condition", *COLUMNS), rows)
 
 
+STRAY = Load("", "requests", 3_000, 3_000)
 OUTPUT_SLOW = Load("", "output", 6e5, 2_000, SLOW)
 BELIEVED = Load("", "output", 6e5, 900, {"believed_output": 70})
 

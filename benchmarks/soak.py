@@ -26,7 +26,7 @@ FAULTS = {
     7: "[[fault:cut times=1]]",
     11: "[[pace:12]]",
 }
-"""What every so many-th agent meets. More 429s than that would be a rate limit, and the pacer would keep it."""
+"""What every so many-th agent meets. A 429 says nothing of limits, so the pacer takes it for no limit after a pause."""
 LIMITS: dict[str, Any] = {"rpm": 3000.0, "itpm": 5e6, "otpm": 5e6, "burst_s": 10.0}
 ALERTS = am.Alerts("p95 > 30", "errors > 60%")
 

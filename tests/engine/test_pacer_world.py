@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.engine.pacing.pacer import Pacer
-from benchmarks.rate_world import Naive, Paced, Server, World, draw
+from benchmarks.rate_world import Naive, Paced, Secret, Server, World, draw
 
 INPUT = {"inputs": (1000, 0.5)}
 MIXED = {"inputs": (500, 0.5), "large": 0.05, "large_input": 20_000}
@@ -79,6 +79,28 @@ def test_without_headers_most_of_the_rate_is_found():
     assert 0.9 <= result.share("requests", 3_000)
     assert result.refused_share() < 0.01
     assert 0 == result.failed
+
+
+@pytest.mark.parametrize(("headers", "part", "least"), [
+    ("response", 0.01, 0.6), ("response", 0.04, 0.25), ("none", 0.01, 0.2),
+])  # fmt: skip
+def test_refusals_without_a_limit_cost_little_but_their_pause(headers, part, least):
+    """A second's pause after each leaves two thirds and one third of the rate, and that is what is used."""
+    world = World(Server(rpm=3_000, capacity_s=10, headers=headers, stray=part), 1)
+    client = Paced(world, draw(3_000, Random(1)), Pacer(seed=1), attempts=10**9)
+    world.run()
+    assert least <= client.result.share("requests", 3_000)
+    assert client.result.refused_share() < part + 0.01
+
+
+@pytest.mark.parametrize(("stray", "bare", "least"), [(0.01, False, 0.6), (0.0, True, 0.95)])
+def test_a_hidden_limit_is_found_where_refusals_may_have_none(stray, bare, least):
+    """Half of what is announced: among refusals by chance, and by a proxy that says nothing else."""
+    world = World(Server(rpm=3_000, secret=Secret(1_500, bare=bare), stray=stray), 1)
+    client = Paced(world, draw(1_500, Random(1)), Pacer(seed=1), attempts=10**9)
+    world.run()
+    assert least <= client.result.share("requests", 1_500) <= 1.01
+    assert client.result.refused_share() < stray + 0.02
 
 
 @pytest.mark.parametrize("capacity_s", [1, 10])

@@ -195,7 +195,7 @@ class Bucket:
             if need is not None and need <= self.room and first and self._seen:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
-    def impose(self, limit: float, now: float, *, closed_s: float | None = None) -> None:
+    def impose(self, limit: float, now: float, *, closed_s: float | None = None, doubted: bool = False) -> None:
         """Keep an inferred limit, unless the user's is lower. A second's worth may pass at once.
 
         Args:
@@ -203,10 +203,14 @@ class Bucket:
             now: The time.
             closed_s: For how long nothing may leave after the refusal that showed the limit: nothing is saved up then,
                 for the limit is a guess. `None` where there was no refusal.
+            doubted: Whether refusals contradict it: once as much as is announced has passed, that counts again.
         """
         self._advance(now)
         limit = min(limit, self._announced or limit)
-        if self._given is None or limit < self._given:
+        if doubted and limit == self._announced and self._given is None:
+            self.source, self._own = "announced", None
+            self._set_limit(limit)
+        elif self._given is None or limit < self._given:
             self.source, self._own = "inferred", limit
             self._set_limit(limit)
         self.capacity = max(1.0, self.rate)

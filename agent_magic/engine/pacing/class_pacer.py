@@ -107,7 +107,7 @@ class ClassPacer:
         self._open += 1
         self._meter.add(now, 1.0, taken, 0.0)
         if self._window.sent(now) and self.requests.source == "inferred":
-            self.requests.impose(60 * self._window.rate, now)
+            self.requests.impose(60 * self._window.rate, now, doubted=self._window.doubted)
         self._space(taken, made, now)
         return ticket
 
@@ -178,7 +178,9 @@ class ClassPacer:
             self._episodes += 1
             if not explained:
                 (lately, *_), passed_s = self._meter.lately(now, 2)
-                self._window.infer(lately / passed_s, max(0.0, wait_s - 1.0), now, ramp=limit == "ramp")
+                bare = not readings and any(each.source == "announced" for each in self._buckets.values())
+                owed_s = max(0.0, wait_s - 1.0)
+                self._window.infer(lately / passed_s, owed_s, now, ramp=limit == "ramp", bare=bare)
                 if self._window.rate:
                     self.requests.impose(60 * self._window.rate, now, closed_s=wait_s)
             wait_s += JITTER_S * self._random.random()

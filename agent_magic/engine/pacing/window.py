@@ -19,6 +19,18 @@ limit that is right costs a refusal every quarter of a minute, one that has beco
 a minute."""
 RAMP: Final = 0.5
 """How much slower those seconds pass once the server has said that the load grew too fast."""
+HASTE: Final = 30.0
+"""How much faster those seconds pass once refusals contradict each other."""
+MOST_MORE: Final = 8.0
+"""How many times the inferred limit is tried at most before it is refused again."""
+SURER: Final = 0.2
+"""How much slower they pass again with each refusal that agrees with the one before."""
+APART: Final = 1.1
+"""Rates are of one limit if they differ by no more than this factor, and two requests."""
+ALIKE: Final = 3
+"""So many contradictions in a row that agree with each other are a limit that was lowered."""
+STORM: Final = 0.06
+"""Where more of the requests are refused, and more than two, no refusal is taken for a stray one."""
 LESS: Final = 0.8
 SHORT_S: Final = 1.0
 LONG_S: Final = 10.0
@@ -32,6 +44,11 @@ class Window:
     them as much has passed as flows in, for the server's bucket was empty at both. What flows in is counted by requests
     that were let in, or that were answered if that is more: output is paid for when it is made.
 
+    Some refusals are of no limit: a proxy is short of something, or a fault is injected. A limit lets the same pass
+    between any two of its refusals, chance does not. So a refusal after less has passed than between earlier ones
+    contradicts them: it lowers nothing, and the limit that was inferred is tried for more at once. The same goes for
+    one that says nothing of limits where answers do, until some agree.
+
     Attributes:
         size: How many may be under way before the first refusal.
         quiet: Whether no reply has come yet.
@@ -44,8 +61,15 @@ class Window:
         self._full = False
         self.rate = self._base = self._tried_s = self._then_s = 0.0
         self._speed = 1.0
+        self._seen = self._stray = 0.0  # what passed between refusals: of a limit, and of the last one of none
+        self._alike = self._turned = self._passed = 0
         self._sent = self._answered = 0
         self._held_s: float | None = None
+
+    @property
+    def doubted(self) -> bool:
+        """Whether refusals contradict the inferred limit."""
+        return self._speed == HASTE
 
     def hold(self, under_way: int, now: float) -> Hold | None:
         """Say what holds one more; `None` lets it go."""
@@ -72,7 +96,7 @@ class Window:
         if held_s is None or not self.rate:
             return False
         self._tried_s += (now - held_s) * self._speed
-        self.rate = self._base * (1 + PROBE * self._tried_s**2)
+        self.rate = self._base * min(1 + PROBE * self._tried_s**2, MOST_MORE)
         return True
 
     def answered(self) -> None:
@@ -82,8 +106,9 @@ class Window:
     def refused(self, *, explained: bool) -> None:
         """Take a request back that was not let in."""
         self._sent = self._sent - 1 if explained else 0
+        self._turned += not explained
 
-    def infer(self, lately: float, owed_s: float, now: float, *, ramp: bool) -> None:
+    def infer(self, lately: float, owed_s: float, now: float, *, ramp: bool, bare: bool) -> None:
         """Infer the limit from the first refusal of an episode that nothing announced explains.
 
         Args:
@@ -91,16 +116,42 @@ class Window:
             owed_s: How long all that flows in is owed already.
             now: The time.
             ramp: Whether the server said that the load grew too fast.
+            bare: Whether it says nothing of limits where answers do: it may come from somebody else.
         """
         then_s, self._then_s = self._then_s, now + owed_s
         past_s = max(self._then_s - then_s, 0.1)
-        rate = max(self._sent - 1, self._answered, 1) / past_s if self.rate else lately
-        if self.rate and not SHORT_S <= past_s - owed_s <= LONG_S:
-            rate = max(rate, LESS * self.rate)
+        if self.rate:
+            self._base = self._between(past_s, bare=bare, is_sure=SHORT_S <= past_s - owed_s <= LONG_S)
+        else:
+            self._base, self._speed = lately, HASTE if bare else 1.0
         if ramp:
             self._speed = RAMP
         self._tried_s, self._answered = 0.0, 0
-        self.rate = self._base = rate
+        self.rate = self._base
+
+    def _between(self, past_s: float, *, bare: bool, is_sure: bool) -> float:
+        """Return the limit that the time between two refusals shows, or the one before if they contradict."""
+        passed = max(self._sent - 1, 1)
+        rate = max(passed, self._answered) / past_s
+        is_storm = self._turned > 2 + STORM * self._passed
+        self._turned, self._passed = 0, passed
+        apart = APART + 2 / passed
+        if not is_storm and past_s >= SHORT_S and self._is_stray(rate, apart, bare=bare):
+            self._speed = HASTE if self._speed >= 1 else RAMP
+            return self.rate
+        if self._speed > 1 and rate < apart * self._seen:
+            self._speed = max(1.0, SURER * self._speed)
+        self._seen = passed / past_s  # not by answers: they may be of requests from before the refusal before
+        return rate if is_sure else max(rate, LESS * self.rate)
+
+    def _is_stray(self, rate: float, apart: float, *, bare: bool) -> bool:
+        """Tell whether a refusal contradicts those before it, or says nothing where answers do."""
+        if not bare and rate * apart >= self._seen:
+            self._alike = 0
+            return False
+        agrees = max(rate, self._stray) <= apart * min(rate, self._stray)
+        self._alike, self._stray = (self._alike + 1 if agrees else 1), rate
+        return self._alike < ALIKE
 
     def recall(self, size: float) -> None:
         """Go on from what was learned earlier: a reply had come."""
