@@ -72,14 +72,13 @@ class Tiers:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """Where a document that promises 100 agents contradicts itself, computed."""
+        """Where the document that promises 100 agents contradicts itself, computed; one sentence each."""
         return contradictions()
 
     def __repr__(self) -> str:
         lines = [[name, *(_shown(row[name]) for row in self.rows)] for name in TIERS]
         wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ["  ".join([line[0].ljust(wide[0]), *map(str.rjust, line[1:], wide[1:])]) for line in lines]
-        return "\n".join([*table, "", "The document behind the 100 agents contradicts itself:", *self.claims])
+        return "\n".join("  ".join([line[0].ljust(wide[0]), *map(str.rjust, line[1:], wide[1:])]) for line in lines)
 
     def without_region(self, regions: int, *, lost_s: float = 60.0, utilization: float = 0.8) -> pd.DataFrame:
         """Say what the loss of one region does. One row per rate; columns are `LOST`.
@@ -130,8 +129,8 @@ def tiers(
     seconds_per_job: float,
     *,
     requests: float = 1.0,
-    input_tokens: float = 0.0,
-    output_tokens: float = 0.0,
+    input_tokens: float | None = None,
+    output_tokens: float | None = None,
     limits: Limits | float | None = None,
     usd_per_job: float | None = None,
 ) -> Tiers:
@@ -147,42 +146,50 @@ def tiers(
         jobs_per_s: Jobs that come in a second, or several rates to compare.
         seconds_per_job: How long one takes, waiting included.
         requests: Requests of one job.
-        input_tokens: Input tokens of one job that were not read from the cache.
+        input_tokens: Input tokens of one job that were not read from the cache. What is not given is not known: then
+            the columns that need it are `NA`.
         output_tokens: Output tokens of one job.
         limits: The rate limits of one account: requests a minute, or `am.Limits`. Then `accounts` says how many such
-            limits it takes, and `limited_by` which one decides.
+            limits it takes, and `limited_by` which one decides. Both are `NA` where the tokens a limit counts are not.
         usd_per_job: Dollars of one job.
 
     Raises:
         AgentMagicError: Something is no number from 0.
     """
     rates = [jobs_per_s] if isinstance(jobs_per_s, int | float) else list(jobs_per_s)
-    of_job = {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
+    tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    of_job = {"requests": requests, **tokens}
     for rate in rates:
-        check_numbers({"jobs_per_s": rate, "seconds_per_job": seconds_per_job, **of_job})
-    check_numbers({}, optional={"usd_per_job": usd_per_job})
+        check_numbers({"jobs_per_s": rate, "seconds_per_job": seconds_per_job, "requests": requests})
+    check_numbers({}, optional={**tokens, "usd_per_job": usd_per_job})
     given = read_limits(limits)
     rows = tuple(_row(rate, seconds_per_job, of_job, given, usd_per_job) for rate in rates)
     return Tiers(seconds_per_job, usd_per_job=usd_per_job, rows=rows)
 
 
 def _row(
-    rate: float, seconds: float, of_job: Mapping[str, float], limits: Limits, usd_per_job: float | None
+    rate: float, seconds: float, of_job: Mapping[str, float | None], limits: Limits, usd_per_job: float | None
 ) -> dict[str, Any]:
     agents = math.ceil(rate * seconds)
     carried = agents <= STREAMS_PER_KERNEL
-    needed = {kind.unit: rate * MINUTE_S * of_job[kind.field] for kind in KINDS.values()}
-    parts = {kind.unit: needed[kind.unit] / limit for name, kind in KINDS.items() if (limit := limits.rates[name])}
-    limited_by = max(parts, key=lambda name: parts[name], default=None)
+    of_kind = {name: of_job[kind.field] for name, kind in KINDS.items()}
+    needed = {name: None if one is None else rate * MINUTE_S * one for name, one in of_kind.items()}
+    parts = {
+        KINDS[name].unit: None if (part := needed[name]) is None else part / limit
+        for name, limit in limits.rates.items()
+        if limit
+    }
+    known = {unit: part for unit, part in parts.items() if part is not None}
+    limited_by = max(known, key=lambda unit: known[unit]) if known and len(known) == len(parts) else None
     return {
         "jobs_per_s": rate,
         "agents": agents,
         "kernels": 1 if carried else math.ceil(agents / STREAMS_OVER_WORKERS),
         "workers": 0 if carried else math.ceil(agents / STREAMS_PER_WORKER),
         "connections": agents,
-        **{f"{kind.field}_per_min": needed[kind.unit] for kind in KINDS.values()},
+        **{f"{kind.field}_per_min": needed[name] for name, kind in KINDS.items()},
         "limited_by": limited_by,
-        "accounts": None if limited_by is None else max(1, math.ceil(parts[limited_by])),
+        "accounts": None if limited_by is None else max(1, math.ceil(known[limited_by])),
         "usd_per_hour": None if usd_per_job is None else rate * HOUR_S * usd_per_job,
         "usd_per_job": usd_per_job,
     }

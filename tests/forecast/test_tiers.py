@@ -23,6 +23,15 @@ def test_agents_are_little_s_law():
     assert row[["limited_by", "accounts", "usd_per_hour"]].isna().all()
 
 
+def test_what_was_not_given_is_not_known():
+    """No tokens of a job, no tokens a minute; and a limit of tokens cannot be judged, nor whether it decides."""
+    row = am.tiers(5, 8, limits=am.Limits(50, 30_000)).frame.iloc[0]
+    unknown = ["input_tokens_per_min", "output_tokens_per_min", "limited_by", "accounts"]
+    assert row[unknown].isna().all()
+    known = am.tiers(5, 8, input_tokens=0, limits=am.Limits(50, 30_000)).frame.iloc[0]
+    assert (0, "requests", 6) == (known.input_tokens_per_min, known.limited_by, known.accounts)
+
+
 def test_above_two_hundred_streams_workers_read_them():
     """Two hundred each, and a kernel carries two thousand of them."""
     frame = am.tiers([20, 20.1, 200, 201], 10).frame
@@ -53,13 +62,13 @@ def test_a_lost_region():
     assert LOST == {name: str(kind) for name, kind in frame.dtypes.items()}
 
 
-def test_what_is_shown_has_every_number_and_the_contradictions():
+def test_what_is_shown_has_every_number_and_the_contradictions_are_asked_for():
     """Computed, not quoted."""
     sized = am.tiers([5, 1_000_000], 8, limits=50)
-    text = repr(sized)
-    assert all(name in text for name in TIERS)
-    assert "8,000,000" in text
-    assert all(claim in text for claim in sized.claims)
+    assert all(name in repr(sized) for name in TIERS)
+    assert "8,000,000" in repr(sized)
+    text = "\n".join(sized.claims)
+    assert text not in repr(sized)
     assert "0.83 a second" in text
     assert "$36K to $72K an hour" in text
     assert "$0.007 to $0.05 a job" in text
