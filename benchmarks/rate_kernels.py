@@ -58,8 +58,10 @@ class Kernel:
     """How many requests it has to send in a second; `None` has all at once."""
 
 
-def together(server: Server, kernels: list[Kernel], seed: int, *, shared: bool = True) -> list[Result]:
-    """Let kernels send for a minute."""
+def together(
+    server: Server, kernels: list[Kernel], seed: int, *, shared: bool = True, until_s: float = UNTIL_S
+) -> list[Result]:
+    """Let kernels send for a minute, or longer."""
     world, board = World(server, seed), Board()
     results: list[Result] = []
     for number, kernel in enumerate(kernels):
@@ -74,7 +76,7 @@ def together(server: Server, kernels: list[Kernel], seed: int, *, shared: bool =
             world.later(arrive_s, partial(client.add, [job]))
         if not kernel.per_s:
             world.later(arrive_s, partial(client.add, jobs))
-    world.run(UNTIL_S)
+    world.run(until_s)
     return results
 
 

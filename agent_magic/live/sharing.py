@@ -39,6 +39,9 @@ class Sharing:
         rows: Where the others tell what they want.
         clock: Monotonic seconds, those of the pacer.
         common_clock: Seconds on a clock that all kernels have.
+
+    Attributes:
+        kernels: How many divide the limits now, this one too; 1 while no run of this one is under way.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Sharing:
         self._runs: list[tuple[tuple[str, ...], Callable[[], object]]] = []
         self._told: Claims = {}
         self._looked_s = -BEAT_S
+        self.kernels = 1
 
     @asynccontextmanager
     async def taking_part(self, limit_classes: Iterable[str], wake: Callable[[], object]) -> AsyncGenerator[None]:
@@ -75,7 +79,7 @@ class Sharing:
             self._runs.remove(run)
             if not self._runs:
                 self._rows.leave()
-                self._told = {}
+                self._told, self.kernels = {}, 1
                 self.pacer.set_shares({}, self._clock())
 
     async def _beats(self) -> None:
@@ -94,6 +98,7 @@ class Sharing:
 
     def _look(self, demands: Demands) -> bool:
         def decide(others: Mapping[str, Any]) -> Any:
+            self.kernels = 1 + len(others)
             self._told = claims(demands, self._told, self._rows.name, others, self._common_clock())
             return row_of(self._told)
 

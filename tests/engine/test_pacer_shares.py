@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.engine.pacing.share import BEAT_S, LEAST, TURN_S, Claim, Demand, claims, row_of, shares_of
-from benchmarks.rate_kernels import of_scene
+from benchmarks.rate_kernels import Kernel, of_scene, together
+from benchmarks.rate_world import Server
 
 CLASS = "claude-sonnet-5"
 HELD = Demand(0.5, held=True)
@@ -153,3 +154,16 @@ def test_kernels_together_use_the_limit_and_are_not_refused(scene, capacity_s, l
     assert refused <= 0.01
     if "only" not in scene:
         assert max(parts[0]) <= 1.1 * min(parts[0])
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "capacity_s", "count"), [(1, 60, 2), (2, 1, 1), (2, 1, 2), (5, 60, 2), (5, 1, 4)]
+)
+def test_kernels_divide_a_limit_of_a_few_requests_a_minute(per_minute, capacity_s, count):
+    """Each request is large for it: they take turns that are long enough for one, and none starves."""
+    server, minutes = Server(per_minute, capacity_s=capacity_s), 15
+    results = together(server, [Kernel(count=90)] * count, seed=1, until_s=60.0 * minutes)
+    passed = [len(one.admitted) for one in results]
+    assert 0.7 * per_minute * minutes <= sum(passed) <= per_minute * (minutes + 1) + 1
+    assert min(passed) >= 0.7 * sum(passed) / count
+    assert sum(len(one.refused) for one in results) < count

@@ -77,7 +77,9 @@ def test_two_kernels_have_parts_that_add_to_one():
         async with one.taking_part([CLASS], lambda: woken.append("a")), two.taking_part([CLASS], bool):
             await until(lambda: parts(rows) == {"a": 0.5, "b": 0.5})
             await until(lambda: woken)
+            assert (2, 0.5) == (one.kernels, round(one.pacer.health(0.0)[CLASS].limits["requests"].share, 2))
         assert {} == rows
+        assert 1 == one.kernels
 
     asyncio.run(scene())
 

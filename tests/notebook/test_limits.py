@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
+import agent_magic as am
 from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Ticket
@@ -45,3 +47,29 @@ def test_an_inferred_limit_says_from_what(capsys: pytest.CaptureFixture[str]):
         pacer.refused(ticket, 1.0, None, now + 1.0)
     magics.agents("limits")
     assert "/min  inferred from 2 refusals  " in capsys.readouterr().out
+
+
+def test_what_this_kernel_may_take_of_a_shared_limit_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """How many kernels divide it, and the part of this one; nothing of that while it is alone."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    monkeypatch.setenv("AGENT_MAGIC_LEDGER", str(tmp_path / "ledger.sqlite3"))
+    magics = AgentMagics(InteractiveShell.instance())
+    shared = magics.session.shared
+    magics.session.connect(am.Claude(base_url="http://127.0.0.1:9", api_key="x"))
+    magics.agents("limits claude-haiku-5-5 --rpm 50")
+    shared.pacer.ask("claude-haiku-5-5", 100, 100, time.monotonic())
+    magics.agents("limits")
+    assert "kernels" not in capsys.readouterr().out
+    sharing = shared.sharing()
+    assert sharing is not None
+    monkeypatch.setattr(sharing, "kernels", 3)
+    shared.pacer.set_shares({"claude-haiku-5-5": {"requests": 0.4}}, time.monotonic())
+    magics.agents("limits")
+    shown = capsys.readouterr().out
+    assert "3 kernels use this key" in shown
+    assert "40 %" in next(line for line in shown.splitlines() if "50/min" in line)
+    assert shared.ledger is not None
+    shared.ledger.close()

@@ -148,7 +148,7 @@ class Bucket:
         elif surplus > 0 and remaining > 0 and self.source == "announced":  # a debt is shown as 0
             self._correct(surplus * (REGAIN if self._fair else 1.0))
             self._set_external(self.external_rate - surplus * REGAIN * EXTERNAL_PER_S, now)
-        elif self.share < 1 and self.external_rate:  # nothing is missing
+        elif self.external_rate and (self.share < 1 or self.capacity <= 2 * self.grain):  # too small to show a surplus
             self._set_external(self.external_rate * (1 - EXTERNAL_PER_S), now)
 
     def refuse(
@@ -237,8 +237,8 @@ class Bucket:
             self.level = min(level + self.rate * age_s, self.room) if age_s < FADE_S else self.room
 
     def take_largest(self) -> float:
-        """Return the largest amount that was asked for since the last call, beyond what our share has room for."""
-        found, self._largest = self._largest, 0.0
+        """Return the largest amount that waits or asked since the last call, beyond what our share has room for."""
+        found, self._largest = max(self._largest, self._saving), 0.0
         return found
 
     def set_share(self, share: float, now: float) -> None:
@@ -286,7 +286,7 @@ class Bucket:
             return
         seen = reading.remaining - self.grain
         for usual in (self.limit / 60, self.limit):  # a limit per minute may be enforced per second: the vendor's page
-            if abs(usual - reading.remaining - amount) <= self.grain:
+            if abs(usual - reading.remaining - amount) <= min(self.grain, self.limit / 10):
                 seen = usual
         self.capacity = min(max(1.0, self.capacity, seen), limit)
 

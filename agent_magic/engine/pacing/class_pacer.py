@@ -213,7 +213,9 @@ class ClassPacer:
         for name, bucket in self._buckets.items():
             if bucket.rate:
                 part = KINDS[name].amount(*used) / passed_s * 60 / bucket.limit
-                found[name] = Demand(part, shut or name in held, bucket.take_largest() / bucket.capacity)
+                largest = bucket.take_largest()
+                largest_s = largest * 60 / bucket.limit
+                found[name] = Demand(part, shut or name in held, largest / bucket.capacity, largest_s)
         return found
 
     def set_shares(self, shares: Mapping[Dimension, float], now: float) -> bool:

@@ -28,6 +28,7 @@ class LimitUse(NamedTuple):
             That is its part of the limit, and what was saved up before: a burst that fits is no excess.
         source: `announced` by the provider, `given` by the user, or `inferred from 3 refusals` that neither explains;
             an empty string while the limit is unknown.
+        share: The part of it that this kernel may take now, 0 to 1; all of it where no other kernel uses the key.
     """
 
     kind: Dimension
@@ -36,6 +37,7 @@ class LimitUse(NamedTuple):
     used_per_min: float
     used_share: float | None
     source: str = ""
+    share: float = 1.0
 
 
 def limit_use(
@@ -56,7 +58,7 @@ def limit_use(
     source = bucket.source or ""
     if source == "inferred":
         source += f" from {refusals:,} refusal{'s' * (refusals > 1)}" if refusals else " in an earlier session"
-    return LimitUse(kind, model_class, bucket.limit or None, used * 60 / passed_s, share, source)
+    return LimitUse(kind, model_class, bucket.limit or None, used * 60 / passed_s, share, source, bucket.share)
 
 
 @dataclass(frozen=True, slots=True)

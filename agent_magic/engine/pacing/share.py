@@ -8,7 +8,8 @@ so together they never take more than the limit, in whichever order they look.
 
 Where requests are so large that their parts of the server's bucket have no room for them (one of 5,000 tokens where
 10,000 pass at once, among four), kernels that are held take turns instead: all of what there is for some seconds, then
-nothing. Two that save up for large requests at the same time would otherwise refuse each other's.
+nothing. Two that save up for large requests at the same time would otherwise refuse each other's. A turn lasts as long
+as two such requests take to flow in: of a limit of 5 requests a minute, each one is large.
 
 **What was tried and lost.** Two kernels that only read headers: 0.84 of an output limit with 18 % refused, and large
 requests beside small ones starve, because what is missing is seen only when it is gone. A bucket of tokens that all
@@ -38,7 +39,9 @@ BEAT_S: Final = 0.5
 LARGE: Final = 1.5
 """From how many times its part of what may pass at once on a request is so large that kernels take turns."""
 TURN_S: Final = 4.0
-"""How long a turn is."""
+"""How long a turn is at least."""
+REQUESTS_PER_TURN: Final = 2.5
+"""How many of the largest requests flow in within a turn, the half so that the second one still leaves in it."""
 FADE: Final = 0.9
 """What is left at the next look of how large requests were."""
 
@@ -49,12 +52,14 @@ class Demand(NamedTuple):
     Attributes:
         used: The part of it that was used of late.
         held: Whether it holds a request now.
-        largest: The largest request that asked since the last look, as a part of what may pass at once.
+        largest: The largest request that asked since the last look or waits, as a part of what may pass at once.
+        largest_s: How long it takes to flow in, with all of the limit.
     """
 
     used: float = 0.0
     held: bool = False
     largest: float = 0.0
+    largest_s: float = 0.0
 
 
 class Claim(NamedTuple):
@@ -64,11 +69,13 @@ class Claim(NamedTuple):
         want: The part it wants, 0 to 1.
         part: The part it takes, 0 to 1.
         largest: The largest request of late, as a part of what may pass at once.
+        largest_s: How long it takes to flow in, with all of the limit.
     """
 
     want: float
     part: float
     largest: float = 0.0
+    largest_s: float = 0.0
 
 
 Demands = dict[str, dict["Dimension", Demand]]
@@ -106,13 +113,15 @@ def claims(demands: Demands, before: Claims, me: str, others: Mapping[str, objec
 
 def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], now: float) -> Claim:
     want = min(1.0, GROWTH * before.want + MORE if demand.held else demand.used)
-    mine = Claim(want, 0.0, max(demand.largest, FADE * before.largest))
+    largest, largest_s = max(demand.largest, FADE * before.largest), max(demand.largest_s, FADE * before.largest_s)
+    mine = Claim(want, 0.0, largest, largest_s)
     rows = {**others, me: mine}
     level = _level([one.want for one in rows.values()])
     fair = min(HEADROOM * want, level)
     heavy = sorted(name for name, one in rows.items() if one.want >= level)
     if len(heavy) > 1 and me in heavy and max(one.largest for one in rows.values()) > LARGE * level:
-        fair = level * len(heavy) if heavy[int(now / TURN_S) % len(heavy)] == me else LEAST
+        turn_s = max(TURN_S, REQUESTS_PER_TURN * max(one.largest_s for one in rows.values()))
+        fair = level * len(heavy) if heavy[int(now / turn_s) % len(heavy)] == me else LEAST
     fair += max(0.0, 1 - sum(one.want for one in rows.values())) / len(rows)
     free = 1 - sum(min(one.part, one.want) for one in others.values())  # the rest of its part another gives away
     return mine._replace(part=max(LEAST, min(fair, free)))

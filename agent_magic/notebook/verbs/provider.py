@@ -86,21 +86,30 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
             raise UsageError("Limits cannot change during a run. %agents wait for it first.")
         name = session.shared.client.limit_class(given.model or ctx.model)
         session.shared.set_limits(name, replace(session.shared.pacer.given.get(name, Limits()), **said))
-    show_page(_limits_page(session.shared.pacer), graphic=is_kernel(ctx.shell))
+    sharing = session.shared.sharing()
+    page = _limits_page(session.shared.pacer, 1 if sharing is None else sharing.kernels)
+    show_page(page, graphic=is_kernel(ctx.shell))
 
 
-def _limits_page(pacer: Pacer) -> Page:
-    """Compose a row per known limit of a model class: per minute, where it is from, how much of it is used now."""
+def _limits_page(pacer: Pacer, kernels: int) -> Page:
+    """Compose a row per known limit of a model class: per minute, where it is from, how much of it is used now.
+
+    Where several kernels divide the limits, it says how many, and which part is this one's.
+    """
     pools, rows = pacer.health(time.monotonic()), list[tuple[str, ...]]()
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
             uses = pools[name].limits.values()
-            each = [(one.kind, one.limit_per_min, one.source, one.used_per_min) for one in uses]
+            each = [(one.kind, one.limit_per_min, one.source, one.used_per_min, one.share) for one in uses]
         else:
-            each = [(kind, limit, "given", 0.0) for kind, limit in pacer.given[name].rates.items()]
-        for kind, limit, source, used in each:
+            each = [(kind, limit, "given", 0.0, 1.0) for kind, limit in pacer.given[name].rates.items()]
+        for kind, limit, source, used, share in each:
             known = ("unknown", "") if limit is None else (f"{limit:,.0f}/min", source)
-            rows.append((name, kind, *known, f"{used:,.0f}/min"))
+            part = (f"{100 * share:.0f} %",) if kernels > 1 else ()
+            rows.append((name, kind, *known, f"{used:,.0f}/min", *part))
+    if rows and kernels > 1:
+        table = Table((*LIMIT_COLUMNS, Column("may take", "number")), rows, strong=True)
+        return Page([table, Line(f"{kernels} kernels use this key and divide its limits; this one may take so much.")])
     if rows:
         return Page([Table(LIMIT_COLUMNS, rows, strong=True)])
     return Page([Line("No rate limits are known yet. The first responses tell them, or you do with --rpm.")])
