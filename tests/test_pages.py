@@ -1,10 +1,12 @@
-"""A run as one HTML file: it shows the run, holds the recording, and nothing in it can act."""
+"""A run as one HTML file: it shows the run, holds the recording, and nothing in it can act but its own script."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import re
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from agent_magic.api import Agent, Plan, Policy, Run
-from agent_magic.errors import SecretFound
+from agent_magic.errors import DeclarationError, SecretFound
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from tests.live.virtual import Reply, drive
@@ -79,8 +81,10 @@ def test_the_recording_comes_out_again(tmp_path: Path) -> None:
 def test_texts_stay_texts(tmp_path: Path, payload: str) -> None:
     """No text of a person or a model becomes a script, a frame, an event or a request; the policy forbids them too."""
     answered(payload, prompt="Say this. " + payload.replace("{", "(")).to_page(tmp_path / "run.html")
-    found = tags_of((tmp_path / "run.html").read_text(encoding="utf-8"))
-    assert not {"script", "iframe", "object", "embed", "form", "base", "link"} & {tag for tag, _ in found}
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    found = tags_of(page)
+    assert not {"iframe", "object", "embed", "form", "base", "link"} & {tag for tag, _ in found}
+    assert ["application/octet-stream"] * 2 + ["module"] == [one.get("type") for tag, one in found if tag == "script"]
     assert not [key for _, attributes in found for key in attributes if key.startswith("on")]
     for tag, attributes in found:
         address = str(attributes.get("src") or attributes.get("href") or "data:")
@@ -88,6 +92,9 @@ def test_texts_stay_texts(tmp_path: Path, payload: str) -> None:
         assert tag == "a" or address.startswith("data:")
     policy: Any = next(one for _, one in found if one.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy["content"]
+    script = page.rpartition('<script type="module">')[2].partition("</script>")[0]
+    fingerprint = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{fingerprint}' 'wasm-unsafe-eval' https://" in policy["content"]
 
 
 @pytest.mark.parametrize("given", [{"texts": False}, {"redact": lambda text: text.replace(CANARY, "[name]")}])
@@ -96,7 +103,8 @@ def test_what_is_left_out_is_nowhere(tmp_path: Path, given: dict[str, Any]) -> N
     answered(f"The word is {CANARY}.", prompt=f"What about {CANARY}?").to_page(tmp_path / "run.html", **given)
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     hidden = [base64.b64decode(one).decode() for one in re.findall(r";base64,([A-Za-z0-9+/=]+)", page)]
-    assert 1 == len(hidden)
+    hidden += [zlib.decompress(base64.b64decode(one)).decode() for one in re.findall(r'"am-run">([^<]+)<', page)]
+    assert 2 == len(hidden)
     assert CANARY not in unquote(page) + "".join(hidden)
 
 
@@ -105,4 +113,20 @@ def test_a_key_is_not_written(tmp_path: Path) -> None:
     run = answered("The key is sk-ant-api03-" + "a1B2" * 22)
     with pytest.raises(SecretFound):
         run.to_page(tmp_path / "run.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_without_python_has_no_script(tmp_path: Path):
+    """`python=None` leaves the button and all scripts out; no page loads anything by itself."""
+    answered("An answer.").to_page(tmp_path / "run.html", python=None)
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "script-src" not in page
+
+
+@pytest.mark.parametrize("python", ["", "javascript:alert(1)//", "https://a b/", "x'; script-src *", 3])
+def test_python_is_an_address_or_a_folder(tmp_path: Path, python: Any):
+    """Whatever else is refused: it becomes a part of the page's policy. Nothing is written then."""
+    with pytest.raises(DeclarationError, match="python must be a folder beside the page, or an address"):
+        answered("An answer.").to_page(tmp_path / "run.html", python=python)
     assert not list(tmp_path.iterdir())

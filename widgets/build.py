@@ -43,6 +43,7 @@ def build() -> dict[str, str]:
         "explore.css": f"{base}{_read('explore.css')}",
         "live.js": _joined(*INNER, "live.js"),
         "explore.js": _joined("dom.js", "keep.js", "explore.js"),
+        "ask.js": _joined("dom.js", "keep.js", "explore.js", "ask.js"),
     }
 
 
@@ -72,7 +73,7 @@ def _module(name: str, *, inner: bool) -> str:
     """Return a module as part of one file: without its imports, and without its exports if it is an inner one."""
     text = re.sub(r'^import .* from "\./.*";\n', "", _read(name), flags=re.MULTILINE)
     text = re.sub(r'import\("\./\w+\.js"\)\.', "", text)
-    return re.sub(r"^export ", "", text, flags=re.MULTILINE) if inner else text
+    return re.sub(r"^export (default .*\n)?", "", text, flags=re.MULTILINE) if inner else text
 
 
 def _read(name: str) -> str:

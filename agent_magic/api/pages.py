@@ -11,13 +11,15 @@ from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.record.files import write_bytes
-from agent_magic.show.run_page import run_page
+from agent_magic.show.ask.packing import needs_templates, pack_engine, pack_run
+from agent_magic.show.run_page import Asking, python_place, run_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pandas as pd
 
+    from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
 
 LONGEST_S = 1e9
@@ -31,16 +33,21 @@ def write_page(
     *,
     redact: Callable[[str], str] | None,
     allow: Iterable[str],
+    python: str | None,
+    prices: Prices | None,
 ) -> int:
     """Write a run as one HTML file, whole or not at all. Returns its size in bytes.
 
-    What is shown is the recording played back, so nothing that was replaced there can be in the page.
+    What is shown is the recording played back, so nothing that was replaced there can be in the page. What answers
+    what-ifs has no texts at all.
 
     Raises:
+        DeclarationError: `python` is no address and no folder.
         SecretFound: Something looks like a key; nothing was written.
         AgentMagicError: The run cannot be recorded.
         OSError: The file cannot be written.
     """
+    place = None if python is None or scenarios is None else python_place(python)
     check_for_secrets([record], path.name, allow=allow, redact=redact)
     with TemporaryDirectory() as folder:
         cassette = Path(folder) / "run.cassette.jsonl"
@@ -48,6 +55,9 @@ def write_page(
         data, deck = cassette.read_bytes(), Deck(read_cassette(cassette))
     shown = record if redact is None else deck.play(record.plan, timeout_s=LONGEST_S)
     name = path.stem + ENDING
-    page = run_page(shown, name=name, cassette=data, texts=redact is not only_hash, scenarios=scenarios)
+    asking = None
+    if place is not None:
+        asking = Asking(place, pack_run(record, prices), pack_engine(templates=needs_templates(record.plan)))
+    page = run_page(shown, name=name, cassette=data, texts=redact is not only_hash, scenarios=scenarios, asking=asking)
     write_bytes(path, [page.encode()])
     return path.stat().st_size

@@ -25,6 +25,7 @@ from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.tradeoff import run_tradeoff
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.progress import Progress
+from agent_magic.show.run_page import PYODIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -270,21 +271,26 @@ class Run(Reading):
         texts: bool = True,
         redact: Callable[[str], str] | None = None,
         allow: Iterable[str] = (),
+        python: str | None = PYODIDE,
     ) -> int:
         """Write the run as one HTML file that opens in any browser: pictures, numbers, answers, what-ifs, recording.
 
-        It has no script and loads nothing. It is scanned for keys first.
+        It is there at once and loads nothing, until somebody presses "Ask this run": then Python is loaded into the
+        page, and answers other what-ifs with the engine that ran it. It is scanned for keys first.
 
         Args:
             path: The file to write.
             texts: Whether what people and models wrote is in it, but for the names of agents.
             redact: Returns what is written in place of a text.
             allow: Marks of findings that are not keys.
+            python: Where the page finds Pyodide: an address, by default that of its distribution, or a folder beside
+                the page with npm's `pyodide` in it. `None` leaves the button out, and the page has no script.
 
         Returns:
             Its size in bytes.
 
         Raises:
+            DeclarationError: `python` is no address and no folder.
             SecretFound: Something looks like a key; nothing was written.
             AgentMagicError: The run cannot be recorded.
             OSError: The file cannot be written.
@@ -293,7 +299,15 @@ class Run(Reading):
         others = [model for model in MODELS[:3] if {model} != used]
         options = [number for number in (1, 2, 4, 8, 16) if number <= len(self.plan)] or [1]
         scenarios = None if self.record.forecast else self.whatif(concurrency=options, model=[None, *others])
-        return write_page(self.record, Path(path), scenarios, redact=redact if texts else only_hash, allow=allow)
+        return write_page(
+            self.record,
+            Path(path),
+            scenarios,
+            redact=redact if texts else only_hash,
+            allow=allow,
+            python=python,
+            prices=self.prices,
+        )
 
     @property
     def barrier_cost_s(self) -> float:

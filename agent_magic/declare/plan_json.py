@@ -167,7 +167,7 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
 
 
 def _edges_to_dict(plan: Plan, step: Step) -> dict[str, Any]:
-    part = {} if step.part is None else {"part": _part_to_dict(step.part)}
+    part = {} if step.part is None else {"part": part_to_dict(step.part)}
     return {**part, "after": list(step.after), "depends_on": list(plan.parents(step.name))}
 
 
@@ -179,13 +179,14 @@ def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
     return {**tool.definition(), **flags, **({"source_sha": tool.source_sha} if tool.source_sha else {})}
 
 
-def _part_to_dict(part: Part) -> dict[str, Any]:
+def part_to_dict(part: Part) -> dict[str, Any]:
+    """Return which one of a group a step is, as plain data."""
     item = part.item
     plain = {name: _plain(cell) for name, cell in item.items()} if isinstance(item, Row) else _plain(item)
     found = {"group": part.group, "over": part.over, "number": part.number, "key": _plain(part.key), "item": plain}
     reserved = {"source": part.source, "place": part.place, "most": part.most, "rounds": part.rounds}
     found |= {name: value for name, value in reserved.items() if value} | ({"path": [*part.path]} if part.path else {})
-    return found if part.outer is None else {**found, "outer": {**_part_to_dict(part.outer), "item": None}}
+    return found if part.outer is None else {**found, "outer": {**part_to_dict(part.outer), "item": None}}
 
 
 def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:

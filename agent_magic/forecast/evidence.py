@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent_magic.declare.content import Attachment
+    from agent_magic.declare.plan import Plan
     from agent_magic.record.answer import Price, Usage
     from agent_magic.record.call import Stretch, ToolCall
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
@@ -253,18 +254,29 @@ def _size(text: str) -> int:
 
 def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
     """Return all that an agent sends, text and the rest; where it never was asked, as far as it can be written."""
-    result, plan = record.results[number], record.plan
-    if result.attempts:
-        request = result.attempts[-1].request
-        prompt, placed = request.prompt, request.attachments
-        after = (request.system or "") + (request.context or "") + request.schema
-        if request.tools:  # texts of documents are among them
-            return "".join(request.texts()), tuple(one.attachment for one in placed)
-    else:
-        answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
-        agent = plan.agents[number]
-        prompt, placed = plan.prompt_ahead(number, answers)
-        after = (agent.system_text or "") + (plan.context_of(number) or "") + agent.schema + agent.tools_text
+    result = record.results[number]
+    if not result.attempts:
+        return sent_ahead(record.plan, record, number)
+    request = result.attempts[-1].request
+    attached = tuple(one.attachment for one in request.attachments)
+    if request.tools:  # texts of documents are among them
+        return "".join(request.texts()), attached
+    after = (request.system or "") + (request.context or "") + request.schema
+    return "".join([request.prompt, after, *(one.text for one in attached)]), attached
+
+
+def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
+    """Return what an agent would send that never was asked, as far as it can be written.
+
+    Args:
+        plan: The plan that writes it.
+        record: The answers that it takes.
+        number: The agent's number in declared order.
+    """
+    answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in plan.inputs[number]}
+    agent = plan.agents[number]
+    prompt, placed = plan.prompt_ahead(number, answers)
+    after = (agent.system_text or "") + (plan.context_of(number) or "") + agent.schema + agent.tools_text
     attached = tuple(one.attachment for one in placed)
     return "".join([prompt, after, *(one.text for one in attached)]), attached
 

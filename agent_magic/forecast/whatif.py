@@ -17,7 +17,7 @@ from agent_magic.forecast.forecast import Scenario
 from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.prices import Prices, TokenPrice, has_list_price, listed_models
+from agent_magic.record.prices import Prices, TokenPrice, listed_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,6 +80,36 @@ def whatif_frame(
         tell: Told after each scenario how many are done, and of how many.
         log: Keeps each forecast, to compare it with a later run.
     """
+    return rows_frame(whatif_rows(forecaster, given, tell=tell, log=log), forecaster)
+
+
+class Rows(NamedTuple):
+    """Scenarios, and what each would have cost and taken.
+
+    Attributes:
+        asked: The arguments that were given, in the order of `ARGUMENTS`.
+        rows: Per scenario a value for each of `ARGUMENTS` and `NUMBERS`; `None` is unknown.
+    """
+
+    asked: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+
+
+def whatif_rows(
+    forecaster: Forecaster,
+    given: Mapping[str, Any],
+    *,
+    tell: Callable[[int, int], None] | None = None,
+    log: Forecasts | None = None,
+) -> Rows:
+    """Forecast every combination as plain values, where there is no pandas; see `whatif_frame`.
+
+    Args:
+        forecaster: The run.
+        given: The arguments of `run.whatif`.
+        tell: As in `whatif_frame`.
+        log: As in `whatif_frame`.
+    """
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
     batches: set[str] = set()
@@ -95,7 +125,7 @@ def whatif_frame(
             log.add(forecaster.record, found)
         if tell is not None:
             tell(number, len(asked))
-    return _frame(rows, forecaster, [name for name in ARGUMENTS if given.get(name) is not None])
+    return Rows([name for name in ARGUMENTS if given.get(name) is not None], rows)
 
 
 def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
@@ -115,8 +145,10 @@ def forecast_one(forecaster: Forecaster, policy: Policy | None, changes: Mapping
     return forecaster.forecast(asked[0].scenario)
 
 
-def _frame(rows: list[dict[str, Any]], forecaster: Forecaster, asked: list[str]) -> pd.DataFrame:
-    record, summary = forecaster.record, summarize(forecaster.record)
+def rows_frame(found: Rows, forecaster: Forecaster) -> pd.DataFrame:
+    """Return scenarios as the frame that `whatif_frame` describes."""
+    (asked, rows), record = found, forecaster.record
+    summary = summarize(record)
     dtypes = {name: ASKED.get(name) or _dtype([row[name] for row in rows]) for name in asked}
     unchanged = {name: rows[0][name] for name in ARGUMENTS if name not in asked and rows[0][name] is not None}
     return make_frame(
@@ -351,7 +383,7 @@ class _Reader:
         for model in found.values():
             if not isinstance(model, str):
                 raise must_be("model", "the name of a model", model)
-            if model not in self.known and not has_list_price(model):
+            if model not in self.known and not self.forecaster.prices.has(model):
                 listed = [*self.known, *listed_models()]
                 near = did_you_mean(model, [one for one in listed if one.startswith(model)] or listed)
                 hint = f"Nothing is known of it, not even a price: give one with prices=.{near}"
@@ -415,7 +447,7 @@ class _Reader:
 
     def _class(self, name: object) -> str:
         """Return the class of a model that limits are given for."""
-        if isinstance(name, str) and (name in self.known or has_list_price(name)):
+        if isinstance(name, str) and (name in self.known or self.forecaster.prices.has(name)):
             return facts_of(self.forecaster.record.terms, name).limit_class
         near = did_you_mean(name, [*LIMIT_WORDS, *self.known, *listed_models()])
         hint = f"Limits have {', '.join(LIMIT_WORDS)}, or are given by model.{near}"

@@ -262,7 +262,7 @@ class Match:
         """Fold what was recorded of an agent, and keep the text that its children use."""
         self._places[agent] = self._recorded_places[found.name]
         for event in _events(agent, found):
-            self.record.add(event)
+            self.record.add(_replayed(event))
         for call in found.calls:
             self.record.replayed[agent, call.number] = call.source
         result = self.record.results[agent]
@@ -405,6 +405,30 @@ def _began(run: RecordedRun) -> datetime:
     return began if began.tzinfo is not None else began.replace(tzinfo=UTC)
 
 
+def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
+    """Return a recorded run as it was, of a plan with the same names; whatever its prompts say.
+
+    Args:
+        plan: The plan, its agents in the order of the recording.
+        run: What was recorded.
+
+    Raises:
+        CassetteError: It is another plan.
+    """
+    names = tuple(agent.name for agent in run.agents)
+    if names != plan.names:
+        raise CassetteError(f"The recording is of another plan: it has {names!r}, the plan {plan.names!r}.")
+    record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
+    events = [event for agent, found in enumerate(run.agents) for event in _events(agent, found)]
+    for event in sorted(events, key=lambda one: one.at_s):
+        record.add(event)
+    ended_s = max((event.at_s for event in events), default=0.0) if run.ended_s is None else run.ended_s
+    record.add(RunEnded(ended_s, cut=run.cut))
+    record.replays_simulation, record.redacted = run.simulated, run.redacted
+    record.terms, record.bases = run.terms, dict(run.bases)
+    return record
+
+
 def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
     """Write the events of an agent as they were."""
     before = found.events
@@ -412,22 +436,22 @@ def _events(agent: int, found: RecordedAgent) -> Iterator[Event]:
         ready_s = found.calls[0].ready_s
         before = () if ready_s is None else (AgentReady(ready_s, agent),)
     for event in before:
-        yield _of(agent, event)
+        yield event._replace(agent=agent)
     for call in found.calls:
         yield call.started._replace(agent=agent)
         if call.first_token_s is not None:
             yield FirstToken(call.first_token_s, agent, call.number)
         if call.ended is not None:
-            yield _replayed(call.ended)._replace(agent=agent)
+            yield call.ended._replace(agent=agent)
         for event in call.then:
-            yield _of(agent, event)
+            yield event._replace(agent=agent)
 
 
-def _of(agent: int, event: Any) -> Event:
-    replayed = {"source": "replay"} if isinstance(event, CallEnded) else {}
-    return event._replace(agent=agent, **replayed)
-
-
-def _replayed(ended: AttemptEnded) -> AttemptEnded:
-    answer = replace(ended.answer, source="replay") if ended.answer else None
-    return ended._replace(answer=answer, source="replay")
+def _replayed(event: Event) -> Event:
+    """Say of an answer and of a call's result that they come from a recording."""
+    if isinstance(event, CallEnded):
+        return event._replace(source="replay")
+    if not isinstance(event, AttemptEnded):
+        return event
+    answer = replace(event.answer, source="replay") if event.answer else None
+    return event._replace(answer=answer, source="replay")

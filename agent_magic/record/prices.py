@@ -104,6 +104,7 @@ class Prices:
         own: Prices by model, which count before the list.
         tell: Called once per model without a price; a Python warning by default.
         seller: Whose list prices count, by the name that `genai-prices` has for it; `None` is the maker of a model.
+        listed: The list, by model as `tariff_of` returns it, where `genai-prices` is not installed; `None` asks that.
 
     Raises:
         DeclarationError: `own` is no mapping of prices.
@@ -115,8 +116,9 @@ class Prices:
         tell: Callable[[str], None] | None = None,
         *,
         seller: str | None = None,
+        listed: Mapping[str, tuple[Tariff, str]] | None = None,
     ) -> None:
-        self._own, self._seller = _checked(own), seller
+        self._own, self._seller, self._list = _checked(own), seller, listed
         self._tell = tell or _warn
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
@@ -153,11 +155,17 @@ class Prices:
         """Return a model's prices, and where they are from; no prices if none is known."""
         if model in self._own:
             return ((-1, self._own[model]),), "given"
+        if self._list is not None:
+            return self._list.get(model, ((), ""))
         tariff = self._listed(model)
         return (tariff, _basis()) if tariff else ((), "")
 
     def _listed(self, model: str) -> Tariff:
-        return _tariff(model, self._seller)
+        return _tariff(model, self._seller) if self._list is None else self._list.get(model, ((), ""))[0]
+
+    def has(self, model: str) -> bool:
+        """Return whether a model is among the prices that were given, or on the list."""
+        return model in self._own or (has_list_price(model) if self._list is None else model in self._list)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
         """Return a model's price, those of longer prompts, and where they are from. Warns once without a price."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
-from agent_magic.forecast.whatif import forecast_one, whatif_frame
+from agent_magic.forecast.whatif import forecast_one, rows_frame, whatif_rows
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.scores import answers_of, reading
 from agent_magic.measure.trial import Setting, with_scores
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.forecast.forecast import Forecast, Forecaster
+    from agent_magic.forecast.whatif import Rows
     from agent_magic.measure.trial import Trial
     from agent_magic.show.charts.chart import Chart
 
@@ -113,7 +114,6 @@ class Explorer:
 
     def __init__(self, forecaster: Forecaster, trial: Trial | None = None) -> None:
         self._forecaster, self.trial = forecaster, trial
-        self._frame: Any = None
         self._run = summarize(forecaster.record)
         self._served = forecaster.record.served
         self.record = forecaster.record
@@ -168,7 +168,7 @@ class Explorer:
     def _front(self, choice: Choice) -> list[Chart]:
         if self.trial is None or self.trial.chosen is None:
             return []
-        scored = with_scores(self._frame, [self.trial], self.record)
+        scored = with_scores(rows_frame(self._around, self._forecaster), [self.trial], self.record)
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
@@ -194,14 +194,17 @@ class Explorer:
         caption = provenance(simulated=found.note.simulated, forecast=found.note.assumed or "nothing was sent")
         return [run_timeline(found.record, title=title, line="", caption=caption)]
 
+    @functools.cached_property
+    def _around(self) -> Rows:
+        """The scenarios around the chosen one."""
+        small = len(self.record.plan) <= MOST_SURROUNDED
+        given = {
+            "model": [None, *OTHERS] if small else [None],
+            "concurrency": [1, 2, 4, 8, 16] if small else [1, 4, 16],
+        }
+        return whatif_rows(self._forecaster, given)
+
     def _tradeoff(self, found: Forecast) -> Chart:
-        if self._frame is None:
-            small = len(self.record.plan) <= MOST_SURROUNDED
-            given = {
-                "model": [None, *OTHERS] if small else [None],
-                "concurrency": [1, 2, 4, 8, 16] if small else [1, 4, 16],
-            }
-            self._frame = whatif_frame(self._forecaster, given)
         run = self._run
         marks: list[Marked] = []
         if run.cost_usd is not None and run.wall_s is not None and not self._served:
@@ -209,7 +212,7 @@ class Explorer:
         if found.cost_usd is not None:
             marks.append(Marked("this scenario", found.cost_usd, found.wall_s, is_chosen=True))
         caption = provenance(simulated=found.note.simulated, forecast="nothing was sent")
-        return tradeoff_chart(self._frame, marked=marks, caption=caption)
+        return tradeoff_chart(self._around, marked=marks, caption=caption)
 
 
 def stacked(charts: Sequence[Chart], label: str, *, head: str = "") -> str:
@@ -269,54 +272,31 @@ AGAIN = "Run this cell again to change concurrency, schedule, limits and models.
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-class Panel:
-    """The controls and what they ask for, as one widget. The page sends a choice, and is sent numbers and a picture.
+class Controls:
+    """The controls of a run as plain data: what a page needs to draw them, and what it shows when they are set.
 
     Args:
         explorer: Makes the forecasts.
+
+    Attributes:
+        setup: What the page has to know of the run.
+        shown: What it shows: the numbers, the picture, and what is wrong with the choice.
     """
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
-        self.widget: Any = _widget_class()(setup=self._setup(), shown=self._shown({}))
-        self.widget.top = self.widget.model_id
-        self.widget.observe(self._changed, "choice")
+        self.setup = _setup(explorer)
+        self.shown = self._answer({})
 
-    def show(self) -> None:
-        """Display the panel. What a notebook saves of it is the picture."""
-        screen: Any = importlib.import_module("IPython.display")
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        screen.display({_VIEW: view, **self.widget.shown["still"]}, raw=True)
-
-    def _setup(self) -> dict[str, Any]:
-        """Return what the page has to know of the run."""
-        explorer, policy = self._explorer, self._explorer.policy
-        agents = list(explorer.record.plan.names)
-        trial = explorer.trial
-        return {
-            "title": single_line(explorer.record.plan.name),
-            "concurrency": policy.concurrency,
-            "most": max(16, policy.concurrency, min(64, len(agents))),
-            "schedule": policy.schedule,
-            "schedules": list(POLICY_WORDS["schedule"]),
-            "recorded": RECORDED,
-            "limits": list(LIMITS),
-            "caches": list(POLICY_WORDS["cache"]),
-            "agents": agents,
-            "models": list(explorer.used_models),
-            "goals": None if trial is None else {"under": float(trial.frame["run_usd"].max()), "least": 0.9},
-        }
-
-    def _changed(self, change: Any) -> None:
-        """Answer the page."""
-        asked: Mapping[str, Any] = change["new"]
+    def choose(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a choice of the page, as it writes it. What cannot be forecast leaves the picture as it is."""
         try:
-            self.widget.shown = self._shown(asked)
-        except AgentMagicError as error:  # nothing is drawn, and the page says why
-            self.widget.shown = {**self.widget.shown, "seq": asked.get("seq", 0), "error": str(error)}
+            self.shown = self._answer(asked)
+        except AgentMagicError as error:
+            self.shown = {**self.shown, "seq": asked.get("seq", 0), "error": str(error)}
+        return self.shown
 
-    def _shown(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the numbers and the picture of what the page asks for."""
+    def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         choice = choice_of(asked)
         answer = self._explorer.answer(choice)
         return {
@@ -330,6 +310,48 @@ class Panel:
             "error": "",
             "still": answer.bundle,
         }
+
+
+def _setup(explorer: Explorer) -> dict[str, Any]:
+    policy, trial = explorer.policy, explorer.trial
+    agents = list(explorer.record.plan.names)
+    return {
+        "title": single_line(explorer.record.plan.name),
+        "concurrency": policy.concurrency,
+        "most": max(16, policy.concurrency, min(64, len(agents))),
+        "schedule": policy.schedule,
+        "schedules": list(POLICY_WORDS["schedule"]),
+        "recorded": RECORDED,
+        "limits": list(LIMITS),
+        "caches": list(POLICY_WORDS["cache"]),
+        "agents": agents,
+        "models": list(explorer.used_models),
+        "goals": None if trial is None else {"under": float(trial.frame["run_usd"].max()), "least": 0.9},
+    }
+
+
+class Panel:
+    """The controls as a widget. The page sends a choice, and is sent numbers and a picture.
+
+    Args:
+        explorer: Makes the forecasts.
+    """
+
+    def __init__(self, explorer: Explorer) -> None:
+        self._controls = Controls(explorer)
+        self.widget: Any = _widget_class()(setup=self._controls.setup, shown=self._controls.shown)
+        self.widget.top = self.widget.model_id
+        self.widget.observe(self._changed, "choice")
+
+    def show(self) -> None:
+        """Display the panel. What a notebook saves of it is the picture."""
+        screen: Any = importlib.import_module("IPython.display")
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        screen.display({_VIEW: view, **self.widget.shown["still"]}, raw=True)
+
+    def _changed(self, change: Any) -> None:
+        """Answer the page."""
+        self.widget.shown = self._controls.choose(change["new"])
 
 
 def choice_of(asked: Mapping[str, Any]) -> Choice:

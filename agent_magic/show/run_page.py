@@ -1,16 +1,22 @@
 """A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
 
-It needs no script and loads nothing. Whatever people and models wrote is escaped text or safe Markdown, and the page's
-own policy forbids scripts and requests too, so a hole in the one is closed by the other.
+All of that needs no script and loads nothing. The button "Ask this run" does: it loads Python, which then answers
+what-ifs; see `agent_magic.show.ask`. Whatever people and models wrote is escaped text or safe Markdown, and the page's
+own policy forbids all scripts but that one, and all requests but to where Python is: a hole in the one is closed by the
+other.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+import functools
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlsplit
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.validation import must_be
 from agent_magic.measure.frames import agents_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import clean, single_line
@@ -21,7 +27,7 @@ from agent_magic.show.graph import static_bundle
 from agent_magic.show.markup import element, escape
 from agent_magic.show.states import STATES, state_of
 from agent_magic.show.text import one_line, result_facts
-from agent_magic.show.theme import PAGE_CSS, PRE, variables
+from agent_magic.show.theme import PAGE_CSS, PRE, built, variables
 from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """What the page may do: show itself."""
+PYODIDE: Final = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
+"""Pyodide's own distribution, of the version that is tested. Source: pyodide.org, "Downloading and deploying"."""
+_PLACE: Final = re.compile(r"(https?://[\w.-]+(:\d+)?/)?[\w./@~%+-]+")
 CSS: Final = (
     f":root{{color-scheme:light dark;{variables('light')}}}"
     f"@media screen and (prefers-color-scheme:dark){{:root{{{variables('dark')}}}}}"
@@ -47,12 +56,76 @@ CSS: Final = (
     ".answer :is(td,th){border-bottom:1px solid var(--am-line);padding:2px 10px 2px 0;text-align:left}"
     ".answer :is(h1,h2,h3){font-size:16px;margin:14px 0 4px}a{color:var(--am-run)}"
     ".am-value details{padding:0;border:0;background:none}"
+    "#am-ask{margin:12px 0}#am-ask .am-about{margin-left:12px;color:var(--am-soft);font-size:13px}"
+    "#am-ask>.am-button{font:inherit;padding:6px 16px;border:1px solid var(--am-run);border-radius:6px;"
+    "background:var(--am-run);color:var(--am-ground);cursor:pointer}#am-ask>.am-button:disabled{opacity:.6}"
     "@media(max-width:560px){body{padding:16px 12px 40px;font-size:14px}}"
 )
 
 
+class Asking(NamedTuple):
+    """What a page needs to answer what-ifs by itself.
+
+    Attributes:
+        python: Where Pyodide is: an address, or a folder beside the page.
+        run: The run, as `pack_run` packs it.
+        engine: The modules that answer, as `pack_engine` packs them.
+    """
+
+    python: str
+    run: str
+    engine: str
+
+    @property
+    def policy(self) -> str:
+        """What the page may do besides: run its own script, and load from that place."""
+        place = self.python if urlsplit(self.python).scheme else "'self'"
+        return f"; script-src '{_fingerprint()}' 'wasm-unsafe-eval' {place}; worker-src blob:; connect-src {place}"
+
+    @property
+    def markup(self) -> str:
+        """The place of the button. Without scripts it is a sentence."""
+        where = urlsplit(self.python).hostname or f"the folder {self.python}"
+        about = f"Python is loaded into this page once (about 6 MB, from {where}), and answers here: nothing is sent."
+        return element("div", escape(about), id="am-ask", data_python=self.python)
+
+    @property
+    def scripts(self) -> str:
+        """What stands at the end of the page: the run, the modules, and the script."""
+        texts = {"am-run": self.run, "am-engine": self.engine}
+        data = (f'<script type="application/octet-stream" id="{name}">{text}</script>' for name, text in texts.items())
+        return "".join([*data, f'<script type="module">{_script()}</script>'])
+
+
+def python_place(given: str) -> str:
+    """Return where Pyodide is, as a page writes it.
+
+    Raises:
+        DeclarationError: It is no address and no folder.
+    """
+    if not isinstance(given, str) or not _PLACE.fullmatch(given):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise must_be("python", "a folder beside the page, or an address of Pyodide", given, f" Such as {PYODIDE!r}.")
+    return given if given.endswith("/") else f"{given}/"
+
+
+@functools.cache
+def _script() -> str:
+    return built("ask.js")
+
+
+@functools.cache
+def _fingerprint() -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()}"
+
+
 def run_page(
-    record: RunRecord, *, name: str, cassette: bytes, texts: bool = True, scenarios: pd.DataFrame | None = None
+    record: RunRecord,
+    *,
+    name: str,
+    cassette: bytes,
+    texts: bool = True,
+    scenarios: pd.DataFrame | None = None,
+    asking: Asking | None = None,
 ) -> str:
     """Write a run as one HTML file.
 
@@ -62,6 +135,7 @@ def run_page(
         cassette: The recording.
         texts: Whether to show prompts and answers.
         scenarios: What-ifs, as `run.whatif` returns them; `None` for none.
+        asking: What answers more of them; `None` for nothing, and no script.
     """
     title = escape(single_line(record.plan.name))
     about = f"{record.began_at:%Y-%m-%d}" + (" · simulated responses" if record.simulated else "")
@@ -70,6 +144,7 @@ def run_page(
         f'<h1>{title}</h1><div class="soft">{escape(one_line(summarize(record)))} · {about}</div>',
         _figure(static_bundle(record.plan, record)),
         f"<p>{escape(ended)}</p>",
+        "" if asking is None else asking.markup,
         "<h2>Time</h2>",
         _figure(run_timeline(record).bundle()),
         "<h2>Agents</h2>",
@@ -81,11 +156,15 @@ def run_page(
     if texts:
         parts += ["<h2>Prompts and answers</h2>", *(_agent(record, one) for one in record.rows)]
     parts += ["<h2>The recording</h2>", _recording(name, cassette)]
+    policy, css, scripts = POLICY, f"{CSS}{PAGE_CSS}", ""
+    if asking is not None:
+        policy, css, scripts = f"{policy}{asking.policy}", f"{css}{built('explore.css')}", asking.scripts
     head = (
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{CSS}{PAGE_CSS}</style>'
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{css}</style>'
     )
-    return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body><main>{"".join(parts)}</main></body></html>\n'
+    body = f"<main>{''.join(parts)}</main>{scripts}"
+    return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
 def _figure(bundle: dict[str, str]) -> str:

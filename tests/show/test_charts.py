@@ -20,7 +20,7 @@ from agent_magic.show.charts.chart import MIME
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks
 from agent_magic.show.charts.marks import numbers
 from agent_magic.show.charts.timeline import STACK, binned, look_of
-from agent_magic.show.charts.tradeoff import pareto, scenarios_of, tradeoff
+from agent_magic.show.charts.tradeoff import pareto, rows_of, scenarios_of, tradeoff
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
 from agent_magic.show.theme import INKS, INKS_ON_EITHER, PHASES
 from tests.show.story import business_run, finished_run, layered_plan
@@ -239,7 +239,7 @@ def test_phases_can_be_told_without_colour():
 
 def test_the_front_is_labelled_by_what_differs():
     """Labels name only what was varied, in few words."""
-    found = {one.label for one in scenarios_of(frame()) if one.is_front}
+    found = {one.label for one in scenarios_of(rows_of(frame())) if one.is_front}
     assert {f"concurrency {most} · cache on" for most in (1, 2, 4)} | {"concurrency 4 · cache off"} >= found
 
 

@@ -70,7 +70,7 @@ function asker(model, choice) {
 }
 
 /** @param {{model: Model, el: HTMLElement}} view */
-function render({ model, el }) {
+export function render({ model, el }) {
   const setup = model.get("setup");
   const home = homeOf(model.widget_manager, model.get("top"));
   /** @type {Record<string, string>} */

@@ -42,6 +42,23 @@ def only_hash(text: str) -> str:
     return f"[{len(text):,} characters left out, sha256 {digest[:16]}]" if text else text
 
 
+def only_length(text: str) -> str:
+    """Replace a text by one of the same length, in characters and in bytes: forecasts stand on no more of it."""
+    return filler(len(text), len(text.encode("utf-8", "surrogatepass")))
+
+
+def filler(characters: int, size: int) -> str:
+    """Return a text that says nothing.
+
+    Args:
+        characters: Its length.
+        size: The same in bytes; a character has at most four.
+    """
+    long, rest = divmod(size - characters, 3)
+    filled = "\U00010000" * long + ("", "\u00b7", "\u2026")[rest]
+    return filled + "." * (characters - len(filled))
+
+
 def write_cassette(
     records: RunRecord | Sequence[RunRecord], path: Path, *, redact: Callable[[str], str] | None = None
 ) -> int:

@@ -16,7 +16,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.labels import around, place_label
 from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, numbers
-from agent_magic.show.charts.tradeoff import HEIGHT, dollar_tick, is_number, looks_of, pareto, scenarios_of
+from agent_magic.show.charts.tradeoff import HEIGHT, dollar_tick, is_number, looks_of, pareto, rows_of, scenarios_of
 from agent_magic.show.markup import fit, width_px
 from agent_magic.show.units import dollars, plural
 
@@ -86,7 +86,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
     for place, one in sorted(enumerate(known), key=lambda each: not each[1].is_forecast):  # what is measured on top
         marks += _point(one, looks[one.model], is_front=place in front)
     marks += _labels(known, line, plot)
-    unscored = 0 if frame is None else len(scenarios_of(frame)) - len(forecast)
+    unscored = 0 if frame is None else len(scenarios_of(rows_of(frame))) - len(forecast)
     notes = [
         "filled: measured, with intervals",
         "rings: forecast dollars, measured score" if forecast else "",
@@ -131,7 +131,7 @@ def _forecast(frame: Any, measured: Sequence[Scored]) -> list[Scored]:
     known = frame.dropna(subset=["wall_s", "cost_usd", "score"])
     return [
         by_label[str(of)]._replace(label=one.label, cost_usd=one.cost_usd, cost_range_usd=None, is_forecast=True)
-        for one, of in zip(scenarios_of(known), known["score_of"], strict=True)
+        for one, of in zip(scenarios_of(rows_of(known)), known["score_of"], strict=True)
         if str(of) in by_label
     ]
 

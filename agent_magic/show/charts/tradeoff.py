@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.errors import DeclarationError, shown_value
+from agent_magic.forecast.whatif import Rows
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
@@ -80,7 +81,7 @@ def tradeoff(frame: Any, *, theme: Theme = "auto") -> Chart:
         DeclarationError: It is not such a frame.
     """
     check_frame(frame)
-    return tradeoff_chart(frame, caption=_frame_caption(frame), theme=theme)
+    return tradeoff_chart(rows_of(frame), caption=_frame_caption(frame), theme=theme)
 
 
 def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Theme = "auto") -> Chart:
@@ -101,7 +102,7 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, theme: Th
     marked = [Marked("this run", totals.cost_usd or 0.0, totals.wall_s or 0.0)] if is_known else []
     if chosen is not None:
         marked.append(_chosen(frame, chosen))
-    return tradeoff_chart(frame, marked=marked, caption=_frame_caption(frame), theme=theme)
+    return tradeoff_chart(rows_of(frame), marked=marked, caption=_frame_caption(frame), theme=theme)
 
 
 def _chosen(frame: Any, chosen: Any) -> Marked:
@@ -132,17 +133,17 @@ def _frame_caption(frame: Any) -> list[str]:
 
 
 def tradeoff_chart(
-    frame: Any, *, marked: Sequence[Marked] = (), caption: Sequence[str] = (), theme: Theme = "auto"
+    found: Rows, *, marked: Sequence[Marked] = (), caption: Sequence[str] = (), theme: Theme = "auto"
 ) -> Chart:
-    """Draw a frame of scenarios as cost against time.
+    """Draw scenarios as cost against time.
 
     Args:
-        frame: What `run.whatif(...)` returned.
+        found: The scenarios.
         marked: Points beside the scenarios, such as the run.
         caption: Where the numbers come from.
         theme: Its colours.
     """
-    known = scenarios_of(frame)
+    known = scenarios_of(found)
     marked = _merged(marked)
     plot = _plot(known, marked)
     step = len(known) // MOST_POINTS + 1
@@ -150,7 +151,7 @@ def tradeoff_chart(
     front = sorted((one for one in known if one.is_front), key=lambda one: one.cost_usd)
     looks = looks_of([one.model for one in known])
     marks = [*_points(shown, front, plot, looks), *_diamonds(marked, plot), *_labels(shown, front, marked, plot)]
-    unknown, above = len(frame) - len(known), sum(one.wall_s > _top_s(plot) for one in known)
+    unknown, above = len(found.rows) - len(known), sum(one.wall_s > _top_s(plot) for one in known)
     notes = [
         f"{plural(unknown, 'scenario')} without a known price or time not shown" if unknown else "",
         f"{len(shown):,} of {len(known):,} points drawn" if len(shown) < len(known) else "",
@@ -163,18 +164,22 @@ def tradeoff_chart(
     return compose("Cost against time", line, panels, legend=legend, caption=[*caption, *notes], theme=theme)
 
 
-def scenarios_of(frame: Any) -> list[Scenario]:
-    """Return the scenarios of a frame that have a time and a cost. The columns before `wall_s` are the arguments.
+def rows_of(frame: Any) -> Rows:
+    """Return the scenarios of a frame. The columns before `wall_s` are the arguments.
 
     Raises:
         DeclarationError: The frame lacks a column.
     """
     check_frame(frame)
     columns = [str(name) for name in frame.columns]
-    asked = columns[: columns.index("wall_s")]
-    rows: list[dict[str, Any]] = frame.to_dict("records")
+    return Rows(columns[: columns.index("wall_s")], frame.to_dict("records"))
+
+
+def scenarios_of(found: Rows) -> list[Scenario]:
+    """Return the scenarios that have a time and a cost."""
+    asked, rows = found
     varied = [name for name in asked if len({str(row[name]) for row in rows}) > 1]
-    found = [
+    drawn = [
         Scenario(
             " · ".join(_word(name, row[name]) for name in varied if str(row[name]) not in NONE) or "as it was",
             float(row["wall_s"]),
@@ -186,8 +191,8 @@ def scenarios_of(frame: Any) -> list[Scenario]:
         for row in rows
         if is_number(row["wall_s"]) and is_number(row["cost_usd"])
     ]
-    front = pareto([(one.cost_usd, one.wall_s) for one in found])
-    return [one._replace(is_front=place in front) for place, one in enumerate(found)]
+    front = pareto([(one.cost_usd, one.wall_s) for one in drawn])
+    return [one._replace(is_front=place in front) for place, one in enumerate(drawn)]
 
 
 def check_frame(frame: Any) -> None:

@@ -1,0 +1,89 @@
+"""A plan without what people wrote: its steps, edges and options, and no prompt, value, item, schema or function.
+
+A forecast stands on the recorded run and on the shape of its plan, so an outline is enough to ask a run what-ifs where
+its texts shall not be, and where Jinja2 is not: but for conditions, its prompts are names and dots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.condition import condition_of
+from agent_magic.declare.plan_json import part_to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
+
+KEPT: Final = ("model", "max_tokens", "effort", "timeout_s", "context", "rounds", "priority")
+"""The options of agents that an outline has as they are."""
+TEXT: Final = "."
+"""What stands for a text."""
+
+
+def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """Return the outline of a plan as plain data, which `plan_from_dict` reads.
+
+    Args:
+        plan: The plan. The names of its agents, contexts and of what it maps over stay.
+        replaced: Returns what stands for the text of a context.
+        prompts: What stands for prompts, by the number of the agent, beside the answers they take; `TEXT` for others.
+    """
+    prompts = prompts or {}
+    conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
+    values = {name: TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}
+    contexts = {one.context: plan.context_of(at) or "" for at, one in enumerate(plan.agents) if _has_context(one)}
+    return {
+        "name": plan.name,
+        "on_cycle": plan.on_cycle,
+        "on_missing": plan.on_missing,
+        "agents": [_step(plan, one, prompts.get(at, TEXT)) for at, one in enumerate(plan.agents)],
+        "values": {**values, **{str(name): replaced(text) for name, text in contexts.items()}},
+    }
+
+
+def _has_context(step: Step) -> bool:
+    return isinstance(step, Agent) and step.context is not None
+
+
+def _is_step(plan: Plan, name: str) -> bool:
+    return name in plan.index or name in plan.groups
+
+
+def _step(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
+    uses = [name for name in step.uses if _is_step(plan, name)]
+    found: dict[str, Any] = {"name": step.name, "after": list(step.after)}
+    for option in ("when", "until"):
+        text = getattr(step, option)
+        if text is not None:
+            condition = condition_of(text, step.name, option)
+            found[option] = " and ".join(_asked(condition.names, condition.can_miss))
+    if step.part is not None:
+        found["part"] = {**part_to_dict(step.part), "key": step.part.number, "item": None}
+    if not isinstance(step, Agent):
+        known = {"rounds": step.rounds, "priority": step.priority, "timeout_s": step.timeout_s}
+        optional = sorted(step.optional.intersection(uses))
+        return {**found, **_said(known), "kind": "task", "parameters": uses, "optional": optional}
+    can_miss = step.can_miss if plan.flow is not None else frozenset[str]()
+    if _has_context(step) and step.schema:  # agents of other types share no cache
+        schemas = sorted({one.schema for one in plan.agents if isinstance(one, Agent)})
+        found["returns"] = {"type": "string", "enum": [f"type {schemas.index(step.schema)}"]}
+    if step.cascade:
+        found["escalate"] = "answer"
+    batch = step.batch or ("off" if step.tools.functions else None)
+    answers = "".join(f"{{{{ {name} }}}}" for name in _asked(uses, can_miss))
+    known = {**{option: getattr(step, option) for option in KEPT}, "batch": batch}
+    known |= {"fallback": [*step.fallback], "cascade": [*step.cascade]}
+    return {**found, **_said(known), "prompt": prompt + answers}
+
+
+def _asked(names: Iterable[str], can_miss: frozenset[str]) -> list[str]:
+    return [f"{name} | default('')" if name in can_miss else name for name in names]
+
+
+def _said(options: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what says nothing."""
+    return {name: value for name, value in options.items() if value}

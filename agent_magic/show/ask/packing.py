@@ -1,0 +1,138 @@
+"""Packing a run, and the modules that answer for it, as texts that stand in a page."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import importlib.util
+import io
+import json
+import lzma
+import tarfile
+import zlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.declare.outline import outline_of
+from agent_magic.declare.plan import Plan
+from agent_magic.declare.plan_json import plan_from_dict
+from agent_magic.forecast.evidence import sent_ahead
+from agent_magic.record.cassette.writing import filler, only_length, write_cassette
+from agent_magic.record.codec import to_json
+from agent_magic.record.prices import Prices
+from agent_magic.show.explore import OTHERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent_magic.record.results import RunRecord
+
+ENTRY: Final = "agent_magic.show.ask.answering"
+"""The module that a page calls."""
+PACKAGE: Final = ENTRY.partition(".")[0]
+TEMPLATES: Final = ("jinja2", "markupsafe")
+"""What reads conditions."""
+
+
+def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
+    """Return a run as base64 text, its texts by their length: what `answering.open_packed` opens.
+
+    Args:
+        record: The run.
+        prices: What tokens cost; `None` is the list.
+
+    Raises:
+        CassetteError: It cannot be recorded.
+    """
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "run.cassette.jsonl"
+        write_cassette(record, file, redact=only_length)
+        recording = file.read_text(encoding="utf-8")
+    book = prices or Prices(tell=lambda _: None)
+    models = sorted({*OTHERS, *(one.model for one in record.attempts), *(one.model for one in record.results)} - {""})
+    data = {
+        "plan": _outline(record),
+        "recording": recording,
+        "prices": {model: to_json(book.tariff_of(model)) for model in models},
+    }
+    return base64.b64encode(zlib.compress(json.dumps(data).encode(), 9)).decode()
+
+
+def _outline(record: RunRecord) -> Any:
+    """Return the outline of a plan. The prompts of agents that never were asked are as long as what they would send."""
+    plain, ahead = outline_of(record.plan, only_length), dict[int, str]()
+    outline = plan_from_dict(plain, Plan)
+    for number, result in enumerate(record.results):
+        if not result.attempts and not result.is_task and result.status != "unused":
+            sent, less = (sent_ahead(plan, record, number)[0] for plan in (record.plan, outline))
+            characters = len(sent) - len(less) + 1
+            size = len(sent.encode(errors="replace")) - len(less.encode(errors="replace")) + 1
+            ahead[number] = filler(characters, size) if 0 < characters <= size <= 4 * characters else "."
+    return outline_of(record.plan, only_length, ahead) if ahead else plain
+
+
+def needs_templates(plan: Plan) -> bool:
+    """Return whether the outline of a plan has what only Jinja2 reads: conditions, and names that may be missing."""
+    return any(one.when or one.until or (not one.is_task and one.cascade) for one in plan.agents) or any(
+        one.can_miss for one in plan.agents
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def pack_engine(*, templates: bool = False) -> str:
+    """Return the modules that answer as base64 text: an archive (`tar.xz`) to unpack where Python imports from.
+
+    Args:
+        templates: Whether Jinja2 is in it.
+    """
+    files = dict(_modules(ENTRY))
+    for name in TEMPLATES if templates else ():
+        folder = Path(_origin(name)).parent
+        files |= {f"{name}/{file.name}": file.read_bytes() for file in folder.glob("*.py")}
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, data in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return base64.b64encode(lzma.compress(made.getvalue())).decode()
+
+
+def _modules(entry: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a module and of all that it imports of this package, under their names in an archive."""
+    root, seen, todo = Path(_origin(PACKAGE)).parent.parent, set[Path](), [entry]
+    while todo:
+        name = todo.pop()
+        parts = name.split(".")
+        todo += [".".join(parts[:depth]) for depth in range(1, len(parts))]
+        place = root.joinpath(*parts)
+        file = next((one for one in (place / "__init__.py", place.with_suffix(".py")) if one.is_file()), None)
+        if parts[0] != PACKAGE or file is None or file in seen:  # a name in a module is no file
+            continue
+        seen.add(file)
+        data = file.read_bytes()
+        yield file.relative_to(root).as_posix(), data
+        todo += _imported(ast.parse(data))
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module imports when it is loaded: not those for types, not those of its functions."""
+    todo: list[Any] = [*tree.body]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+        elif isinstance(node, ast.ClassDef) or (isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING"):
+            todo += node.body
+
+
+def _origin(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return spec.origin

@@ -1,0 +1,187 @@
+"""A packed run: it answers what the run answers, has no text of it, and needs little besides Python."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import lzma
+import subprocess
+import sys
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.plan import Plan
+from agent_magic.declare.task import task
+from agent_magic.engine.policy import Policy
+from agent_magic.errors import RateLimited
+from agent_magic.forecast.forecast import Forecaster
+from agent_magic.forecast.whatif import whatif_rows
+from agent_magic.providers.anthropic.client import MODELS
+from agent_magic.record.cassette.writing import only_length
+from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.show.ask.answering import answering, open_packed
+from agent_magic.show.ask.packing import needs_templates, pack_engine, pack_run
+from agent_magic.show.explore import Controls, Explorer
+from tests.live.virtual import Reply, drive
+from tests.show.story import business_run, finished_run, layered_plan
+
+CANARY = "quetzal-4711"
+LONG = f"The {CANARY} guide: " + "be brief … 𝄞 ünd kind. " * 200
+ASKED: dict[str, Any] = {
+    "model": [None, "claude-haiku-5-5", "claude-opus-5-5"],
+    "concurrency": [1, 3],
+    "schedule": ["ready", "layers"],
+    "cache": [None, "off"],
+    "limits": [None, "off", 30],
+}
+
+
+@task
+async def joined(part: Any) -> str:
+    """Join answers; on the loop, since a thread takes real time."""
+    return f"{CANARY} " + "; ".join(map(str, part))
+
+
+def look(place: str) -> str:
+    """Look somewhere.
+
+    Args:
+        place: Where, as quetzal-4711 says.
+    """
+    return place
+
+
+def answers(prompt: str, number: int) -> Reply:
+    """Answer slowly, sometimes after a refusal, with what the kind of plan asks for."""
+    size = 2.0 + len(prompt) % 7
+    tokens = (50 + len(prompt) // 4, 40, 0, 0)
+    if "Refused" in prompt and number == 1:
+        return Reply(0.1, error=RateLimited("429: too many", retry_after_s=3.0))
+    if "List" in prompt:
+        return Reply(size, text=json.dumps({"steps": [f"{CANARY} {one}" for one in range(3)]}), tokens=tokens)
+    if "Judge" in prompt:
+        return Reply(size, text=json.dumps({"ok": "again" not in prompt}), tokens=tokens)
+    return Reply(size, first_s=0.5, text=f"{CANARY} says … again" * 5, tokens=tokens)
+
+
+def schema(**fields: str) -> dict[str, Any]:
+    """Return the schema of an object."""
+    kinds = {"list": {"type": "array", "items": {"type": "string"}}}
+    made = {name: kinds.get(kind, {"type": kind}) for name, kind in fields.items()}
+    return {"type": "object", "properties": made, "required": list(fields)}
+
+
+TYPED: Any = [
+    Agent("list_them", "List three.", returns=schema(steps="list")),
+    Agent("part", "Do {{ item }}.", each="list_them.steps", most=5),
+    joined,
+    Agent("end", "{{ joined }} {{ list_them.steps | length }}"),
+]
+PLANS: dict[str, Plan] = {
+    "typed": Plan(TYPED),
+    "cascade": Plan(
+        [
+            Agent("a", "Ask", cascade=MODELS[:2], escalate="'again' in answer"),
+            Agent("b", "Ask {{ a }}", fallback=MODELS[1:2], tools=[look]),
+        ]
+    ),
+    "loop": Plan(
+        [
+            Agent(
+                "draft",
+                f"Write about {CANARY}. {{% if judge %}}{{{{ judge }}}}{{% endif %}}",
+                until="judge.ok",
+                rounds=3,
+            ),
+            Agent("judge", "Judge: {{ draft }}", returns=schema(ok="boolean")),
+            Agent("publish", "Print {{ draft }}", when="judge.ok == False"),
+            Agent("after_all", "Say {{ publish | default('nothing') }}"),
+        ]
+    ),
+    "rows": Plan(
+        [
+            Agent("label", "Label {{ item }}", each="rows", context="guide"),
+            Agent("check", "Check {{ label }}", each="rows", context="guide", returns=schema(ok="boolean")),
+            Agent("sum", "Refused: {{ label }} {{ check }} {{ mode }}", model="claude-sonnet-5-5", priority=2),
+        ],
+        {"rows": [f"{CANARY} {one}" for one in range(4)], "guide": LONG, "mode": CANARY},
+    ),
+}
+
+
+def run_of(kind: str) -> Any:
+    """Return the record of a plan that ran; `cut` is one that was stopped."""
+    if kind in PLANS:
+        return drive(PLANS[kind], answers, Policy(2, seed=3))[0]
+    if kind == "layered":
+        return finished_run(layered_plan(40, 6))
+    return business_run(4.0) if kind == "cut" else business_run()
+
+
+@pytest.mark.parametrize("kind", [*PLANS, "business", "layered", "cut"])
+def test_it_forecasts_what_the_run_forecasts(kind: str):
+    """Every number of every scenario is the same to the last bit, though no text is there."""
+    record = run_of(kind)
+    packed = pack_run(record)
+    here, there = Forecaster(record), open_packed(packed)
+    assert whatif_rows(here, ASKED) == whatif_rows(there, ASKED)
+    said = zlib.decompress(base64.b64decode(packed)).decode()
+    assert CANARY not in said
+    assert CANARY not in json.dumps(json.loads(json.loads(said)["recording"].splitlines()[-1]))
+    assert needs_templates(record.plan) is (kind in {"cascade", "loop"})
+
+
+def test_it_shows_what_the_panel_shows():
+    """A choice of the page is answered as in a notebook: the same numbers, picture and errors."""
+    record = business_run()
+    answer, controls = answering(pack_run(record)), Controls(Explorer(Forecaster(record)))
+    first = json.loads(answer(""))
+    assert controls.setup == first["setup"]
+    for asked in ({}, {"concurrency": 2, "seq": 1}, {"concurrency": 0, "seq": 2}, {"limits": "50", "batch": True}):
+        assert json.loads(json.dumps(controls.choose(asked))) == json.loads(answer(json.dumps(asked)))
+
+
+def test_your_prices_go_with_it():
+    """A page forecasts with the prices of the session that wrote it, not with the list."""
+    record = business_run()
+    own = Prices({record.results[0].model: TokenPrice(1000.0, 5000.0)})
+    here, there = Forecaster(record, prices=own), open_packed(pack_run(record, own))
+    asked = {"concurrency": [1], "model": [None, "claude-opus-5-5", record.results[0].model]}
+    assert whatif_rows(here, asked) == whatif_rows(there, asked)
+
+
+@pytest.mark.parametrize("text", ["", "plain", "ünd", "…", "𝄞", LONG, "\ud800"])
+def test_a_length_is_that_of_the_text(text: str):
+    """What stands for a text is as long, in characters and in bytes, and says nothing else."""
+    found = only_length(text)
+    assert (len(text), len(text.encode("utf-8", "surrogatepass"))) == (len(found), len(found.encode()))
+    assert set(found) <= {".", "\u00b7", "\u2026", "\U00010000"}
+
+
+BARE = """
+import sys
+for name in %r: sys.modules[name] = None
+from agent_magic.show.ask.answering import answering
+answer = answering(open(sys.argv[1]).read())
+print(answer('{"concurrency": 2}'))
+"""
+ABSENT = ("pandas", "numpy", "pydantic", "genai_prices", "anthropic", "ipywidgets", "anywidget", "jinja2", "IPython")
+
+
+def test_the_engine_is_all_it_needs(tmp_path: Path):
+    """The packed modules answer alone: no other package, and nothing of the installed one."""
+    record = business_run()
+    (tmp_path / "run.txt").write_text(pack_run(record))
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(base64.b64decode(pack_engine())))) as archive:
+        archive.extractall(tmp_path / "engine", filter="data")
+    code = BARE % (ABSENT,)
+    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, 'engine'){code}", "run.txt"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    expected = Controls(Explorer(Forecaster(record))).choose({"concurrency": 2})
+    assert expected["line"] == json.loads(done.stdout)["line"]
