@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """What the page may do: show itself."""
-PYODIDE: Final = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
-"""Pyodide's own distribution, of the version that is tested. Source: pyodide.org, "Downloading and deploying"."""
+PYODIDE_VERSION: Final = "314.0.7"
+"""The version that is tested."""
+PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
+"""Pyodide's own distribution. Source: pyodide.org, "Downloading and deploying"."""
 _PLACE: Final = re.compile(r"(https?://[\w.-]+(:\d+)?/)?[\w./@~%+-]+")
 CSS: Final = (
     f":root{{color-scheme:light dark;{variables('light')}}}"
@@ -87,7 +89,7 @@ class Asking(NamedTuple):
         """The place of the button. Without scripts it is a sentence."""
         where = urlsplit(self.python).hostname or f"the folder {self.python}"
         about = f"Python is loaded into this page once (about 6 MB, from {where}), and answers here: nothing is sent."
-        return element("div", escape(about), id="am-ask", data_python=self.python)
+        return f"<h2>What if?</h2>{element('div', escape(about), id='am-ask', data_python=self.python)}"
 
     @property
     def scripts(self) -> str:

@@ -1,6 +1,7 @@
 """What recordings give on this Python: hashes of pictures, texts and forecasts. Runs under CPython and under Pyodide.
 
-`python replay.py prepare FOLDER` writes the plans and cassettes of the gallery and of every release into a folder;
+`python replay.py prepare FOLDER` writes the plans and cassettes of the gallery and of every release into a folder, and
+each run as a shared page holds it;
 `python replay.py FOLDER` prints the hashes as JSON.
 """
 
@@ -14,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MORE = ".cassette.jsonl"
+CHOICES = ({}, {"concurrency": 1}, {"schedule": "layers", "limits": "10"}, {"cache": "off", "batch": True})
+"""What the controls of a page are set to."""
 
 
 def prepare(folder: Path) -> None:
@@ -34,13 +37,18 @@ def prepare(folder: Path) -> None:
 
 
 def _write(folder: Path, name: str, plan: str, cassette: Path) -> None:
+    from agent_magic import Plan
+    from agent_magic.show.ask.packing import pack_run
+
     (folder / f"{name}.plan.json").write_text(plan)
     shutil.copy(cassette, folder / f"{name}{MORE}")
+    (folder / f"{name}.packed.txt").write_text(pack_run(Plan.from_json(plan).replay(cassette).record))
 
 
 def hashes(folder: Path) -> dict[str, dict[str, str]]:
     """Replay each recording and hash what it says; the same on every Python."""
     from agent_magic import Plan
+    from agent_magic.show.ask.answering import answering
     from agent_magic.show.charts.timeline import run_timeline
     from agent_magic.show.graph import static_bundle
 
@@ -53,10 +61,12 @@ def hashes(folder: Path) -> dict[str, dict[str, str]]:
             for most in (1, 2, 4)
             for schedule in ("ready", "layers")
         ]
+        answer = answering((folder / f"{name}.packed.txt").read_text())
         said = {
             "graph": static_bundle(run.plan, run.record)["image/svg+xml"],
             "timeline": run_timeline(run.record).bundle()["image/svg+xml"],
             "texts": json.dumps([one.text for one in run.record.results]),
+            "page": "".join(answer(json.dumps(choice)) for choice in CHOICES),
             "forecast": repr([(one.name, one.cost_usd, one.total_s) for every in forecasts for one in every]),
         }
         found[name] = {part: hashlib.sha256(text.encode()).hexdigest() for part, text in said.items()}

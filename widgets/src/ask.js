@@ -8,6 +8,7 @@ import { render } from "./explore.js";
  * The worker: Python, the modules of the page, its run. It is written out as text, so nothing of this file is in reach.
  */
 function serve() {
+  self.onunhandledrejection = (event) => self.postMessage({ error: String(event.reason) }); // Pyodide waits for ever
   /** @param {MessageEvent<{python: string, engine: Uint8Array, run: string}>} first */
   self.onmessage = async ({ data }) => {
     try {
@@ -72,7 +73,7 @@ function packed(id) {
  */
 function start(place, python, tell, fail) {
   const code = new Blob([`(${serve})()`], { type: "text/javascript" });
-  const worker = new Worker(URL.createObjectURL(code), { type: "module" });
+  const worker = new Worker(URL.createObjectURL(code));
   /** @type {ReturnType<typeof modelOf> | null} */
   let model = null;
   const stop = (/** @type {string} */ why) => {

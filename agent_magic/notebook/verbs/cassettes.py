@@ -18,6 +18,7 @@ from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import only_hash
 from agent_magic.record.files import inside
+from agent_magic.show.run_page import PYODIDE
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def _share_options(parser: Parser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="The notebook, or the cassette to write.")
     parser.add_argument("--last", action="store_true", help="Only the last run, not all of this session.")
     parser.add_argument("--page", metavar="FILE", help="Write the last run as one HTML file that anybody can open.")
+    where = "Where that page finds Pyodide: an address, or a folder beside it."
+    parser.add_argument("--python", metavar="PLACE", default=PYODIDE, help=where)
     parser.add_argument("--notebook", metavar="NB", help="The notebook, if the front end does not tell.")
     parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
     _text_options(parser)
@@ -122,7 +125,8 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
 def _share_page(ctx: CommandContext, given: Namespace) -> None:
     path = Path(given.page).expanduser() if given.anywhere else inside(given.page, Path.cwd())
     try:
-        size = ctx.session.last_run().to_page(path, redact=_redaction(ctx, given), allow=given.allow)
+        redact, run = _redaction(ctx, given), ctx.session.last_run()
+        size = run.to_page(path, redact=redact, allow=given.allow, python=given.python)
     except OSError as error:
         raise UsageError(f"{given.page!r} cannot be written: {error.strerror}. Choose another place.") from None
     say(f"{path.name}: {size / 1e3:,.0f} KB, to be opened in any browser. It holds the recording too.")
@@ -191,7 +195,7 @@ VERBS = {
         examples=(
             "%agents share",
             "%agents share analysis.ipynb --last    # only the last run",
-            "%agents share --page run.html          # one file for a browser",
+            "%agents share --page run.html          # one file for a browser, which answers what-ifs",
         ),
     ),
 }

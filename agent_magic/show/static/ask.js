@@ -344,7 +344,7 @@ function render({ model, el }) {
     html("label", { class: "am-control am-tick" }, [batch, "as a batch (half price)"]),
   ]);
   const panel = html("section", { class: "am-live am-explore", "aria-label": "What if", "data-lm-suppress-shortcuts": "true" }, [
-    html("header", {}, [html("h4", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,
+    html("header", {}, [html("h3", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,
   ]);
 
   const show = () => {
@@ -384,6 +384,7 @@ function render({ model, el }) {
  * The worker: Python, the modules of the page, its run. It is written out as text, so nothing of this file is in reach.
  */
 function serve() {
+  self.onunhandledrejection = (event) => self.postMessage({ error: String(event.reason) }); // Pyodide waits for ever
   /** @param {MessageEvent<{python: string, engine: Uint8Array, run: string}>} first */
   self.onmessage = async ({ data }) => {
     try {
@@ -448,7 +449,7 @@ function packed(id) {
  */
 function start(place, python, tell, fail) {
   const code = new Blob([`(${serve})()`], { type: "text/javascript" });
-  const worker = new Worker(URL.createObjectURL(code), { type: "module" });
+  const worker = new Worker(URL.createObjectURL(code));
   /** @type {ReturnType<typeof modelOf> | null} */
   let model = null;
   const stop = (/** @type {string} */ why) => {

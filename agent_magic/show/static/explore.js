@@ -344,7 +344,7 @@ export function render({ model, el }) {
     html("label", { class: "am-control am-tick" }, [batch, "as a batch (half price)"]),
   ]);
   const panel = html("section", { class: "am-live am-explore", "aria-label": "What if", "data-lm-suppress-shortcuts": "true" }, [
-    html("header", {}, [html("h4", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,
+    html("header", {}, [html("h3", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,
   ]);
 
   const show = () => {
