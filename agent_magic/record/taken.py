@@ -11,6 +11,7 @@ import json
 from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.each import view_of
 from agent_magic.record.packing import pack
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Taken:
         part = plan.agents[step].part
         if part is not None and name in part.values:
             return _of_value(part.values[name])
+        if name in plan.groups:  # the last round that ran: which one that is, the run has decided
+            members = view_of(plan.agents, plan.groups[name], plan.agents[step]).members
+            ran = [one for one in members if self._record.results[one].status in {"succeeded", "capped"}]
+            return _of_result(self._record.results[ran[-1]]) if ran else UNKNOWN
         if name not in self._variables:
             self._variables[name] = _of_value(plan.values[name])
         return self._variables[name]

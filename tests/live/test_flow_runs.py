@@ -260,3 +260,26 @@ def test_a_forecast_and_a_replay_decide_the_same(tmp_path_factory, steps, concur
     path = tmp_path_factory.mktemp("flow") / "run.jsonl"
     run.save(path)
     assert ends == [(one.name, one.status, one.kind) for one in plan_of(steps).replay(path).record.results]
+
+
+def test_a_task_takes_the_last_round_of_a_loop():
+    """A task after a loop gets what the last round that ran has answered, not the first one's and not an error."""
+
+    @am.task
+    async def shout(draft: str) -> str:
+        return draft.upper()
+
+    loop = [
+        am.Agent("draft", "d{{ critic }}", until="critic > 1", rounds=3),
+        am.Agent("critic", "{{ draft }}", returns=int),
+    ]
+    plan = am.Plan([*loop, shout])
+
+    def critic(score):
+        return json.dumps({"value": score})
+
+    def script(prompt, number):
+        return Reply(text={"dNone": "first", "first": critic(1), "d1": "second", "second": critic(2)}[prompt])
+
+    record, _ = drive(plan, script, Policy(seed=1))
+    assert ("succeeded", "SECOND") == (record["shout"].status, record["shout"].value)
