@@ -166,22 +166,21 @@ def test_a_length_is_that_of_the_text(text: str):
 
 BARE = """
 import sys
-for name in %r: sys.modules[name] = None
+sys.path.insert(0, "engine")
 from agent_magic.show.ask.answering import answering
-answer = answering(open(sys.argv[1]).read())
-print(answer('{"concurrency": 2}'))
+print(answering(open("run.txt").read())('{"concurrency": 2}'))
 """
-ABSENT = ("pandas", "numpy", "pydantic", "genai_prices", "anthropic", "ipywidgets", "anywidget", "jinja2", "IPython")
 
 
-def test_the_engine_is_all_it_needs(tmp_path: Path):
-    """The packed modules answer alone: no other package, and nothing of the installed one."""
-    record = business_run()
+@pytest.mark.parametrize("kind", ["business", "loop"])
+def test_the_engine_is_all_it_needs(kind: str, tmp_path: Path):
+    """The packed modules answer alone: nothing that is installed is there, conditions are read by what was packed."""
+    record = run_of(kind)
     (tmp_path / "run.txt").write_text(pack_run(record))
-    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(base64.b64decode(pack_engine())))) as archive:
+    packed = pack_engine(templates=needs_templates(record.plan))
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(base64.b64decode(packed)))) as archive:
         archive.extractall(tmp_path / "engine", filter="data")
-    code = BARE % (ABSENT,)
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, 'engine'){code}", "run.txt"]
+    command = [sys.executable, "-I", "-S", "-c", BARE]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     expected = Controls(Explorer(Forecaster(record))).choose({"concurrency": 2})
     assert expected["line"] == json.loads(done.stdout)["line"]

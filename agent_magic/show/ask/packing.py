@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 ENTRY: Final = "agent_magic.show.ask.answering"
 """The module that a page calls."""
 PACKAGE: Final = ENTRY.partition(".")[0]
+SANDBOX: Final = "agent_magic.declare.sandbox"
 TEMPLATES: Final = ("jinja2", "markupsafe")
-"""What reads conditions."""
+"""What reads conditions, and what that stands on."""
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
@@ -87,7 +88,7 @@ def pack_engine(*, templates: bool = False) -> str:
     Args:
         templates: Whether Jinja2 is in it.
     """
-    files = dict(_modules(ENTRY))
+    files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
         folder = Path(_origin(name)).parent
         files |= {f"{name}/{file.name}": file.read_bytes() for file in folder.glob("*.py")}
@@ -100,9 +101,9 @@ def pack_engine(*, templates: bool = False) -> str:
     return base64.b64encode(lzma.compress(made.getvalue())).decode()
 
 
-def _modules(entry: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a module and of all that it imports of this package, under their names in an archive."""
-    root, seen, todo = Path(_origin(PACKAGE)).parent.parent, set[Path](), [entry]
+def _modules(*entries: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of modules and of all that they import of this package, under their names in an archive."""
+    root, seen, todo = Path(_origin(PACKAGE)).parent.parent, set[Path](), [*entries]
     while todo:
         name = todo.pop()
         parts = name.split(".")

@@ -486,7 +486,7 @@ if (place) {
       const next = local
         ? "A page that was opened from a file cannot load from the folder beside it. Serve both: python -m http.server"
         : `Look whether ${python} can be reached, and press again.`;
-      setText(words, `Python could not be loaded (${why.slice(0, 200)}). ${next}`);
+      setText(words, `Python could not be loaded (${why.trim().split("\n").at(-1)?.slice(0, 200)}). ${next}`);
     });
   });
   place.replaceChildren(press, words);
