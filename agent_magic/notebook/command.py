@@ -179,7 +179,15 @@ class Verb(NamedTuple):
 
 
 class Commands(dict[str, Verb]):
-    """The table of commands by name. `list` is the command of an empty line."""
+    """The table of commands by name. `list` is the command of an empty line.
+
+    Args:
+        topics: The commands by what a user wants to do, in the order of the help.
+    """
+
+    def __init__(self, topics: Mapping[str, Mapping[str, Verb]]) -> None:
+        super().__init__({name: verb for verbs in topics.values() for name, verb in verbs.items()})
+        self._topics = {topic: tuple(verbs) for topic, verbs in topics.items()}
 
     def split(self, line: str) -> tuple[str, str]:
         """Split `run a --fresh` into `run` and the rest. `run --help` is `help run`.
@@ -232,9 +240,13 @@ class Commands(dict[str, Verb]):
             UsageError: There is no such command.
         """
         if command is None:
-            rows = [(name, verb.help) for name, verb in self.items()]
-            table = Table((Column("command"), Column("what it does", "prose")), rows, strong=True)
-            return Page([Line("%agents COMMAND"), table, *(Line(line, "soft") for line in MORE_HELP)])
+            rows = [
+                ("" if place else topic, name, self[name].help)
+                for topic, names in self._topics.items()
+                for place, name in enumerate(names)
+            ]
+            table = Table((Column("to"), Column("%agents"), Column("what it does", "prose")), rows, strong=True)
+            return Page([table, *(Line(line, "soft") for line in MORE_HELP)])
         verb = self.find(command)
         options = self.parser(command).told()
         table = [Table((Column("option"), Column("", "prose")), options, strong=True)] if options else []

@@ -431,7 +431,7 @@ class Session:
             earlier = Earlier(run.record, origin, plan=plan)
             again = {plan.names[one] for one in unbought(plan, origin, None, earlier, fresh=False, timeout_s=1.0)}
             asked.update({name: name in again for name in done & plan.index.keys()})
-        return list(dict.fromkeys(_shown_name(agent) for agent in plan.agents if asked.get(agent.name)))
+        return list(dict.fromkeys(shown_name(agent) for agent in plan.agents if asked.get(agent.name)))
 
     def take_view(self, view: LiveView) -> None:
         """Keep the view of a finished run, which answers to clicks, and its colours. Old views become pictures."""
@@ -472,7 +472,8 @@ class Session:
             view.close()
 
 
-def _shown_name(agent: Step) -> str:
+def shown_name(agent: Step) -> str:
+    """Return the name an agent was declared under: of one of a group, the group's."""
     return agent.name if agent.part is None else agent.part.group
 
 

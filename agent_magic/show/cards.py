@@ -49,7 +49,7 @@ def declaration_card(
         stale: Names of agents whose results are now out of date.
         items: The number of items that `--each` goes over; `None` while unknown.
     """
-    facts = _facts(agent, edges, items)
+    facts = step_facts(agent, edges, items)
     facts += [f"at most {agent.max_tokens:,} tokens"] if agent.max_tokens else []
     warnings = [f"not defined yet: {listed(undefined)}"] if undefined else []
     warnings += [f"now out of date: {listed(stale)}"] if stale else []
@@ -65,7 +65,8 @@ def declarations_card(told: Sequence[Mapping[str, Any]], notes: Sequence[str] = 
         notes: Warnings.
     """
     rows = [
-        (one["agent"].name, listed([*one["edges"]]), " · ".join(_facts(one["agent"], (), one["items"]))) for one in told
+        (one["agent"].name, listed([*one["edges"]]), " · ".join(step_facts(one["agent"], (), one["items"])))
+        for one in told
     ]
     missing: dict[str, list[str]] = {}
     for one in told:
@@ -119,8 +120,14 @@ def model_facts(agent: Step) -> list[str]:
     return [*cascade, *([f"falls back to {listed([*map(single_line, agent.fallback)])}"] if agent.fallback else [])]
 
 
-def _facts(agent: Step, edges: Sequence[str], items: int | None) -> list[str]:
-    """Return what a card says of an agent."""
+def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None) -> list[str]:
+    """Return what a card and the listing say of an agent: its model, and each setting that is not the usual one.
+
+    Args:
+        agent: The agent.
+        edges: Names of its parents, where they are to be named too.
+        items: The number of items that `--each` goes over; `None` while unknown.
+    """
     facts = [f"after {listed(edges)}"] if edges else []
     facts += [
         word

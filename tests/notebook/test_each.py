@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -13,7 +15,7 @@ from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
 from agent_magic.notebook.files.scripts import to_script
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import _prompts_text
-from agent_magic.notebook.verbs.declared import declared_text
+from agent_magic.notebook.verbs.declared import declared_page
 from agent_magic.notebook.verbs.results import error_text
 from tests.live.virtual import Reply, drive
 
@@ -56,10 +58,10 @@ def test_the_card_says_how_many(capsys, magics):
 def test_the_listing_has_each_declaration_once(magics):
     """Whatever the number of items, and where the value is not there yet."""
     magics.agent("other --each missing", "{{ item }} {{ report }}\n")
-    text = declared_text(magics.session, "agents", magics.shell.user_ns)
+    text = declared_page(magics.session, "agents", magics.shell.user_ns).text()
     assert "label_0" not in text
-    assert "check  after label" in text
-    assert "label: one for each of rows" in text
+    assert re.search(r"^check +1 +label", text, re.MULTILINE)
+    assert re.search(r"^label .*one for each of rows", text, re.MULTILINE)
     assert "other: not defined yet: missing" in text
 
 

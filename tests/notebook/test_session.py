@@ -23,7 +23,7 @@ from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVaria
 from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
-from agent_magic.notebook.verbs.declared import declared_text
+from agent_magic.notebook.verbs.declared import declared_page
 from agent_magic.notebook.verbs.results import answer_text, error_text
 from tests.live.virtual import Reply, Scripted, drive
 
@@ -326,31 +326,45 @@ def test_a_first_run_that_goes_on_is_no_run_that_never_was(session):
 
 def test_an_empty_list_says_what_to_do(session):
     """No agents yet: how to declare one, and which other plans there are."""
-    assert "%%agent NAME" in declared_text(session, "agents", {})
+    assert "%%agent NAME" in declared_page(session, "agents", {}).text()
     declare(session, "other", a="x")
-    assert "other" in declared_text(session, "agents", {})
+    assert "other" in declared_page(session, "agents", {}).text()
 
 
 def test_a_list_shows_layers_and_what_is_missing(session):
     """Agents by layer, undefined names under them, stale ones last; nothing raises."""
     declare(session, a="{{ topic }}", b="{{ a }}{{ later }}")
-    text = declared_text(session, "agents", {"topic": 1}, ["b"])
+    text = declared_page(session, "agents", {"topic": 1}, ["b"]).text()
     assert "2 agents in 2 layers" in text
     assert "b: not defined yet: later" in text
     assert "stale since their last run: b" in text
     assert "a: not defined" not in text
 
 
+def test_a_list_says_how_each_agent_ended_and_fits_a_terminal(session):
+    """A column of the last run, only where one of these agents has run; text of 80 columns, a table in a notebook."""
+    declare(session, a="x", b="{{ a }} too")
+    assert "last run" not in declared_page(session, "agents", {}).text()
+    fails = Reply(error=Unreachable("x"))
+    plan = session.plan({}, defaults={"model": MODEL})
+    session.settle(run_of(plan, lambda prompt, _: fails if prompt.endswith("too") else Reply(), Policy(max_attempts=1)))
+    page = declared_page(session, "agents", {}, ["a"], "claude-haiku-5-5")
+    found = {words[0]: words[-1] for words in map(str.split, page.text().splitlines()) if words[0] in {"a", "b"}}
+    assert {"a": "stale", "b": "failed"} == found
+    assert 80 >= max(map(len, page.text().splitlines()))
+    assert "<td>claude-haiku-5-5</td>" in page.bundle()["text/html"].replace(' class="w"', "")
+
+
 def test_a_list_with_a_cycle_names_it(session):
     """Where a cycle was allowed, the list says so in place of layers."""
     declare(session, a="{{ b }}", b="{{ a }}")
-    assert "wait for each other: a -> b -> a" in declared_text(session, "agents", {})
+    assert "wait for each other: a -> b -> a" in declared_page(session, "agents", {}).text()
 
 
 def test_a_list_with_unknown_parents(session):
     """A parent not declared yet is told, not raised."""
     session.registry().declare(Agent("a", "x", after="lost"), Cell(), ran=(), variables=(), cycles=False)
-    assert "a: not defined yet: lost" in declared_text(session, "agents", {})
+    assert "a: not defined yet: lost" in declared_page(session, "agents", {}).text()
 
 
 def test_the_text_of_an_agent():
@@ -462,10 +476,9 @@ def test_contexts_are_listed(session):
     for name, text in (("rules", "{{ n }}"), ("laws", "x" * 400)):
         registry.declare_context(Context(name, text), Cell(), ran=())
     registry.declare(Agent("a", "x", context="laws"), Cell(), ran=(), variables=(), cycles=True)
-    text = declared_text(session, "agents", {})
+    text = declared_page(session, "agents", {}).text()
     assert (
-        "  context rules: not defined yet: n, shared by nobody yet\n  context laws: about 100 tokens, shared by a"
-        in text
+        "context rules: not defined yet: n, shared by nobody yet\ncontext laws: about 100 tokens, shared by a" in text
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands of `%agents`, a module per group. To add one, write its `Verb` into a group; the table finds it."""
+"""The commands of `%agents`, a module per group. To add one, write its `Verb` into a group."""
 
 from __future__ import annotations
 
@@ -27,27 +27,6 @@ from agent_magic.notebook.verbs import (
 
 __all__ = ["VERBS"]
 
-GROUPS = (
-    declared,
-    plans,
-    runs,
-    batches,
-    ledger,
-    results,
-    worth,
-    trials,
-    cassettes,
-    steering,
-    people,
-    provider,
-    workers,
-    mcp,
-    operations,
-    doctor,
-)
-VERBS = Commands({name: verb for group in GROUPS for name, verb in group.VERBS.items()})
-"""Every command by its name."""
-
 
 def _help_options(parser: Parser) -> None:
     parser.add_argument("command", nargs="?", metavar="COMMAND", help="One of the commands.")
@@ -57,9 +36,25 @@ def _help(ctx: CommandContext, given: Namespace) -> None:
     show_page(VERBS.help(given.command), graphic=is_kernel(ctx.shell))
 
 
-VERBS["help"] = Verb(
+HELP = Verb(
     "List the commands, or explain one with its options and examples.",
     _help_options,
     _help,
     examples=("%agents help", "%agents help run", "%agents run --help    # the same"),
 )
+
+VERBS = Commands(
+    {
+        "declare": declared.VERBS | plans.VERBS,
+        "run": runs.VERBS | batches.VERBS,
+        "read": results.VERBS,
+        "steer": steering.VERBS | people.VERBS,
+        "improve": trials.VERBS | worth.VERBS,
+        "come back": ledger.VERBS,
+        "share": cassettes.VERBS,
+        "connect": provider.VERBS | workers.VERBS | mcp.VERBS,
+        "operate": operations.VERBS,
+        "set up": doctor.VERBS | {"help": HELP},
+    }
+)
+"""Every command by its name, under what a user wants to do."""

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
-from agent_magic.declare.condition import flow_notes
 from agent_magic.declare.each import Part
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
-from agent_magic.notebook.front_end import say
-from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.front_end import is_kernel, say, show_page
+from agent_magic.notebook.session import DEFAULT_PLAN, shown_name
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.show.states import state_of
-from agent_magic.show.text import counts_line, plan_text
+from agent_magic.record.plaintext import single_line
+from agent_magic.show.cards import step_facts
+from agent_magic.show.page import Column, Line, Page, Table
+from agent_magic.show.states import STATES, state_of
+from agent_magic.show.text import counts_line, listed, steps_of
 from agent_magic.show.units import count, plural, seconds
 
 if TYPE_CHECKING:
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
+    from agent_magic.notebook.registry import Registry
     from agent_magic.notebook.session import Session
 
-FIRST_STEPS = """No agents are declared in {plan!r}. Next:
-  %agents connect simulator    # the mock server; leave it out when ANTHROPIC_API_KEY is set
-  a cell that starts with %%agent NAME, its prompt below    # %%agent? shows examples
-  run = %agents run"""
+FIRST_STEPS = (
+    ("%agents connect simulator", "the mock server answers; leave it out when ANTHROPIC_API_KEY is set"),
+    ("%%agent NAME", "first line of a cell, its prompt below; %%agent? shows examples"),
+    ("run = %agents run", "runs what is declared, and shows the graph"),
+)
 
 
 def _list(ctx: CommandContext, given: Namespace) -> Plan | None:
@@ -40,8 +44,8 @@ def _list(ctx: CommandContext, given: Namespace) -> Plan | None:
         stale = ctx.session.stale(plan)
     except AgentMagicError:  # something is missing yet: the list says what
         plan, stale = None, []
-    text = declared_text(ctx.session, name, ctx.shell.user_ns, stale)
-    say("\n".join(filter(None, [text, running_text(ctx.session)])))
+    blocks = [*declared_page(ctx.session, name, ctx.shell.user_ns, stale, ctx.model).blocks, *_under_way(ctx.session)]
+    show_page(Page(blocks), graphic=is_kernel(ctx.shell))
     ctx.session.just_shown = plan
     return plan
 
@@ -60,29 +64,82 @@ def _clear(ctx: CommandContext, given: Namespace) -> None:
     registry.clear()
 
 
-def declared_text(session: Session, plan: str, namespace: Mapping[str, Any], stale: Sequence[str] = ()) -> str:
-    """Return the declared agents by layer, with what is undefined and which answers are `stale`."""
+def declared_page(
+    session: Session, plan: str, namespace: Mapping[str, Any], stale: Sequence[str] = (), model: str | None = None
+) -> Page:
+    """Return the declared agents by layer: what each waits for, how it is set, and how its last run went.
+
+    Args:
+        session: The session.
+        plan: The plan's name.
+        namespace: The variables of the notebook.
+        stale: The agents whose last answer no longer fits.
+        model: The model of agents that name none.
+    """
     registry = session.registry(plan)
     if not len(registry):
-        others = f"\nOther plans: {', '.join(session.plans)}." if session.plans else ""
-        return FIRST_STEPS.format(plan=plan) + others
-    values = dict(registry.values(namespace))
-    undefined = {agent.name: registry.undefined(agent, namespace) for agent in registry.agents}
-    values.update({name: "" for names in undefined.values() for name in names})
+        others = [Line(f"Other plans: {listed(session.plans)}.", "soft")] if session.plans else []
+        head = Line(f"No agents are declared in {plan!r}. Next:")
+        return Page([head, Table((Column("type"), Column("", "prose")), FIRST_STEPS, strong=True), *others])
+    undefined = {one.name: registry.undefined(one, namespace) for one in registry.agents}
+    values = {**registry.values(namespace), **{name: "" for names in undefined.values() for name in names}}
     values.update({one.name: "" for one in registry.contexts})
-    lines: list[str] = []
     try:
-        lines.append(plan_text(Plan(_complete(registry.agents), values, name=plan)))
+        frozen = Plan(_complete(registry.agents), values, name=plan)
     except AgentMagicError as error:
-        lines += [f"{plan}: {', '.join(agent.name for agent in registry.agents)}", f"  {error}"]
-    each = [one for one in registry.agents if one.each]
-    lines += [f"  {one.name}: one for each of {one.each}{f', at most {one.most}' if one.most else ''}" for one in each]
-    lines += [f"  {one.name}: {note}" for one in registry.agents for note in flow_notes(one)]
-    lines += [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
-    lines += [f"  {name}: not defined yet: {', '.join(names)}" for name, names in undefined.items() if names]
-    if stale:
-        lines.append(f"  stale since their last run: {', '.join(stale)}")
-    return "\n".join(lines)
+        names = listed([one.name for one in registry.agents])
+        return Page([Line(names, head=f"{plan}:"), Line(str(error), "warn"), *_missing(undefined)])
+    notes = [Line(single_line(note), "soft", "note:") for note in frozen.notes]
+    contexts = [_context_line(one, session.sharing(one.name, plan), namespace) for one in registry.contexts]
+    last = _last_words(session, plan) | dict.fromkeys(stale, "stale")
+    head = Line(f"{steps_of(frozen)}.", head=f"{plan}:")
+    declared = [one.with_defaults(model=model) for one in registry.agents]
+    return Page(
+        [head, _table(frozen, registry, declared, last), *contexts, *notes, *_missing(undefined), *_next(stale)]
+    )
+
+
+def _table(plan: Plan, registry: Registry, declared: Sequence[Step], last: Mapping[str, str]) -> Table:
+    """Return a row per declared agent, in the order of the layers; of a group or a loop, the first of them."""
+    layers: dict[str, int] = {}
+    for step, layer in zip(plan.agents, plan.dag.layer, strict=True):
+        layers[shown_name(step)] = min(layer, layers.get(shown_name(step), layer))
+    rows: list[tuple[str, ...]] = []
+    before = -1
+    for agent in sorted(declared, key=lambda one: layers[one.name]):
+        layer = layers[agent.name]
+        waits = listed([name for name, _ in registry.parents(agent)])
+        told = ("" if layer == before else str(layer), waits, " · ".join(step_facts(agent)), last.get(agent.name, ""))
+        rows.append((agent.name, *told))
+        before = layer
+    columns = [Column("agent"), Column("layer"), Column("waits for", "prose"), Column("model, options", "prose")]
+    if any(row[-1] for row in rows):
+        return Table([*columns, Column("last run")], rows, strong=True)
+    return Table(columns, [row[:-1] for row in rows], strong=True)
+
+
+def _last_words(session: Session, plan: str) -> dict[str, str]:
+    """Return how each agent or group ended in the last run of a plan: `succeeded`, `38 of 40 succeeded`."""
+    run = next((one for one in reversed(session.runs) if one.plan.name == plan), None)
+    states: dict[str, list[str]] = {}
+    for step, result in zip(run.plan.agents, run.record.results, strict=True) if run is not None else ():
+        states.setdefault(shown_name(step), []).append(STATES[state_of(result)].word)
+    done = STATES["s"].word
+    return {
+        name: words[0] if len(words) == 1 else f"{words.count(done):,} of {len(words):,} {done}"
+        for name, words in states.items()
+    }
+
+
+def _missing(undefined: Mapping[str, Sequence[str]]) -> list[Line]:
+    return [Line(f"{name}: not defined yet: {', '.join(names)}", "warn") for name, names in undefined.items() if names]
+
+
+def _next(stale: Sequence[str]) -> list[Line]:
+    """Say what a reader does next."""
+    changed = [Line(f"{listed(stale)}; %agents run asks these again.", head="stale since their last run:")]
+    step = Line("%agents plan shows prompts and price, %agents run runs the plan.", "soft")
+    return [*(changed if stale else []), step]
 
 
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -108,24 +165,25 @@ def _first(agent: Step, known: Collection[str]) -> Part | None:
     return Part(agent.name, agent.each, 0, 0, "", source=source, path=tuple(path), most=agent.most or 0)
 
 
-def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[str, Any]) -> str:
+def _context_line(context: Context, agents: Sequence[str], namespace: Mapping[str, Any]) -> Line:
     missing = [name for name in context.uses if name not in namespace]
     if missing:
         size = f"not defined yet: {', '.join(missing)}"
     else:
         size = f"about {count(len(context.render(namespace)) // CHARS_PER_TOKEN)} tokens"
-    return f"  context {context.name}: {size}, shared by {', '.join(agents) or 'nobody yet'}"
+    return Line(f"{size}, shared by {', '.join(agents) or 'nobody yet'}", head=f"context {context.name}:")
 
 
-def running_text(session: Session) -> str:
-    """Return how far each run under way is, and its health; an empty string where nothing runs."""
-    lines: list[str] = []
+def _under_way(session: Session) -> list[Line]:
+    """Return a line per run under way: how far it is, and its health; none where nothing runs."""
+    lines: list[Line] = []
     for driver in session.running:
         states, now_s, health = "".join(map(state_of, driver.record.results)), driver.now(), driver.health()
         reason = f" · {health.reason}" if health.reason else ""
         paused = " · paused" if driver.paused else ""
-        lines.append(f"{driver.plan.name}, running for {seconds(now_s)}: {counts_line(states)}{paused}{reason}")
-    return "\n".join([*lines, "%agents stop ends it."]) if lines else ""
+        head = f"{driver.plan.name}, running for {seconds(now_s)}:"
+        lines.append(Line(f"{counts_line(states)}{paused}{reason}", head=head))
+    return [*lines, Line("%agents stop ends it.", "soft")] if lines else []
 
 
 VERBS = {
