@@ -21,6 +21,7 @@ from agent_magic.declare.plan_json import (
     plan_to_dict,
 )
 from agent_magic.engine.policy import Policy, as_policy
+from agent_magic.engine.requests import models_of
 from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.estimate import estimate
@@ -104,7 +105,7 @@ class Plan(DeclaredPlan):
 
         Raises:
             NotConnected: There is no key; nothing was sent.
-            DeclarationError: A prompt cannot be filled in; nothing was sent.
+            DeclarationError: A prompt cannot be filled in, or there is no model of a name; nothing was sent.
             UnknownAgent: `again` names one that is not in the plan.
             PlanError: `again` without `resume`; nothing was sent.
         """
@@ -216,10 +217,11 @@ class Plan(DeclaredPlan):
             simulated: Estimate by simulated answers, and no others.
 
         Raises:
-            DeclarationError: A prompt cannot be filled in.
+            DeclarationError: A prompt cannot be filled in, or there is no model of a name.
         """
         shared = session_of(session, client=client, ledger=ledger, prices=prices)
         tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
+        shared.check_models(sorted(models_of(self)))
         return estimate(
             self,
             *foresee(self, client, None if fresh else shared.ledger, tried),
@@ -478,7 +480,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         ask: Asks a person, as in `Plan.run`; `None` where nobody is there.
 
     Raises:
-        DeclarationError: A prompt cannot be filled in; nothing was sent.
+        DeclarationError: A prompt cannot be filled in, or there is no model of a name; nothing was sent.
         UnknownAgent: `again` names one that is not in the plan.
         PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
     """
@@ -504,6 +506,8 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
     policy, client = as_policy(policy), session.client
     plan.check_prompts()
+    if recorded is None:
+        session.check_models(sorted(models_of(plan)))
     if again is not None and resume is None:
         raise PlanError("again= says what of an earlier run is asked once more: give that run too, resume=RUN.")
     earlier = None if resume is None else Earlier(record_of(resume, "resume"), client.endpoint, plan=plan, again=again)

@@ -23,7 +23,7 @@ from agent_magic.measure.scores import GradeBook
 from agent_magic.measure.telemetry import Telemetry
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.record.history import History
-from agent_magic.record.prices import Prices
+from agent_magic.record.prices import Prices, near_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -122,6 +122,27 @@ class Session:
             tell: In place of the session's: called with the name of each model without a price.
         """
         return Prices(self.prices, tell or self._tell, seller=self.client.price_list)
+
+    def wrong_models(self, models: Iterable[str | None]) -> list[str]:
+        """Say which names of models are none of whoever answers, with what may have been meant.
+
+        Of a server of your own nobody knows, and a name with a price of your own counts as known.
+
+        Args:
+            models: The names; `None` is left out.
+        """
+        names = [one for one in dict.fromkeys(filter(None, models)) if one not in self.prices]
+        wrong = [one for one in names if self.client.lacks_model(one)]
+        return [f"{self.client.endpoint} has no model {one!r}.{near_model(one)}" for one in wrong]
+
+    def check_models(self, models: Iterable[str | None]) -> None:
+        """Raise `DeclarationError` for the first of `wrong_models`.
+
+        Args:
+            models: The names, as there.
+        """
+        for said in self.wrong_models(models):
+            raise DeclarationError(said, hint="If it is new, give it a price: %agents prices, or prices=.")
 
     def connect(self, client: Provider | AsyncAnthropic | None) -> None:
         """Connect to another provider, from the next run on. Its limits are learned anew.

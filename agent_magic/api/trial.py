@@ -66,6 +66,7 @@ async def run_trial(run: Run, options: TrialOptions, policy: Policy | None, sess
         DeclarationError: An option is wrong, or scores are not between 0 and 1 and it should stop when decided.
     """
     options.check()
+    session.check_models(one.model for one in options.settings)
     answers = answers_of(run.record, options.target)
     if answers[0].key is None and len(answers) == 1:
         raise PlanError(f"A trial needs rows: {options.target!r} is one agent. Declare it with --each.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_magic.declare.condition import check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
-from agent_magic.declare.models import check_models
+from agent_magic.declare.models import check_models, each_once
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.saving import check_save
@@ -152,8 +152,8 @@ class Agent:
         object.__setattr__(self, "role_text", text)
         for option in LISTS:
             object.__setattr__(self, option, listed(getattr(self, option)))
-        if self.cascade and self.model is None:
-            object.__setattr__(self, "model", self.cascade[0])
+        for option, models in each_once(self).items() if self.cascade or self.fallback else ():
+            object.__setattr__(self, option, models)
         if self.returns is not None:
             object.__setattr__(self, "returns", Returns.of(self.returns, agent=self.name))
         if self.check is not None:

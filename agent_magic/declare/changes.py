@@ -44,11 +44,10 @@ def with_options(
 
 
 def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
-    """Return a step with other options. A model that is named takes the place of a cascade, and is no fallback too."""
+    """Return a step with other options. A model that is named takes the place of a cascade."""
     if not options.get("model") or not step.other_models:
         return replace(step, **options)
-    others = tuple(one for one in step.fallback if one != options["model"])
-    return replace(step, **{"cascade": (), "escalate": None, "fallback": others, **options})
+    return replace(step, **{"cascade": (), "escalate": None, **options})
 
 
 def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:

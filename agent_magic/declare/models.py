@@ -12,7 +12,7 @@ says which model it asked.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.schema import lacking, schema_of
@@ -28,16 +28,27 @@ FEWEST = 2
 """So many models make a cascade."""
 
 
-def check_models(agent: Agent) -> None:
-    """Raise `DeclarationError` for the first of `fallback`, `cascade` and `escalate` that is not what it must be."""
-    error = partial(DeclarationError, agent=agent.name)
+def each_once(agent: Agent) -> dict[str, Any]:
+    """Return the options that name models, each model once: to ask the same one again is no other model.
+
+    A cascade begins with `model`; a fallback is another one than those that are asked before it.
+
+    Raises:
+        DeclarationError: A name is no text.
+    """
     for option in ("fallback", "cascade"):
         for model in getattr(agent, option):
+            error = partial(DeclarationError, agent=agent.name)
             check_text(f"{option} of {agent.name!r}", model, error=error)
-    every = [*agent.cascade, *agent.fallback] if agent.cascade else [*filter(None, [agent.model]), *agent.fallback]
-    twice = next((one for place, one in enumerate(every) if one in every[:place]), None)
-    if twice is not None:
-        raise error(f"Agent {agent.name!r} has the model {twice!r} twice.", hint="Name each model once.")
+    cascade = tuple(dict.fromkeys(agent.cascade))
+    model = agent.model if agent.model is not None or not cascade else cascade[0]
+    fallback = tuple(one for one in dict.fromkeys(agent.fallback) if one not in {model, *cascade})
+    return {"model": model, "cascade": cascade, "fallback": fallback}
+
+
+def check_models(agent: Agent) -> None:
+    """Raise `DeclarationError` where a cascade is none, or nothing says when it escalates."""
+    error = partial(DeclarationError, agent=agent.name)
     if agent.cascade:
         _check_cascade(agent, error)
     elif agent.escalate is not None:

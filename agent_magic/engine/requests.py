@@ -243,7 +243,7 @@ class PlanRequests:
             if one.ask:
                 self.asked_of.add(number)
         others = [number for number, one in enumerate(plan.agents) if one.other_models]
-        self._fallbacks = {number: [*plan.agents[number].fallback] for number in others}
+        self._fallbacks = {n: [one for one in plan.agents[n].fallback if one != models[n]] for n in others}
         self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
         self.falls_back = any(self._fallbacks.values())
         self.checked.update({one: False for one in others if self._cascades[one] and one not in self.checked})

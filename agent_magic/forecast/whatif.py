@@ -17,7 +17,7 @@ from agent_magic.forecast.forecast import Scenario
 from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.prices import Prices, TokenPrice, listed_models
+from agent_magic.record.prices import Prices, TokenPrice, listed_models, near_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -384,8 +384,7 @@ class _Reader:
             if not isinstance(model, str):
                 raise must_be("model", "the name of a model", model)
             if model not in self.known and not self.forecaster.prices.has(model):
-                listed = [*self.known, *listed_models()]
-                near = did_you_mean(model, [one for one in listed if one.startswith(model)] or listed)
+                near = near_model(model, self.known)
                 hint = f"Nothing is known of it, not even a price: give one with prices=.{near}"
                 raise DeclarationError(f"model={model!r} is not known.", hint=hint)
         seen = self.forecaster.evidence.seen

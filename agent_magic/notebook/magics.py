@@ -230,7 +230,8 @@ class AgentMagics(Magics, Settings):
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
         said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
-        return [*([taken] if hidden else []), *said]
+        models = () if agent.is_task else (agent.model or self.model, *agent.other_models)
+        return [*([taken] if hidden else []), *said, *self.session.shared.wrong_models(models)]
 
     def _told(self, agent: Step, registry: Registry) -> dict[str, Any]:
         """Return what the card of a declared agent says of it."""

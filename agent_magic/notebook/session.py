@@ -307,7 +307,7 @@ class Session:
         # The same under each address it may have, but for its own script.
         slips = f", slips {options['slips']}" if options.get("slips") else ""
         name = None if options.get("script") else f"simulator, seed {options.get('seed', 0)}{slips}"
-        self.shared.connect(Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name))
+        self.shared.connect(Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False))
         return self._simulator.url
 
     def connect(self, client: Provider) -> None:

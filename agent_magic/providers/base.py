@@ -194,6 +194,11 @@ class Provider(Protocol):
         """Name the models that share rate limits with this one. By default each model has its own."""
         return model
 
+    def lacks_model(self, model: str) -> bool:
+        """Tell whether there certainly is no model of this name. By default nobody knows, so `False`."""
+        del model
+        return False
+
     def min_cacheable_tokens(self, model: str) -> int | None:
         """Return the shortest prefix that the prompt cache keeps. `None`, the default: there is no cache to ask."""
         del model

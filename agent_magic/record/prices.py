@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +16,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.validation import is_number
-from agent_magic.errors import DeclarationError, shown_value
+from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.record.answer import PAID_BEFORE, Price
 from agent_magic.record.made import made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from agent_magic.record.answer import Usage
     from agent_magic.record.results import RunRecord
@@ -248,6 +249,25 @@ def saved_usd(record: RunRecord) -> float | None:
 def has_list_price(model: str) -> bool:
     """Return whether a model has a list price. Another spelling of a known name has none."""
     return bool(_tariff(model)) and any(model == known or model.startswith(f"{known}-20") for known in listed_models())
+
+
+def near_model(model: str, known: Iterable[str] = ()) -> str:
+    """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for, or an empty string.
+
+    A part of a name, such as its family, stands for the newest model with it; otherwise spelling decides.
+
+    Args:
+        model: The name.
+        known: Names beside those that have a list price.
+    """
+    names = [*known, *listed_models()]
+    longer = [one for one in names if model and model.lower() in one.lower() and model != one]
+    return did_you_mean(model, names) if not longer else f" Did you mean {max(longer, key=_version)!r}?"
+
+
+def _version(model: str) -> tuple[list[int], int]:
+    """Return what orders models by age: the numbers of a name, and the shorter one first where they are the same."""
+    return [int(one) for one in re.findall(r"(?<!\d)\d{1,2}(?!\d)", model)], -len(model)
 
 
 @functools.lru_cache(maxsize=1)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Ledger, Plan, Run
-from agent_magic.declare.agent import Agent
+from agent_magic.declare.agent import DEFAULT_MODEL, Agent
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, Rejected, UndefinedField
@@ -276,7 +276,7 @@ def test_a_later_run_asks_the_model_that_was_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"model": CHEAP, "fallback": CHEAP}, "twice"),
+        ({"cascade": [CHEAP, CHEAP], "check": len}, "one model"),
         ({"cascade": CHEAP, "check": len}, "one model"),
         ({"cascade": [CHEAP, DEAR]}, "never escalates"),
         ({"escalate": "answer.x"}, "no cascade"),
@@ -290,6 +290,29 @@ def test_what_cannot_be_meant_is_said_when_it_is_declared(options, why):
     """Before anything is paid for."""
     with pytest.raises(DeclarationError, match=why):
         Agent("a", "Say it.", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "fallback"),
+    [
+        ({"model": CHEAP, "fallback": [CHEAP, DEAR, DEAR]}, (DEAR,)),
+        ({"cascade": [CHEAP, DEAR, CHEAP], "check": len, "fallback": [DEAR, OTHER]}, (OTHER,)),
+    ],
+)
+def test_each_model_is_asked_once(options, fallback):
+    """A model that stands twice, in its own list or in the other one, is no other model."""
+    agent = Agent("a", "Say it.", **options)
+    assert fallback == agent.fallback
+    assert len(agent.other_models) == len(set(agent.other_models))
+
+
+def test_the_model_of_the_session_is_no_fallback():
+    """An agent without a model of its own may name the session's as fallback: it is not asked a second time."""
+    record, client = drive(agents("a", fallback=[DEFAULT_MODEL, DEAR]), full(DEFAULT_MODEL), SEEDED)
+    assert ([*[DEFAULT_MODEL] * SEEDED.max_attempts, DEAR], DEAR) == (
+        [one.model for one in client.asked],
+        record["a"].model_used,
+    )
 
 
 def test_a_plan_as_json_keeps_its_models():

@@ -251,3 +251,13 @@ def test_the_steps_of_a_plan_have_the_defaults_of_the_session(magics, shell):
     magics.agent("letter", "{{ research }}\n")
     plan = magics.session.plan(shell.user_ns, defaults={"model": "claude-sonnet-5-5"})
     assert ["claude-sonnet-5-5", "claude-opus-5-5", "claude-sonnet-5-5"] == [one.model for one in plan.agents]
+
+
+def test_the_card_of_an_agent_says_that_its_model_is_none(magics, capsys, monkeypatch):
+    """It is declared all the same, since another server may be connected to; the plan is then refused."""
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    meant = "has no model 'haiku'. Did you mean 'claude-haiku-5-5'?"
+    magics.agent("solo --model haiku", "Hello.")
+    assert meant in capsys.readouterr().out
+    with pytest.raises(UsageError, match=meant.replace("?", "[?]")):
+        magics.agents("run")

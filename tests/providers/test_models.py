@@ -8,7 +8,8 @@ import pytest
 
 from agent_magic.api import Claude, Request
 from agent_magic.declare.tool import ServerTool
-from agent_magic.providers.anthropic.models import limit_class, server_tool
+from agent_magic.providers.anthropic.client import DEFAULT_URL
+from agent_magic.providers.anthropic.models import lacks, limit_class, server_tool
 from agent_magic.providers.anthropic.wire import body
 
 
@@ -71,3 +72,37 @@ def test_only_the_wire_has_the_version():
     assert [own, {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}] == body(request)["tools"]
     assert "web_search" == request.canonical()["tools"][1]["type"]
     assert "(damaged)" == body(request._replace(tools="(damaged)"))["tools"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["haiku", "nosuch", "sonnet-5-5", "gpt-5", "claude-haiku", "claude-hiaku-5-5", "claude-sonet-5-5", "llama3"],
+)
+def test_a_name_that_no_model_can_have_is_known_to_be_wrong(model):
+    """A bare family, a slip, the name of another maker."""
+    assert lacks(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["claude-haiku-5-5", "claude-haiku-5-5-20260901", "claude-3-5-haiku-latest", "claude-haiku-6", "claude-saga-1"],
+)
+def test_a_name_that_a_model_may_have_is_never_called_wrong(model):
+    """Listed ones, dated ones, later versions, and families to come."""
+    assert not lacks(model)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, True),
+        ({"base_url": DEFAULT_URL}, True),
+        ({"base_url": "http://127.0.0.1:11434"}, False),
+        ({"base_url": "http://127.0.0.1:1", "own_models": False}, True),
+        ({"own_models": True}, False),
+    ],
+)
+def test_only_of_the_api_itself_the_models_are_known(given, told, monkeypatch):
+    """A server of one's own, or a gateway, may have models of any name."""
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    assert told == Claude(**given).lacks_model("haiku")

@@ -112,6 +112,8 @@ class Claude(Provider):
             `AsyncAnthropicFoundry` and the like. Its settings are kept, its retries are switched off, and it is never
             closed here.
         endpoint: The name under which answers are kept, for a server whose address changes; by default the address.
+        own_models: Whether the server may have models of any name. By default all but the API itself may; there a
+            name that it cannot have is told before anything is sent.
 
     Raises:
         DeclarationError: The address or the key cannot be used, or both `client` and one of them are given.
@@ -127,6 +129,7 @@ class Claude(Provider):
         base_url: str | None = None,
         client: AsyncAnthropic | None = None,
         endpoint: str | None = None,
+        own_models: bool | None = None,
     ) -> None:
         _check_client(client)
         if client is not None and (api_key is not None or base_url is not None):
@@ -134,7 +137,7 @@ class Claude(Provider):
         if base_url is not None:
             base_url = _checked_url(base_url, "base_url")
         _check_key(api_key, "api_key")
-        self._endpoint = endpoint
+        self._endpoint, self._own_models = endpoint, own_models
         self._client = client.with_options(max_retries=0) if client is not None else None
         self._base_url = base_url
         self._api_key = _Hidden(api_key)
@@ -152,6 +155,17 @@ class Claude(Provider):
             model: Its name.
         """
         return models.limit_class(model)
+
+    def lacks_model(self, model: str) -> bool:
+        """Tell whether there certainly is no model of this name; of a server of one's own nobody knows.
+
+        Args:
+            model: Its name.
+        """
+        own = self._own_models
+        if own is None:
+            own = self.price_list != "anthropic" or self._address.rstrip("/") != DEFAULT_URL
+        return not own and models.lacks(model)
 
     def min_cacheable_tokens(self, model: str) -> int:
         """Return the shortest prefix that the prompt cache keeps.

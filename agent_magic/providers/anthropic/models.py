@@ -6,10 +6,12 @@ Everything here is dated: names follow a pattern, numbers are those of the pages
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.content import TokenRule
+from agent_magic.record.prices import has_list_price
 from agent_magic.record.terms import ModelFacts
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _MIN_CACHEABLE_TOKENS: Final[Mapping[str, int]] = {
 """The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
 _USUAL_MIN_CACHEABLE_TOKENS: Final = 512
 _NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
+FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
 """Models from this version on have a tokenizer that makes more tokens of a text."""
 _DENSER_BY: Final = 1.3
@@ -94,6 +97,17 @@ def limit_class(model: str) -> str:
     """
     name = _DATE.sub("", model)
     return next((pool for pattern, pool in _LIMIT_CLASSES if pattern.fullmatch(name)), name)
+
+
+def lacks(model: str) -> bool:
+    """Tell whether the API certainly has no model of this name: a bare family, a slip, the name of another maker.
+
+    A version that is not known yet may have come since, and so may a family that is spelled like none.
+    """
+    if has_list_price(model.removesuffix("-latest")):
+        return False
+    found = _NAME.match(model)
+    return found is None or (found["family"] not in FAMILIES and bool(get_close_matches(found["family"], FAMILIES)))
 
 
 def min_cacheable_tokens(model: str) -> int:

@@ -201,6 +201,14 @@ class Dask(Provider):
         """
         return self.client.limit_class(model)
 
+    def lacks_model(self, model: str) -> bool:
+        """Tell whether there certainly is no model of this name.
+
+        Args:
+            model: Its name.
+        """
+        return self.client.lacks_model(model)
+
     def min_cacheable_tokens(self, model: str) -> int | None:
         """Return the shortest prefix that the prompt cache keeps.
 
