@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.api.asking import asker_of
+from agent_magic.api.choosing import with_models
 from agent_magic.api.run import Run
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
@@ -128,7 +129,9 @@ class Plan(DeclaredPlan):
             CassetteError: The file is not a cassette.
             ReplayMiss: The plan asks for something that was not recorded.
         """
-        return Run(Deck(read_cassette(Path(path))).play(self, timeout_s=as_policy(policy).timeout_s))
+        deck = Deck(read_cassette(Path(path)))
+        plan = with_models(self, session_of(None), deck.models)
+        return Run(deck.play(plan, timeout_s=as_policy(policy).timeout_s))
 
     async def play(  # noqa: PLR0913 - each by its name
         self,
@@ -167,10 +170,12 @@ class Plan(DeclaredPlan):
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
         policy, deck, alone = as_policy(policy), Deck(read_cassette(Path(path)), fill=fill, pace=pace), session is None
 
-        def buy(match: Match) -> Driver:
-            return _driver(self, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
+        plan = with_models(self, shared, deck.models)
 
-        playing = lay(deck, self, policy, buy)
+        def buy(match: Match) -> Driver:
+            return _driver(plan, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
+
+        playing = lay(deck, plan, policy, buy)
         if isinstance(playing, RunRecord):
             return Run(playing, session=session)
         return await _driven(playing, shared, alone=alone)
@@ -221,16 +226,17 @@ class Plan(DeclaredPlan):
         """
         shared = session_of(session, client=client, ledger=ledger, prices=prices)
         tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
-        shared.check_models(sorted(models_of(self)))
+        plan = with_models(self, shared)
+        shared.check_models(sorted(models_of(plan)))
         return estimate(
-            self,
-            *foresee(self, client, None if fresh else shared.ledger, tried),
+            plan,
+            *foresee(plan, client, None if fresh else shared.ledger, tried),
             policy,
             history=history if history is not None or session is None else session.history,
             budget_usd=budget_usd,
             prices=shared.price_book(),
             counted=counted,
-            ceilings=terms_ahead(self, client, shared.pacer) if ceilings is None else ceilings,
+            ceilings=terms_ahead(plan, client, shared.pacer) if ceilings is None else ceilings,
             simulated=simulated,
             pilot=tried,
             batch_times_s=() if shared.ledger is None else shared.ledger.batches.times_s(client.endpoint),
@@ -289,7 +295,7 @@ class Plan(DeclaredPlan):
         """
         check_loop()
         shared = session_of(session, client=client, ledger=ledger)
-        return (await count_ahead(self, shared.client, shared.ledger))[0]
+        return (await count_ahead(with_models(self, shared), shared.client, shared.ledger))[0]
 
     async def pilot(
         self,
@@ -341,8 +347,9 @@ class Plan(DeclaredPlan):
             session: In place of `client` and `ledger`, as in `run`.
         """
         shared = session_of(session, client=client, ledger=ledger)
-        held = foresee(self, shared.client, None if fresh else shared.ledger)[1]
-        return pilot_agents(self, [answer is not None for answer in held], count)
+        plan = with_models(self, shared)
+        held = foresee(plan, shared.client, None if fresh else shared.ledger)[1]
+        return pilot_agents(plan, [answer is not None for answer in held], count)
 
     async def sweep(
         self,
@@ -506,6 +513,7 @@ def _driver(  # noqa: PLR0913 - the options of `Plan.run`
         raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
     policy, client = as_policy(policy), session.client
     plan.check_prompts()
+    plan = with_models(plan, session)
     if recorded is None:
         session.check_models(sorted(models_of(plan)))
     if again is not None and resume is None:

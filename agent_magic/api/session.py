@@ -26,11 +26,12 @@ from agent_magic.record.history import History
 from agent_magic.record.prices import Prices, near_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from anthropic import AsyncAnthropic
 
     from agent_magic.providers.base import Provider
+    from agent_magic.record.ledger.grades import Graded
     from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import RunRecord
@@ -96,7 +97,7 @@ class Session:
         self.alerts, self.telemetry = alerts, telemetry
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
         self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
-        self.grades = GradeBook()
+        self.grades = GradeBook(self._keep_grades)
         self._tell, self._open = tell, AsyncExitStack()
         self._account: str | None = None
         self._shared: tuple[object, Sharing | None] | None = None
@@ -197,6 +198,19 @@ class Session:
         if self.telemetry is not None and record.events:
             self.telemetry.emit(record)
         self.keep_limits()
+
+    def _keep_grades(self, rows: Sequence[Graded]) -> None:
+        if self.ledger is not None:
+            self.ledger.grades.keep(rows)
+
+    def graded(self, job: str) -> list[Graded]:
+        """Return what answers to a job were found to be worth, in earlier sessions too.
+
+        Args:
+            job: The fingerprint of what was asked; see `agent_magic.declare.models.job_of`.
+        """
+        ledger, where = self.ledger, self.client.endpoint
+        return self.grades.of_job(job, where) if ledger is None else ledger.grades.of(job, where)
 
     def recall_limits(self) -> None:
         """Go on from the rate limits that earlier sessions have learned with this key, once for each key.

@@ -34,7 +34,7 @@ DEFAULT_MODEL = "claude-haiku-5-5"
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
-LISTS = ("after", "uses_resources", "writes", "attach", "fallback", "cascade")
+LISTS = ("after", "uses_resources", "writes", "attach", "fallback", "cascade", "needs")
 """The options that are names."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
@@ -42,7 +42,7 @@ OPTIONS = (
     *("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save", "batch"),
     "escalate",
 )
-NAMES = ("attach", "fallback", "cascade")
+NAMES = ("attach", "fallback", "cascade", "needs")
 """The options that are lists, beside those of what a step holds and waits for."""
 
 
@@ -54,7 +54,9 @@ class Agent:
         name: The key: an identifier, so that `{{ name }}` works in other prompts.
         prompt: A Jinja2 template. `{{ other }}` is the answer of the agent `other`, or else the value of that name.
             All other text is sent as it is.
-        model: The id of the model. `None`: the default of the session, or `DEFAULT_MODEL`.
+        model: The id of the model. `None`: the default of the session, or `DEFAULT_MODEL`. `auto` has one chosen when
+            the plan is frozen, `auto:A,B` among these, from cheap to dear; see `agent_magic.api.choosing`.
+        needs: With `auto`, what the model needs: `reasoning`, `vision`; a list, or `"a,b"`.
         fallback: Models that are asked in its place, in this order, where it is overloaded, gone or its breaker is
             open: a list, or `"a,b"`. Each row says which model answered.
         cascade: Models from cheap to dear, in place of `model`. The first is asked; the next one, where `escalate`
@@ -99,6 +101,7 @@ class Agent:
         batch: `on` sends its requests as batches, `off` never; `True` and `False` mean the same. `None`: as the policy
             says. With tools of yours, `on` waits for a batch in each turn.
         part: Which one of those it is. Plans set it.
+        chosen: Why its model was chosen, where it was to be. Plans set it.
 
     Raises:
         DeclarationError: The name, an option or the template cannot be read.
@@ -107,6 +110,7 @@ class Agent:
     name: str
     prompt: str = field(repr=False)
     model: str | None = field(default=None, kw_only=True)
+    needs: Sequence[str] = field(default=(), kw_only=True)
     fallback: Sequence[str] = field(default=(), kw_only=True)
     cascade: Sequence[str] = field(default=(), kw_only=True)
     escalate: str | None = field(default=None, kw_only=True)
@@ -136,6 +140,7 @@ class Agent:
     save: str | None = field(default=None, kw_only=True)
     batch: str | bool | None = field(default=None, kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
+    chosen: str = field(default="", kw_only=True, repr=False, compare=False)
     role_text: str | None = field(init=False, repr=False)
     template: Template = field(init=False, repr=False, compare=False)
 
@@ -164,8 +169,7 @@ class Agent:
         object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
         if self.save is not None:
             check_save(self)
-        if self.fallback or self.cascade or self.escalate is not None:
-            check_models(self)
+        check_models(self)
 
     is_task: ClassVar[bool] = False
     """Whether it is a Python function, and asks no model."""

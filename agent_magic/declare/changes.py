@@ -45,9 +45,9 @@ def with_options(
 
 def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
     """Return a step with other options. A model that is named takes the place of a cascade."""
-    if not options.get("model") or not step.other_models:
-        return replace(step, **options)
-    return replace(step, **{"cascade": (), "escalate": None, **options})
+    if options.get("model"):
+        options = {"cascade": (), "escalate": None, "needs": (), "chosen": "", **options}
+    return replace(step, **options)
 
 
 def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:

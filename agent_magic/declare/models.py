@@ -11,12 +11,14 @@ says which model it asked.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.schema import lacking, schema_of
-from agent_magic.declare.validation import check_text
+from agent_magic.declare.validation import check_text, check_word, listed
 from agent_magic.errors import DeclarationError, UndefinedField
 
 if TYPE_CHECKING:
@@ -25,21 +27,45 @@ if TYPE_CHECKING:
 ANSWER = "answer"
 """The name of the answer in the condition of `escalate`."""
 FEWEST = 2
-"""So many models make a cascade."""
+"""So many models make a cascade, or a choice."""
+AUTO = "auto"
+"""In place of a model: one is chosen when the plan is frozen, `auto:A,B` among these."""
+NEEDS = ("reasoning", "vision")
+"""What an agent may need of the model that is chosen."""
+
+
+def candidates_of(model: str | None) -> tuple[str, ...] | None:
+    """Return the models among which one is to be chosen, none for those of the provider; `None` for no choice."""
+    word, _, names = (model or "").partition(":")
+    return listed(names) if word == AUTO else None
+
+
+def job_of(agent: Agent) -> str:
+    """Return the fingerprint of what an agent asks, whatever the model and the row: grades of one job compare."""
+    asked = [agent.prompt, agent.system_text, agent.context, agent.effort, agent.schema, agent.tools_text]
+    return hashlib.sha256(json.dumps([*asked, agent.cite, agent.attach]).encode()).hexdigest()
+
+
+def _check_choice(agent: Agent) -> None:
+    """Raise `DeclarationError` for a choice of models that is none."""
+    error = partial(DeclarationError, agent=agent.name)
+    for need in agent.needs:
+        check_word(f"needs of agent {agent.name!r}", need, NEEDS, error=error)
+    found = candidates_of(agent.model)
+    if found is not None and ":" in (agent.model or "") and len(found) < FEWEST:
+        raise error(f"Agent {agent.name!r} has model={agent.model!r}.", hint=f"Name two or more: {AUTO}:CHEAP,DEAR.")
+    if agent.needs and agent.model is not None and found is None and not agent.chosen:
+        message = f"Agent {agent.name!r} has needs, and model={agent.model!r} leaves nothing to choose."
+        raise error(message, hint=f"Have it chosen: --model {AUTO}, or leave needs out.")
+    if AUTO in {*agent.cascade, *agent.fallback}:
+        raise error(f"Agent {agent.name!r} has {AUTO!r} in a list of models.", hint=f"Only --model takes {AUTO}.")
 
 
 def each_once(agent: Agent) -> dict[str, Any]:
     """Return the options that name models, each model once: to ask the same one again is no other model.
 
     A cascade begins with `model`; a fallback is another one than those that are asked before it.
-
-    Raises:
-        DeclarationError: A name is no text.
     """
-    for option in ("fallback", "cascade"):
-        for model in getattr(agent, option):
-            error = partial(DeclarationError, agent=agent.name)
-            check_text(f"{option} of {agent.name!r}", model, error=error)
     cascade = tuple(dict.fromkeys(agent.cascade))
     model = agent.model if agent.model is not None or not cascade else cascade[0]
     fallback = tuple(one for one in dict.fromkeys(agent.fallback) if one not in {model, *cascade})
@@ -47,7 +73,9 @@ def each_once(agent: Agent) -> dict[str, Any]:
 
 
 def check_models(agent: Agent) -> None:
-    """Raise `DeclarationError` where a cascade is none, or nothing says when it escalates."""
+    """Raise `DeclarationError` where a cascade or a choice is none, or nothing says when it escalates."""
+    if agent.needs or agent.other_models or ":" in (agent.model or ""):
+        _check_choice(agent)
     error = partial(DeclarationError, agent=agent.name)
     if agent.cascade:
         _check_cascade(agent, error)

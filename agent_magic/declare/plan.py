@@ -561,8 +561,9 @@ class Plan:
         )
 
     def hints(self) -> list[str]:
-        """Return a line for each value that its prompts send in a form which few people mean, such as `{'a': 1}`."""
-        found: list[str] = []
+        """Return a line for each model that was chosen, and each value that is sent in a form which few people mean."""
+        told = {one.part.group if one.part else one.name: one for one in self.agents if one.chosen}
+        found = [f"{name}: auto is {one.model}: {one.chosen}" for name, one in told.items()]
         for agent, answers in zip(self.agents, self.inputs, strict=True):
             if agent.is_task:
                 continue

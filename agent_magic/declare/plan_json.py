@@ -162,6 +162,7 @@ def _agent_to_dict(plan: Plan, agent: Step) -> dict[str, Any]:
         **{key: list(value) for key in (*HELD, *NAMES) if (value := getattr(agent, key))},
         **{key: value for key in FLOW if (value := getattr(agent, key))},
         **({"cite": True} if agent.cite else {}),
+        **({"chosen": agent.chosen} if agent.chosen else {}),
         **_edges_to_dict(plan, agent),
     }
 
@@ -235,7 +236,7 @@ def _agent_from_dict(
         raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
     held = {key: tuple(_list(row, key, place) or ()) for key in (*HELD, *NAMES)}
     more: dict[str, Any] = {**held, "ask": row.get("ask") is True, "part": _part_from_dict(row, place)}
-    more["cite"] = row.get("cite") is True
+    more["cite"], more["chosen"] = row.get("cite") is True, str(row.get("chosen") or "")
     if row.get("tools"):
         more["tools"] = _tools_from_list(row["tools"], place)
     more |= {key: row[key] for key in FLOW if row.get(key) is not None}

@@ -104,6 +104,8 @@ class Task:
     """Whether it is a Python function, and asks no model."""
     fallback: ClassVar[tuple[str, ...]] = ()
     cascade: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[tuple[str, ...]] = ()
+    chosen: ClassVar[str] = ""
     escalate: ClassVar[None] = None
     other_models: ClassVar[tuple[str, ...]] = ()
     template: ClassVar[Template] = Template.parse("", agent="")

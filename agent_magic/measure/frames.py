@@ -16,6 +16,7 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.models import AUTO
 from agent_magic.measure.metrics import critical_path, slack_s, source_of, summarize, total_cost, total_tokens
 from agent_magic.record.events import (
     AgentEnded,
@@ -49,9 +50,9 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 
 
 DTYPES: Mapping[str, str] = _columns(
-    words="agent plan model model_used status source held_by stop_reason request_id price error event what verdict "
-    "limited_by slowest speedup_over state context ttl leader number of target unit why status_a status_b model_a "
-    "model_b kind tool arguments grader metric reads worker error_class request rule",
+    words="agent plan model model_used model_asked model_reason status source held_by stop_reason request_id price "
+    "error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
+    "status_a status_b model_a model_b kind tool arguments grader metric reads worker error_class request rule",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
@@ -80,6 +81,7 @@ AGENTS = table(
 """`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
 model and uses no tokens. `model` is the one asked, `model_used` the one whose answer it is: another one of its cascade,
 or a fallback. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
+Where a model was chosen, `model_asked` is `auto`, and `model_reason` says why it is `model`.
 Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
 names; where worker processes made requests, `worker` names the last one."""
 ATTEMPTS = table(
@@ -129,12 +131,15 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "round": _round(record, number),
             "artifacts": result.artifacts,
             "worker": (result.attempts[-1].worker or None) if result.attempts else None,
+            "model_asked": AUTO if record.plan.agents[number].chosen else None,
+            "model_reason": record.plan.agents[number].chosen or None,
         }
         for number, result in enumerate(record.results)
         if result.status != "unused"
     ]
     wrote = {"artifacts": "object"} if any(row["artifacts"] for row in rows) else {}
-    return frame_of(rows, _with_worker({**AGENTS, **wrote}, rows), record)
+    auto = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
+    return frame_of(rows, _with_worker({**AGENTS, **wrote, **table(auto)}, rows), record)
 
 
 def _round(record: RunRecord, number: int) -> int | None:

@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from agent_magic.declare.each import ITEM, KEY, Row, as_item
+from agent_magic.declare.models import job_of
 from agent_magic.declare.schema import alternatives_of, choices_of, fields_of, lacking, schema_of, unwrapped
+from agent_magic.declare.task import Task
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import is_number
 from agent_magic.declare.values import Fields, plain, read
 from agent_magic.errors import AgentMagicError, DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, table
 from agent_magic.measure.intervals import Interval, mean_interval, share_interval
+from agent_magic.record.ledger.grades import Graded
 from agent_magic.record.returned import Returned
 
 if TYPE_CHECKING:
@@ -106,10 +109,38 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 
 class GradeBook:
-    """The grades of answers, in memory. Runs of one session share one."""
+    """The grades of answers, in memory. Runs of one session share one.
 
-    def __init__(self) -> None:
+    Args:
+        keep: Stores grades for later sessions; `None` stores none.
+    """
+
+    def __init__(self, keep: Callable[[Sequence[Graded]], None] | None = None) -> None:
         self._grades: dict[str, dict[tuple[str, str], Grade]] = {}
+        self._rows: dict[tuple[str, ...], Graded] = {}
+        self._keep = keep
+
+    def store(self, rows: Sequence[Graded]) -> None:
+        """Store grades by what was asked and which model answered.
+
+        Args:
+            rows: The grades.
+
+        Raises:
+            LedgerError: They could not be stored.
+        """
+        self._rows.update({one[:6]: one for one in rows})
+        if self._keep is not None and rows:
+            self._keep(rows)
+
+    def of_job(self, job: str, endpoint: str) -> list[Graded]:
+        """Return the grades of this session of what was asked of whom, whatever the model.
+
+        Args:
+            job: The fingerprint of what was asked.
+            endpoint: Who answered.
+        """
+        return [one for one in self._rows.values() if (one.job, one.endpoint) == (job, endpoint)]
 
     def add(self, record: RunRecord, answered: Answered, grade: Grade) -> None:
         """Keep a grade, in place of what this grader said of this answer before."""
@@ -461,7 +492,19 @@ def keep_grades(
     """
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
+    book.store([*_graded_rows(record, answers, grades)])
     return frame_of(rows, SCORE, record)
+
+
+def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequence[Grade]) -> Iterator[Graded]:
+    """Yield the rows by which a later session chooses a model: of answers that have a grade, once each."""
+    for answered, grade in zip(answers, grades, strict=True):
+        result, agent = answered.result, record.plan.agents[record.plan.number(answered.result.name)]
+        if grade.score is None or result.model_used is None or isinstance(agent, Task):
+            continue
+        cost = None if result.is_served or result.source == "replay" else result.cost_usd
+        asked = job_of(agent), record.origin, result.model_used, grade.target, grade.grader
+        yield Graded(*asked, answer_key(record, result), grade.measure, grade.score, cost)
 
 
 def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from IPython.core import completer
 
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.coordinator import STRATEGIES
+from agent_magic.declare.models import AUTO, NEEDS
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES
@@ -136,7 +137,7 @@ def known_to(magics: AgentMagics, line: str) -> Known:
         [name for agent, name in undefined if name != agent.context],
         session.plans,
         [result.name for result in session.last.record.results] if session.last else own,
-        [magics.model, *(agent.model for agent in declared if agent.model), *session.shared.client.models],
+        [magics.model, AUTO, *(agent.model for agent in declared if agent.model), *session.shared.client.models],
         [name for name, value in list(names.items()) if name not in hidden and _shows(name, value)],
         contexts,
         [name for agent, name in undefined if name == agent.context],
@@ -309,6 +310,7 @@ _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "drop": _agents,
     "plan": lambda known, _: known.plans,
     **dict.fromkeys(("model", "fallback", "cascade"), _models),
+    "needs": lambda _, __: NEEDS,
     "context": lambda known, _: [*known.contexts, *known.variables],
     "command": lambda _, __: VERBS,
     "file": lambda _, fragment: _files(fragment),

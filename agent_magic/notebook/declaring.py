@@ -135,7 +135,8 @@ def _agent_parser() -> Parser:
     parser = Parser("%%agent", INSTEAD)
     add = parser.add_argument
     add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
-    add("--model", metavar="M", help="The model's id.")
+    add("--model", metavar="M", help="The model's id; auto, or auto:A,B, has one chosen by score, price and need.")
+    add("--needs", default="", metavar="A,B", help="With --model auto: reasoning, vision.")
     add("--fallback", default="", metavar="A,B", help="Models asked in its place when it is overloaded or gone.")
     add("--cascade", default="", metavar="A,B", help="Models from cheap to dear, in place of --model: see --escalate.")
     add("--escalate", metavar="EXPR", help='Ask the next model of the cascade: "answer.confidence < 0.7".')
@@ -244,6 +245,7 @@ def read_agent(
         given.name,
         cell.removesuffix("\n"),
         model=given.model,
+        needs=given.needs,
         fallback=given.fallback,
         cascade=given.cascade,
         escalate=given.escalate,

@@ -11,10 +11,13 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import observe
 
+from agent_magic.api.choosing import choose
 from agent_magic.declare.each import count_items
+from agent_magic.declare.models import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
-from agent_magic.errors import AgentMagicError, shown_message
+from agent_magic.declare.task import Task
+from agent_magic.errors import AgentMagicError, DeclarationError, shown_message
 from agent_magic.notebook.awaiting import awaited
 from agent_magic.notebook.bridge import run_sync
 from agent_magic.notebook.declaring import (
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
-    from agent_magic.declare.task import Task
     from agent_magic.notebook.registry import Registry
 
 
@@ -230,8 +232,22 @@ class AgentMagics(Magics, Settings):
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
         said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
-        models = () if agent.is_task else (agent.model or self.model, *agent.other_models)
-        return [*([taken] if hidden else []), *said, *self.session.shared.wrong_models(models)]
+        return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
+
+    def _notes_on_models(self, agent: Step) -> list[str]:
+        """Return which model would be chosen now, and which names are none."""
+        if isinstance(agent, Task):
+            return []
+        models, shared = [agent.model or self.model, *agent.other_models], self.session.shared
+        chosen: list[str] = []
+        if candidates_of(models[0]) is not None:
+            models.pop(0)
+            try:
+                found = choose(agent, shared, len(agent.prompt) // CHARS_PER_TOKEN)
+                chosen = [f"auto is {found.model}: {found.why}"]
+            except DeclarationError as error:  # another server may be connected to before it runs
+                chosen = [str(error)]
+        return [*chosen, *shared.wrong_models(models)]
 
     def _told(self, agent: Step, registry: Registry) -> dict[str, Any]:
         """Return what the card of a declared agent says of it."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.api import Ledger, Plan, Run
 from agent_magic.api import Session as Shared
+from agent_magic.api.choosing import with_models
 from agent_magic.declare.returns import Returns, look_up
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -223,14 +224,9 @@ class Session:
         for title, inner in [(key, one) for key, one in values.items() if isinstance(one, Plan)]:
             steps = [one.with_defaults(**defaults) for one in inner.agents]
             values[title] = Plan(steps, inner.values, name=inner.name)
-        return Plan(
-            declared,
-            values,
-            name=name,
-            on_cycle=on_cycle,
-            on_missing=on_missing,
-            contexts=registry.contexts,
-        )
+        options: Any = {"on_cycle": on_cycle, "on_missing": on_missing}
+        plan = Plan(declared, values, name=name, contexts=registry.contexts, **options)
+        return with_models(plan, self.shared, None if self.deck is None else self.deck.models)
 
     def look_up(
         self, namespace: Mapping[str, Any], agent: str, returns: str | None, check: str | None

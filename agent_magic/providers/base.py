@@ -151,6 +151,7 @@ class Provider(Protocol):
         account: Stands for whoever the rate limits belong to, so that a later session can go on from what this one has
             learned of them. It must not be a key: hash that. `None`, the default: nothing is remembered.
         models: Names of models to offer where one is to be chosen. Others work as well.
+        choices: Models among which `--model auto` chooses where the user names none, from cheap to dear.
         batches: Sends requests as batches; `None` where there are none. See `agent_magic.providers.batches`.
     """
 
@@ -160,6 +161,7 @@ class Provider(Protocol):
     price_list: str | None = None
     account: str | None = None
     models: Sequence[str] = ()
+    choices: Sequence[str] = ()
     batches: Batches | None = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:

@@ -342,6 +342,12 @@ class Deck:
         self.served.add(number)
         return match
 
+    @property
+    def models(self) -> dict[str, str]:
+        """The models that were asked first, by agent."""
+        every = (one for run in self.cassette.runs for one in run.agents if one.calls)
+        return {one.name: one.calls[0].started.request.model for one in every}
+
     def schema_of(self, agent: str) -> str:
         """Return the schema of the answers that were recorded of an agent, or of its group; empty where none was."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")

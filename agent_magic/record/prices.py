@@ -251,6 +251,18 @@ def has_list_price(model: str) -> bool:
     return bool(_tariff(model)) and any(model == known or model.startswith(f"{known}-20") for known in listed_models())
 
 
+@functools.lru_cache(maxsize=256)
+def context_window(model: str) -> int | None:
+    """Return the most tokens of a prompt and its answer together; `None` where the list does not say."""
+    from genai_prices import Usage as Tokens
+    from genai_prices import calc_price
+
+    try:
+        return calc_price(Tokens(input_tokens=1, output_tokens=1), model).model.context_window
+    except LookupError:
+        return None
+
+
 def near_model(model: str, known: Iterable[str] = ()) -> str:
     """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for, or an empty string.
 

@@ -53,7 +53,10 @@ MODELS = (
     "claude-sonnet-5",
     "claude-opus-5",
 )
-"""Offered where a model is to be chosen, those of the day first. A test holds that each has a list price."""
+"""Offered where a model is to be named, those of the day first, three of them from cheap to dear.
+
+A test holds that each has a list price.
+"""
 NO_KEY = "none"
 """Sent to a server of one's own where no key was given: most take any, and the SDK wants one."""
 CONNECT_S = 10.0
@@ -162,10 +165,18 @@ class Claude(Provider):
         Args:
             model: Its name.
         """
-        own = self._own_models
-        if own is None:
-            own = self.price_list != "anthropic" or self._address.rstrip("/") != DEFAULT_URL
-        return not own and models.lacks(model)
+        return not self._has_own_models and models.lacks(model)
+
+    @property
+    def _has_own_models(self) -> bool:
+        if self._own_models is not None:
+            return self._own_models
+        return self.price_list != "anthropic" or self._address.rstrip("/") != DEFAULT_URL
+
+    @property
+    def choices(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Models from cheap to dear among which one is chosen; none where a server may have others."""
+        return () if self._has_own_models else MODELS[:3]
 
     def min_cacheable_tokens(self, model: str) -> int:
         """Return the shortest prefix that the prompt cache keeps.

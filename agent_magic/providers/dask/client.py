@@ -126,6 +126,11 @@ class Dask(Provider):
         """Names of models to offer."""
         return self.client.models
 
+    @property
+    def choices(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Models among which one is chosen."""
+        return self.client.choices
+
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """Start or find the workers, and hold the connections to them while a run lasts.

@@ -143,6 +143,7 @@ def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = Fals
             db.execute(f"DELETE FROM {table} WHERE run NOT IN (SELECT id FROM runs)")  # noqa: S608 - ours
         if not simulated:
             db.execute("DELETE FROM limits WHERE at < ?", (before,))
+            db.execute("DELETE FROM grades WHERE at < ?", (before,))
         used = {bytes.fromhex(name) for name in _names_of_texts(db)}
         used |= {row[0] for row in db.execute("SELECT plan FROM runs")}
         names = [row for row in db.execute("SELECT sha FROM texts").fetchall() if row[0] not in used]

@@ -76,6 +76,12 @@ BATCHES = """CREATE TABLE batches (
     state TEXT NOT NULL, took_s REAL, names TEXT NOT NULL
 )"""
 
+GRADES = """CREATE TABLE grades (
+    job TEXT NOT NULL, endpoint TEXT NOT NULL, model TEXT NOT NULL, target TEXT NOT NULL, grader TEXT NOT NULL,
+    answer TEXT NOT NULL, measure TEXT NOT NULL, score REAL NOT NULL, cost_usd REAL, at REAL NOT NULL,
+    PRIMARY KEY (job, endpoint, model, target, grader, answer)
+)"""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         ANSWERS,
@@ -98,12 +104,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (STORED_FILES,),
     (PRESENCE,),
     (BATCHES,),
+    (GRADES,),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)
 TABLES = (
     *("answers", "runs", "calls", "events", "texts", "leases", "limits", "settings", "tool_calls", "files"),
-    *("presence", "batches"),
+    *("presence", "batches", "grades"),
 )
 ANSWER_COLUMNS = "id, mark, sum, key, ordinal, source, stop_reason, bought_at, data, text"
 INSERT_ANSWER = f"INSERT INTO answers ({ANSWER_COLUMNS[4:]}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours

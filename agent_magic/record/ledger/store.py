@@ -25,6 +25,7 @@ from agent_magic.record.files import real_path
 from agent_magic.record.ledger.base import NOT_REUSED, is_reusable
 from agent_magic.record.ledger.batches import BatchBook
 from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, quarantine, was_ledger
+from agent_magic.record.ledger.grades import GradeRows
 from agent_magic.record.ledger.journal import SqliteJournal
 from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
 from agent_magic.record.ledger.maintenance import Check, Size, export, prune, recover, size_of, verify
@@ -320,6 +321,11 @@ class SqliteLedger:
     def batches(self) -> BatchBook:
         """The batches that were sent, with those that may have answers to come."""
         return BatchBook(self._store)
+
+    @property
+    def grades(self) -> GradeRows:
+        """What answers were found to be worth."""
+        return GradeRows(self._store)
 
     def copy(self, record: RunRecord) -> int:
         """Store a run of another ledger, and its answers. Returns its number here; the one it has, if it is here.

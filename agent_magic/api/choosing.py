@@ -1,0 +1,187 @@
+"""`--model auto`: which model an agent asks, chosen by rules when its plan is frozen.
+
+The candidates are those that are named, `auto:A,B`, or the provider's, from cheap to dear.
+
+1. Left out is a model whose context window is too small for the prompt and the longest answer, and with
+   `--needs vision` one of which the provider cannot say how it sees pictures.
+2. Where two or more were graded, by one grader on at least `ENOUGH` answers to the same prompt, the cheapest is chosen
+   of which it is not known that it is worse than the best: the interval of their difference reaches 0.
+3. Otherwise the first is chosen, with `--needs reasoning` the second, and the reason says what would fill the gap.
+
+A choice is part of the frozen plan: a replay, a what-if and a forecast have the model that was asked. Grades are those
+that `run.score`, `run.judge` and `run.trial` gave, in this session or kept in the ledger.
+
+Source of the interval: Newcombe, "Interval Estimation for the Difference Between Independent Proportions", Statistics
+in Medicine 17, 1998, method 10; for means Zou and Donner, same journal 27, 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
+from agent_magic.declare.changes import with_options
+from agent_magic.declare.models import AUTO, candidates_of, job_of
+from agent_magic.errors import DeclarationError
+from agent_magic.live.ahead import foresee
+from agent_magic.measure.intervals import Interval, mean_interval
+from agent_magic.measure.scores import Grade, reading, summary_of
+from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
+from agent_magic.record.ledger.grades import Graded
+from agent_magic.record.prices import context_window
+from agent_magic.show.units import dollars
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.api.session import Session
+    from agent_magic.declare.plan import Plan
+
+ENOUGH = 20
+"""So many graded answers of a model count."""
+P = TypeVar("P", bound="Plan")
+
+
+class Choice(NamedTuple):
+    """A model, and why it was chosen."""
+
+    model: str
+    why: str
+
+
+class Measured(NamedTuple):
+    """What is known of the answers of one model.
+
+    Attributes:
+        score: Its mean and interval, more is better.
+        cost_usd: Mean dollars of an answer; `NaN` is unknown.
+        reads: The score in words.
+    """
+
+    score: Interval
+    cost_usd: float
+    reads: str
+
+
+def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = None) -> P:
+    """Return a plan in which every agent asks a model: where one was to be chosen, the reason stands with it.
+
+    Args:
+        plan: The plan; without such agents it is returned as it is.
+        session: Who answers, and what was graded.
+        recorded: Models by agent that a cassette has: they count before the rules.
+
+    Raises:
+        DeclarationError: There is nothing to choose from, no candidate is left, or the provider has no such model.
+    """
+    open_ = [number for number, one in enumerate(plan.agents) if candidates_of(_model(one)) is not None]
+    if not open_:
+        return plan
+    requests = foresee(plan, session.client)[0]
+    jobs: dict[tuple[str, str | None], list[int]] = {}
+    for number in open_:
+        jobs.setdefault((job_of(_agent(plan, number)), _model(plan.agents[number])), []).append(number)
+    changes: dict[int, dict[str, object]] = {}
+    for numbers in jobs.values():
+        agent = _agent(plan, numbers[0])
+        replayed = (recorded or {}).get(agent.name)
+        sizes = [sum(map(len, requests[number].texts())) // CHARS_PER_TOKEN for number in numbers]
+        found = Choice(replayed, "as recorded") if replayed else choose(agent, session, max(sizes))
+        options: dict[str, object] = {"model": found.model, "chosen": found.why, "needs": agent.needs}
+        changes |= dict.fromkeys(numbers, options)
+    return with_options(type(plan), plan, changes)
+
+
+def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:
+    """Choose the model of an agent that leaves it open.
+
+    Args:
+        agent: The agent.
+        session: Who answers, and what was graded.
+        prompt_tokens: How long its prompt is, as far as that is known.
+
+    Raises:
+        DeclarationError: There is nothing to choose from, no candidate is left, or the provider has no such model.
+    """
+    named = candidates_of(agent.model) or session.client.choices
+    session.check_models(named)
+    if not named:
+        hint = f"Name them, from cheap to dear: --model {AUTO}:SMALL,LARGE."
+        raise DeclarationError(f"{session.client.endpoint} does not say which models it has.", hint=hint)
+    usage = Usage(prompt_tokens, output_tokens=agent.max_tokens or DEFAULT_MAX_TOKENS)
+    fitting = [one for one in named if _fits(one, agent, session, usage)]
+    if not fitting:
+        why = f"None of {', '.join(named)} can do what agent {agent.name!r} needs"
+        raise DeclarationError(f"{why}: about {prompt_tokens:,} tokens of prompt.", hint="Name others, or shorten it.")
+    few = "" if len(fitting) == len(named) else f"; too small: {', '.join(one for one in named if one not in fitting)}"
+    measured = _measured(session.graded(job_of(agent)), fitting)
+    if len(measured) > 1:
+        return _by_grades(fitting, measured, few)
+    place = min(1, len(fitting) - 1) if "reasoning" in agent.needs else 0
+    rule = "it needs reasoning, and this is the second cheapest" if place else "the cheapest"
+    if len(fitting) == 1:
+        return Choice(fitting[0], f"the only one that fits{few}")
+    missing = next(one for one in (fitting[place], *fitting) if one not in measured)
+    most = session.price_book(lambda _: None).of(missing, usage).cost_usd
+    known = "".join(f"; {name}: {one.reads}" for name, one in measured.items())
+    ask = f"grade {ENOUGH} answers of {missing} to choose by score: at most {dollars(most and most * ENOUGH)}"
+    return Choice(fitting[place], f"{rule}{few}{known or '; nothing was graded'}; {ask}")
+
+
+def _by_grades(fitting: Sequence[str], measured: Mapping[str, Measured], few: str) -> Choice:
+    """Choose the cheapest of which it is not known that it is worse than the best."""
+    best = max(measured.values(), key=lambda one: one.score.value)
+    good = [one for one in fitting if one in measured and not is_worse(measured[one].score, best.score)]
+    costs = [measured[one].cost_usd for one in good]
+    model = good[0] if any(map(math.isnan, costs)) else good[costs.index(min(costs))]
+    words = "; ".join(f"{one} {measured[one].reads} (n {measured[one].score.n})" for one in fitting if one in measured)
+    return Choice(model, f"the cheapest that is not known to be worse: {words}{few}")
+
+
+def is_worse(one: Interval, best: Interval) -> bool:
+    """Tell whether a score is lower than another one, with the certainty of their intervals.
+
+    Args:
+        one: The score.
+        best: The other one.
+    """
+    return best.value - one.value > math.hypot(one.high - one.value, best.value - best.low)
+
+
+def _fits(model: str, agent: Agent, session: Session, usage: Usage) -> bool:
+    window = context_window(model)
+    if "vision" in agent.needs and session.client.token_rule(model) is None:
+        return False
+    return window is None or (usage.total_input_tokens or 0) + (usage.output_tokens or 0) <= window
+
+
+def _measured(rows: Sequence[Graded], models: Sequence[str]) -> dict[str, Measured]:
+    """Return what is known of each model, by the target and grader that know most of them; the latest where several."""
+    by_grader: dict[tuple[str, str], dict[str, list[Graded]]] = {}
+    for row in rows:
+        if row.model in models:
+            by_grader.setdefault((row.target, row.grader), {}).setdefault(row.model, []).append(row)
+    known = [{name: one for name, one in each.items() if len(one) >= ENOUGH} for each in by_grader.values()]
+    best = max(reversed(known), key=len, default=dict[str, list[Graded]]())
+    return {name: _measure(found) for name, found in best.items()}
+
+
+def _measure(rows: Sequence[Graded]) -> Measured:
+    sign = -1.0 if rows[0].measure == "error" else 1.0
+    measure = "share" if rows[0].measure == "share" else "mean"
+    score = summary_of([Grade("", "", measure, sign * one.score) for one in rows])
+    costs = [one.cost_usd for one in rows if one.cost_usd is not None]
+    shown = score if sign > 0 else score._replace(value=-score.value, low=-score.high, high=-score.low)
+    return Measured(score, mean_interval(costs).value, reading(shown))
+
+
+def _agent(plan: Plan, number: int) -> Agent:
+    found = plan.agents[number]
+    if not isinstance(found, Agent):
+        raise TypeError(found)
+    return found
+
+
+def _model(step: object) -> str | None:
+    return step.model if isinstance(step, Agent) else None
