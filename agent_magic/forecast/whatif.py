@@ -196,7 +196,7 @@ def _models_text(forecaster: Forecaster, given: Any) -> Any:
     """Return the models in words, those of agents that a mapping leaves out too."""
     value: object = given
     named = set(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else set[str]()
-    rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.name not in named}))
+    rest = ", ".join(sorted({one.model for one in forecaster.evidence.seen if one.model and one.name not in named}))
     if value is None:
         return rest
     return f"{_text(given)}; {rest} for the rest" if named and rest else _text(given)

@@ -124,7 +124,8 @@ def test_a_killed_kernel_is_told_of(env):
             kernel.do(
                 "import asyncio\n"
                 "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
-                "while sum(one.status == 'succeeded' for one in magics.session.running[0].record.results) < 3:\n"
+                "running = magics.session.running\n"
+                "while sum(one.status == 'succeeded' for run in running for one in run.record.results) < 3:\n"
                 "    await asyncio.sleep(0.01)"
             )
         )
@@ -151,7 +152,8 @@ def test_resume_takes_a_run_up_where_a_kill_left_it(env):
             kernel.do(
                 "import asyncio\n"
                 "magics = next(one for one in get_ipython().configurables if type(one).__name__ == 'AgentMagics')\n"
-                "while sum(one.status == 'succeeded' for one in magics.session.running[0].record.results) < 3:\n"
+                "running = magics.session.running\n"
+                "while sum(one.status == 'succeeded' for run in running for one in run.record.results) < 3:\n"
                 "    await asyncio.sleep(0.01)"
             )
         )

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_a_picture_of_many_rows_is_kept_once(tmp_path: Path):
     lines = [json.loads(line) for line in (tmp_path / "x.cassette.jsonl").read_text().splitlines()]
     data = plan.values["fig"].data
     assert [base64.b64encode(data).decode()] == [line["data"] for line in lines if "file" in line]
-    with sqlite3.connect(tmp_path / "ledger.sqlite3") as db:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite3")) as db, db:
         assert [(data,)] == db.execute("SELECT data FROM files").fetchall()
         plans = db.execute("SELECT t.text FROM runs r JOIN texts t ON t.sha = r.plan").fetchall()
     assert base64.b64encode(data)[:60] not in plans[0][0]
@@ -213,10 +214,10 @@ def test_files_go_with_the_last_run_that_names_them(tmp_path: Path):
     run(Plan((Agent("reader", "What is {{ fig }}?"),), {"fig": figure(1, 2)}), ledger=ledger)
     kept = "SELECT count(*) FROM files"
     ledger.prune(days=1)
-    with sqlite3.connect(tmp_path / "ledger.sqlite3") as db:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite3")) as db, db:
         assert [(1,)] == db.execute(kept).fetchall()
     ledger.prune(days=0)
-    with sqlite3.connect(tmp_path / "ledger.sqlite3") as db:
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite3")) as db, db:
         assert [(0,)] == db.execute(kept).fetchall()
     ledger.close()
 

@@ -106,8 +106,8 @@ def test_a_task_s_frame_is_mapped():
     assert ["label a 7", "label b 9"] == sorted(one.prompt for one in client.asked)
 
 
-def looped(rounds: int = 3) -> am.Plan:
-    """A draft, its critic, and who reads the draft."""
+def looped(rounds: int = 3, *more: Any) -> am.Plan:
+    """A draft, its critic, who reads the draft, and more."""
     return am.Plan(
         [
             am.Agent(
@@ -118,6 +118,7 @@ def looped(rounds: int = 3) -> am.Plan:
             ),
             am.Agent("critic", "rate {{ draft }}", returns=Review),
             am.Agent("page", "page {{ draft }}"),
+            *more,
         ]
     )
 
@@ -247,6 +248,16 @@ def test_what_if_with_fewer_rounds():
     assert [3, 5, 7] == found["succeeded"].tolist()
     assert found["cost_usd"].is_monotonic_increasing
     assert found["wall_s"].iloc[2] == am.Run(record).totals.wall_s
+
+
+def test_places_that_were_not_used_have_no_row_in_a_timeline():
+    """Nor a name in what is said of models, which a task has none of."""
+    record, _ = drive(looped(3, am.Task("count", lambda page: f"{page}!")), scores(3, 9), ONCE)
+    run = am.Run(record)
+    drawn = run.timeline().svg
+    assert ["draft_1", "draft_2"] == [name for name in ("draft_1", "draft_2", "draft_3") if name in drawn]
+    (said,) = run.whatif(model=[{"page": "claude-opus-5-5"}])["model"]
+    assert "claude-opus-5-5 for page; claude-haiku-5-5 for the rest" == said
 
 
 def test_what_if_with_fewer_items():

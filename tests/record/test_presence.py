@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_process_that_was_killed_is_forgotten_at_the_next_look(ledger):
         "os.kill(os.getpid(), 9)"
     )
     assert 0 != subprocess.run([sys.executable, "-c", code, str(ledger.path)], check=False).returncode
-    with sqlite3.connect(ledger.path) as db:
+    with closing(sqlite3.connect(ledger.path)) as db, db:
         assert [('"killed"',)] == db.execute("SELECT data FROM presence").fetchall()
     db.close()
     assert {} == seen_by(ledger.presence("key", "here"))
@@ -101,7 +102,7 @@ def test_while_another_process_has_the_file_locked_nothing_is_decided(ledger):
 def test_a_row_of_this_process_is_of_a_process_that_is_there(ledger):
     """It is known by host, number and start."""
     seen_by(ledger.presence("key", "here"))
-    with sqlite3.connect(ledger.path) as db:
+    with closing(sqlite3.connect(ledger.path)) as db, db:
         ((owner,),) = db.execute("SELECT owner FROM presence").fetchall()
     db.close()
     assert str(os.getpid()) in owner.split()

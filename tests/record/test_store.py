@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -272,7 +273,7 @@ def test_processes_are_told_apart():
 def test_a_later_version_is_refused(path):
     """F39: the error names the version and what to do; the file stays as it is."""
     Ledger(path).close()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"PRAGMA user_version={VERSION + 1}")
     db.close()
     before = path.read_bytes()

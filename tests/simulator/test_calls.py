@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from random import Random
 from typing import Any
 
@@ -233,7 +234,7 @@ def test_tables_are_found_in_a_text(text, tables) -> None:
 
 def test_queries_run_on_the_tables_that_are_named() -> None:
     """Real SQLite takes what is written, and there are several forms."""
-    with sqlite3.connect(":memory:") as link:
+    with closing(sqlite3.connect(":memory:")) as link, link:
         link.execute("CREATE TABLE orders(id INTEGER, region TEXT, day TEXT, amount REAL)")
         queries = {
             sql_for(text, Random(seed))

@@ -55,7 +55,8 @@ def run_timeline(
     caption = provenance(simulated=record.simulated) if caption is None else caption
     spans = spans_of(record)
     on_path = {plan.names[agent] for agent in critical_path(record)}
-    order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer]
+    used = [one.status != "unused" for one in record.results]
+    order = [plan.names[agent] for layer in plan.dag.layers() for agent in layer if used[agent]]
     x = times(max((span.to_s for span in spans), default=0.0))
     if len(order) > MOST_ROWS:
         note = f"{plural(len(order), 'agent')} counted by phase"
