@@ -58,6 +58,18 @@ def test_workers_come_between_the_kernel_and_whoever_answers(magics, capsys):
         magics.agents("workers")
 
 
+def test_whoever_has_no_key_is_told_at_once(magics, capsys, monkeypatch):
+    """Not only by the run: workers that ask the real server may not be what was meant."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    magics.agents("connect dask")
+    assert "no API key" not in capsys.readouterr().out, "the server of one's own needs none"
+    magics.agents("connect api")
+    assert "no API key is set" in capsys.readouterr().out
+    magics.agents("connect dask")
+    assert "no API key is set" in capsys.readouterr().out
+
+
 def test_workers_are_shown_scaled_and_drained(magics, capsys):
     """A row each; a number that is none and a name that is not there are errors."""
     magics.agents("connect dask")

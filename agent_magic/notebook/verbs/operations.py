@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from agent_magic.show.charts.chart import Chart
 
 
+RULES = re.compile(r"[^\s>]+\s*>\s*[^\s>]+|\S+")
+"""Rules in a line, quoted or not; what is left over is no rule, and its error says so."""
 DOES = {
     "tell": "an alert is shown, and has a row in run.alerts.",
     "pause": "an alert pauses the run; %agents resume continues.",
@@ -56,18 +59,18 @@ async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
 
 
 def _alert_options(parser: Parser) -> None:
-    parser.add_argument("rules", nargs="*", metavar="RULE", help='Such as "p95 > 30"; without any four defaults.')
+    rules = 'Such as p95 > 30; without any four defaults. "off" watches for nothing any more.'
+    parser.add_argument("rules", nargs="*", metavar="RULE", help=rules)
     parser.add_argument("--on-alert", default="tell", metavar="WORD", help=f"One of {', '.join(ON_ALERT)}.")
-    parser.add_argument("--off", action="store_true", help="Watch for nothing any more.")
 
 
 def _alert(ctx: CommandContext, given: Namespace) -> None:
     shared = ctx.session.shared
-    if given.off:
+    if given.rules == ["off"]:
         shared.alerts = None
         say("Runs are watched for no alerts any more.")
         return
-    shared.alerts = alerts = Alerts(*given.rules, on_alert=given.on_alert)
+    shared.alerts = alerts = Alerts(*RULES.findall(" ".join(given.rules)), on_alert=given.on_alert)
     rows = [(str(rule), METRICS[rule.metric]) for rule in alerts.rules]
     table = Table((Column("alert"), Column("what is measured", "prose")), rows, strong=True)
     show_page(Page([Line(DOES[alerts.on_alert], head="From the next run on:"), table]), graphic=is_kernel(ctx.shell))
@@ -113,9 +116,9 @@ VERBS = {
         _alert,
         examples=(
             "%agents alert    # the four defaults",
-            '%agents alert "p95 > 30" "errors > 2%" "usd_per_min > 1"',
-            '%agents alert "errors > 10%" --on-alert pause    # %agents resume continues',
-            "%agents alert --off",
+            "%agents alert p95 > 30 errors > 2% usd_per_min > 1",
+            "%agents alert errors > 10% --on-alert pause    # %agents resume continues",
+            "%agents alert off",
         ),
     ),
     "dead": Verb(

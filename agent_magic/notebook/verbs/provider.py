@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
-from agent_magic.notebook.front_end import is_kernel, say, show_page
+from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import tariff_text
@@ -68,6 +68,8 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
         else:
             ctx.session.disconnect()
     say(f"Connected to {ctx.session.connection}.")
+    if where in {"api", "dask"} and ctx.session.shared.client.account is None:
+        note("no API key is set: set ANTHROPIC_API_KEY before the next run, or connect to a server first")
 
 
 def _limits_options(parser: Parser) -> None:
