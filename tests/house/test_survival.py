@@ -1,4 +1,4 @@
-"""What an agent that works must survive: each row by name, with the tests that hold it."""
+"""What agents and those who run many of them must survive: each row by name, with the tests that hold it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ TURNS, FUNCTIONS, TOOL, RESULT = (
 )
 RETURNS, CONTENT, TYPED, PEOPLE = "declare/test_returns", "declare/test_content", "live/test_typed", "live/test_people"
 FLOW = "live/test_flow"
+DIE, WORKERS, SCALING = "providers/test_workers_die", "providers/test_workers", "providers/test_scaling"
+NEIGHBOURS = "live/test_neighbours"
 SENT, EACH, WORKING, DYING = "live/test_content", "measure/test_each", "record/test_working", "record/test_dying_tools"
 ROWS: dict[str, dict[str, str]] = {
     "tools": {
@@ -106,6 +108,33 @@ ROWS: dict[str, dict[str, str]] = {
         "two tabs": "browser/test_asking::two_tabs_show_the_same",
         "the first answer counts": f"{PEOPLE}::the_first_answer_counts",
     },
+    "past one kernel": {
+        "a worker is killed, or asked to end": f"{DIE}::requests_of_a_dead_worker_fail",
+        "workers are killed at random instants, in rounds": f"{DIE}::workers_that_are_killed_at_random_instants",
+        "what was lost is asked again by the policy only": f"{DIE}::the_retry_policy_decides",
+        "a worker hangs, or its network is cut": f"{DIE}::a_worker_that_hangs",
+        "silence while the kernel itself is held up": f"{WORKERS}::silence_counts_only_while_the_kernel_is_awake",
+        "a cell holds the kernel's loop up": f"{DIE}::a_blocked_loop_loses_nothing",
+        "the kernel is killed: nothing more is spent, no process is left": f"{DIE}::a_killed_kernel_stops_spending",
+        "the kernel is killed: the next run knows what may be paid": f"{DIE}::the_run_after_a_killed_kernel",
+        "the scheduler is killed": f"{DIE}::strangers_who_scale_lose_nothing_and_a_dead_scheduler",
+        "a stranger retires the workers": f"{DIE}::strangers_who_scale_lose_nothing",
+        "a stranger scales by itself": f"{DIE}::adaptive_scaling_by_a_stranger",
+        "an interrupt": f"{DIE}::an_interrupt_of_a_kernel_leaves_its_workers",
+        "scaling down": f"{SCALING}::a_worker_that_is_too_many_finishes_its_streams",
+        "a connection cut after any message": f"{WORKERS}::a_connection_cut_after_any_message",
+        "an answer of 10 MB": f"{DIE}::a_large_answer_comes_whole",
+        "a worker of another version": f"{WORKERS}::a_worker_of_another_version",
+        "a worker without a key": f"{WORKERS}::a_worker_without_a_key",
+        "keys and prompts in logs, state and pages": f"{DIE}::no_key_and_no_prompt_is_left",
+        "who listens": f"{DIE}::nothing_listens_beyond_this_machine",
+        "a batch, and the kernel is killed": "live/test_dying_batches::killed_at_every_step",
+        "two kernels on one limit": f"{NEIGHBOURS}::two_kernels_share_a_limit",
+        "one of them is killed": f"{NEIGHBOURS}::what_a_killed_kernel_had",
+        "a limit of a few requests a minute": "engine/test_pacer_shares::kernels_divide_a_limit_of_a_few_requests",
+        "refusals of no limit": "engine/test_pacer_world::refusals_without_a_limit_cost_little",
+        "a hundred agents at once, with faults": "live/test_soak::a_hundred_agents_at_once",
+    },
 }
 
 
@@ -114,5 +143,5 @@ def test_each_row_has_its_test(place: str) -> None:
     """A test that is renamed or taken out takes its row along, or says which one holds it now."""
     path, _, start = place.partition("::")
     tree = ast.parse((TESTS / f"{path}.py").read_text())
-    names = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    names = [one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     assert 1 == sum(name.startswith(f"test_{start}") for name in names), names

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ pytestmark = [
 ]
 ROOT = Path(__file__).resolve().parents[2]
 ONCE = am.Policy(100, max_attempts=1)
+ROUNDS = 50 if os.environ.get("AGENT_MAGIC_NIGHTLY") else 3
+"""How often workers are killed at random: `AGENT_MAGIC_NIGHTLY=1` does it fifty times, in some minutes."""
 KEY = "sk-a-key-that-nobody-may-see"
 
 
@@ -70,11 +73,11 @@ def plan(count=8, word="request"):
     return am.Plan([am.Agent(f"a{one}", f"{word} {one}.") for one in range(count)])
 
 
-def run_and(dask, book, do, *, policy=ONCE, count=8):
+def run_and(dask, book, do, *, policy=ONCE, count=8, word="request"):
     """Run a plan; when all requests have begun `do` in a thread. Returns the run."""
 
     async def go():
-        task = asyncio.ensure_future(plan(count).run(policy, client=dask))
+        task = asyncio.ensure_future(plan(count, word).run(policy, client=dask))
         await asyncio.to_thread(book.until, lambda: len(book.states()) == count)
         await asyncio.to_thread(do)
         return await task
@@ -137,6 +140,35 @@ def test_the_retry_policy_decides_and_the_worker_comes_back(dask, book):
     while len(pids(dask)) < 2:
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_workers_that_are_killed_at_random_instants_lose_no_row_and_repeat_nothing(dask, book):
+    """Whichever is hit and when, by whichever signal: each agent has its row, and the server saw each request once."""
+    book.pieces, chance, counts = 15, random.Random(1), {"answers": 0, "cut": 0, "rounds": 0}
+    for number in range(ROUNDS):
+        book.book.clear()
+        book.sent, pieces = 0, chance.randrange(8 * book.pieces)
+        end = time.monotonic() + PATIENCE_S
+        while len(there := pids(dask)) < 2:  # the one that was killed is started again
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        victim, how = chance.choice(sorted(there.values())), chance.choice([signal.SIGKILL, signal.SIGTERM])
+
+        def kill(pieces=pieces, victim=victim, how=how):
+            book.until(lambda: book.sent >= pieces)
+            os.kill(victim, how)
+
+        run = run_and(dask, book, kill, word=f"round {number}, request")
+        rows, states = run.attempts, book.states()
+        assert 8 == len(rows) == len(states), "none is sent twice, and none is lost"
+        assert (rows.status == "succeeded").sum() + rows.error.str.startswith("Unreachable").sum() == 8
+        assert (rows.status == "succeeded").sum() <= states.count("whole")
+        gone(victim)
+        counts["answers"] += int((rows.status == "succeeded").sum())
+        counts["cut"] += states.count("cut")
+        counts["rounds"] += 1
+    print(counts)
+    assert counts["answers"] >= 4 * ROUNDS, "the other worker goes on"
 
 
 def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch):
@@ -233,32 +265,56 @@ SCRIPT = """
         dask.start()
         print(*dask.cluster._client.run(os.getpid).values(), flush=True)
         agents = [am.Agent(f"a{one}", f"request {one}.") for one in range(8)]
-        await am.Plan(agents).run(am.Policy(100, max_attempts=1), client=dask)
+        await am.Plan(agents).run(am.Policy(100, max_attempts=1), client=dask, ledger=am.Ledger(sys.argv[2]))
 
     if __name__ == "__main__":
         asyncio.run(main(sys.argv[1]))
 """
 
 
+def start_kernel(book, tmp_path):
+    """Start a process that runs a plan over two workers. Returns it and the workers, once all requests have begun."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    command = [sys.executable, str(script), book.url, str(tmp_path / "ledger.sqlite3")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    kernel = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+    assert kernel.stdout is not None
+    workers = [int(pid) for pid in kernel.stdout.readline().split()]
+    book.until(lambda: len(book.states()) == 8)
+    return kernel, workers
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "terminate"])
 def test_a_killed_kernel_stops_spending_and_leaves_no_process(book, tmp_path, how):
     """Its workers end what they make, and themselves."""
     book.pieces = 1000
-    script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(SCRIPT))
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    kernel = subprocess.Popen(
-        [sys.executable, str(script), book.url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
-    )
+    kernel, workers = start_kernel(book, tmp_path)
     with kernel:
-        assert kernel.stdout is not None
-        workers = [int(pid) for pid in kernel.stdout.readline().split()]
-        book.until(lambda: len(book.states()) == 8)
         kernel.send_signal(how)
         kernel.wait()
         book.until(lambda: book.states().count("cut") == 8)
         gone(*workers)
     assert {1} == {len(states) for states in book.book.values()}
+
+
+def test_the_run_after_a_killed_kernel_knows_what_may_be_paid(book, tmp_path):
+    """Its requests are in the ledger as unknown; the next run, without workers, asks each of them once more."""
+    book.pieces = 1000
+    kernel, workers = start_kernel(book, tmp_path)
+    with kernel:
+        kernel.kill()
+        kernel.wait()
+    gone(*workers)
+    book.pieces = 2
+    ledger = am.Ledger(tmp_path / "ledger.sqlite3")
+    client = am.Claude(base_url=book.url, api_key="k")
+    run = asyncio.run(plan().run(ONCE, client=client, ledger=ledger))
+    assert run.ok
+    assert {2} == {len(states) for states in book.book.values()}
+    assert {"cut": 8, "whole": 8} == {state: book.states().count(state) for state in book.states()}
+    assert [8, 0] == list(ledger.runs().sort_values("run")["unknown"])
+    ledger.close()
 
 
 @pytest.fixture
