@@ -27,6 +27,7 @@ from agent_magic.errors import PlanError, shown_value
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import Estimate
+from agent_magic.forecast.loads import loads_frame, under_load
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import Sweep, make_sweep
 from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits
+    from agent_magic.forecast.loads import Load, OnRateLimit
     from agent_magic.live.people import Asker
     from agent_magic.live.playing import Player
     from agent_magic.providers.base import Provider
@@ -241,6 +243,51 @@ class Plan(DeclaredPlan):
             pilot=tried,
             batch_times_s=() if shared.ledger is None else shared.ledger.batches.times_s(client.endpoint),
         )
+
+    def scenario(
+        self,
+        load: Load,
+        policy: Policy | None = None,
+        *,
+        on_limit: OnRateLimit = "queue",
+        rpm: float | None = None,
+        colleague: float = 0.5,
+        session: Session | None = None,
+    ) -> Run:
+        """Forecast the plan under a named load of the account: a run like any other. Nothing is sent.
+
+        Args:
+            load: `off_peak`, `near_rpm`, `tpm_hit` or `colleague`; see `agent_magic.forecast.loads`.
+            policy: How to run.
+            on_limit: What becomes of requests that the limit has no room for: `queue` or `reject`.
+            rpm: The account's requests a minute; by default as many as the plan has.
+            colleague: The part of the account that a colleague uses, from 0 to below 1.
+            session: Whose history, prices and ledger that counts.
+
+        Raises:
+            DeclarationError: A word is not known, or a number out of its range.
+        """
+        found = self.estimate(policy, session=session)
+        record = under_load(found, load, on_limit=on_limit, rpm=rpm, colleague=colleague).record
+        return Run(record or found.likely)
+
+    def scenarios(
+        self,
+        policy: Policy | None = None,
+        *,
+        rpm: float | None = None,
+        colleague: float = 0.5,
+        session: Session | None = None,
+    ) -> pd.DataFrame:
+        """Return what becomes of the plan under each named load, queued and rejected: a row each. Nothing is sent.
+
+        Args:
+            policy: How to run.
+            rpm: As in `scenario`, and so on.
+            colleague: See `scenario`.
+            session: See `scenario`.
+        """
+        return loads_frame(self.estimate(policy, session=session), rpm=rpm, colleague=colleague)
 
     def lint(self, estimate: Estimate | None = None, *, session: Session | None = None) -> Advice:
         """Check the plan before it runs: needless edges, unused answers, text that is sent for nothing, ...

@@ -71,6 +71,7 @@ class Scenario:
         cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
         rounds: The most rounds of each loop; `None` is as recorded.
         most: The most items of each map over an answer; `None` is as recorded.
+        paced: Whether requests wait for rate limits; without, the provider refuses them.
     """
 
     policy: Policy | None = None
@@ -84,6 +85,7 @@ class Scenario:
     cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
+    paced: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,7 @@ class Forecaster:
         """Return the pacer and the key of the session, as far as the run was paced, and its key untried."""
         terms = self.record.terms
         key = Key() if terms is not None and terms.key_untried else None
-        if not (limited or (terms is not None and terms.paced)):
+        if not scenario.paced or not (limited or (terms is not None and terms.paced)):
             return None, key
         pacer = Pacer(seed=policy.seed)
         if scenario.limits is None:
@@ -326,6 +328,7 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         id(scenario.prices),
         tuple(scenario.faster.items()),
         scenario.cut,
+        scenario.paced,
         scenario.rounds,
         scenario.most,
     )

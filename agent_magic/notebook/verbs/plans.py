@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from agent_magic.api import Run
 from agent_magic.declare.cells import to_cell
 from agent_magic.declare.presets import PRESETS
 from agent_magic.forecast.advice.advice import Advice, lint
+from agent_magic.forecast.loads import LOADS, loads_frame, under_load
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.files.cells import to_notebook
@@ -22,6 +24,8 @@ from agent_magic.record.files import inside
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    import pandas as pd
 
 FORMS = ("cell", "cells", "json")
 """What a plan is exported as."""
@@ -87,7 +91,39 @@ def _todo(ctx: CommandContext, given: Namespace) -> None:
         say(text)
 
 
+def _scenario_options(parser: Parser) -> None:
+    parser.add_argument("load", nargs="?", metavar="LOAD", help=f"One of {', '.join(LOADS)}; all without one.")
+    add_run_options(parser)
+    parser.add_argument("--on-limit", default="queue", metavar="WORD", help="What waits for a limit: queue or reject.")
+    parser.add_argument(
+        "--rpm", type=float, help="The account's requests a minute; by default as many as the plan has."
+    )
+    parser.add_argument("--colleague", type=float, default=0.5, metavar="PART", help="What a colleague uses, below 1.")
+
+
+async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame:
+    """Forecast the declared plan under a named load: a run of it, or a row for each load."""
+    if given.load is not None:
+        one_of("%agents scenario", given.load, LOADS)
+    found = await estimated(ctx.freeze(given), ctx.session, ctx.policy(given))
+    account = {"rpm": given.rpm, "colleague": given.colleague}
+    if given.load is None:
+        return loads_frame(found, **account)
+    return Run(under_load(found, given.load, on_limit=given.on_limit, **account).record or found.likely)
+
+
 VERBS = {
+    "scenario": Verb(
+        "Forecast the plan under a load of the account: off_peak, near_rpm, tpm_hit, colleague. Nothing is sent.",
+        _scenario_options,
+        _scenario,
+        waits=True,
+        examples=(
+            "%agents scenario    # all of them, queued and rejected",
+            "run = %agents scenario near_rpm    # a run like any other: run.timeline(), run.agents",
+            "%agents scenario colleague --colleague 0.8 --rpm 50 --on-limit reject",
+        ),
+    ),
     "lint": Verb(
         "Check the plan before it runs: what is waited for, sent or asked for nothing, and what that costs. Nothing is "
         "sent.",

@@ -1,0 +1,70 @@
+"""A plan under the named loads of an account, on virtual time."""
+
+# Tests hand over wrong types on purpose.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+import pytest
+
+import agent_magic as am
+from agent_magic.errors import DeclarationError
+from agent_magic.forecast.loads import LOADS, SCENARIOS
+
+REVIEW = "Review part {} of the plan, and say what is missing. "
+
+
+def plan(count: int = 6) -> am.Plan:
+    """Return so many reviewers, and one that waits for them."""
+    agents = [am.Agent(f"a{number}", REVIEW.format(number) * 20) for number in range(count)]
+    return am.Plan([*agents, am.Agent("sum", "".join(f"{{{{ a{number} }}}}" for number in range(count)))])
+
+
+def test_each_load_has_a_row_queued_and_rejected():
+    """Alone nothing waits. Queued, everybody succeeds, later. Rejected, some fail, and what needs them is left out."""
+    frame = plan().scenarios(am.Policy(10)).set_index(["load", "on_limit"])
+    assert SCENARIOS == {name: str(kind) for name, kind in frame.reset_index().dtypes.items()}
+    assert [(load, on) for load in LOADS for on in ("queue", "reject")] == list(frame.index)
+    assert (0, 7) == tuple(frame.loc["off_peak", "reject"][["refused", "succeeded"]])
+    assert (frame["succeeded"] + frame["failed"] + frame["skipped"] == 7).all()
+    for load in ("near_rpm", "tpm_hit", "colleague"):
+        queued, rejected = frame.loc[load, "queue"], frame.loc[load, "reject"]
+        assert (7, 0) == (queued.succeeded, queued.failed)
+        assert queued.wall_s > frame.loc["off_peak", "queue"].wall_s
+        assert (1, 1) == (min(1, rejected.failed), rejected.skipped)
+        assert rejected.refused == rejected.failed
+
+
+def test_a_scenario_is_a_run_that_says_what_it_stands_on():
+    """Its frames are those of any run; nothing in it was measured."""
+    run = plan().scenario("near_rpm", am.Policy(10), on_limit="reject")
+    assert {"succeeded", "failed", "skipped"} == set(run.agents["status"])
+    assert run.agents.query("status == 'failed'")["error"].str.startswith("RateLimited").all()
+    note = run.record.forecast
+    assert note is not None
+    assert "assumed" == note.basis
+    assert note.assumed.startswith("near_rpm: all but two")
+    assert "forecast" in repr(run)
+
+
+def test_what_a_colleague_uses_is_missing():
+    """More of it means later, and none means as alone."""
+    frames = {part: plan().scenarios(am.Policy(10), colleague=part) for part in (0.0, 0.5, 0.8)}
+    taken = [frame.query("load == 'colleague' and on_limit == 'queue'")["wall_s"].item() for frame in frames.values()]
+    assert sorted(set(taken)) == taken
+    assert taken[0] == frames[0.0].query("load == 'off_peak' and on_limit == 'queue'")["wall_s"].item()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"load": "near"}, "Did you mean 'near_rpm'"),
+        ({"load": "near_rpm", "on_limit": "fail"}, "on_limit"),
+        ({"load": "colleague", "colleague": 1}, "colleague"),
+        ({"load": "off_peak", "rpm": 0}, "rpm"),
+    ],
+)
+def test_what_cannot_be_is_refused(given, words):
+    """The message names the argument."""
+    with pytest.raises(DeclarationError, match=words):
+        plan().scenario(**given)
