@@ -42,6 +42,7 @@ from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.plan import Plan
@@ -174,6 +175,11 @@ class Driver:
     def held_by(self, agent: int) -> str:
         """Return what holds an agent that is ready; see `agent_magic.engine.admission.room`."""
         return self.engine.held_by(agent)
+
+    @property
+    def batched(self) -> AbstractSet[int]:
+        """The steps whose request under way goes by batch."""
+        return self.engine.batched
 
     def batches_waiting(self) -> list[Waiting]:
         """Return the batches at the provider that the run waits for."""

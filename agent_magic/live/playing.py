@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
+    from agent_magic.live.batching import Waiting
     from agent_magic.live.driver import Driver
     from agent_magic.providers.recorded import Deck, Match
     from agent_magic.record.prices import Prices
@@ -47,6 +48,7 @@ class Player:
         record: What has been played so far.
         streams: The answers that are arriving, by agent.
         alerts: None: what is played again raises none.
+        batched: No step: what went by batch is there when it is played.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class Player:
         self.record.replayed, self.record.provenance = recorded.replayed, recorded.provenance
         self.record.terms, self.record.bases = recorded.terms, recorded.bases
         self.record.redacted = recorded.redacted
+        if recorded.forecast is not None:
+            self.record.label_forecast(recorded.forecast)
         self.streams: dict[int, _Arriving] = {}
+        self.batched = frozenset[int]()
         self.prices: Prices | None = None
         self.alerts = AlertMonitor(self.record, None)
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -90,6 +95,10 @@ class Player:
     def held_by(self, _agent: int) -> str:
         """Say nothing: what held an agent is known when it has started."""
         return ""
+
+    def batches_waiting(self) -> list[Waiting]:
+        """Return no batch."""
+        return []
 
     def stop(self, names: Iterable[str] | None = None) -> None:
         """Stop playing: what was not played is cancelled. Single agents of a recording cannot be stopped."""

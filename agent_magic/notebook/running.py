@@ -146,6 +146,22 @@ async def _play(
         return await _run(session, playing, screen)
 
 
+async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: float, graphic: bool) -> Run:
+    """Show a forecast as if it happened, so many of its seconds in one. It is no run of the session.
+
+    Args:
+        session: Whose picture it is.
+        run: The forecast.
+        policy: What the view says of how it runs.
+        pace: How many forecast seconds go by in one.
+        graphic: Show a picture.
+    """
+    player = Player(run.record, policy, pace=pace)
+    async with _shown(session, cast("Driver", player), Screen(graphic, None, bool, None)):
+        await player.drive()
+    return run
+
+
 def recording_beside(plan: Plan, folder: Path, *, timeout_s: float) -> Cassette | None:
     """Return the first cassette of a folder that records all of this plan; `None` if there is none.
 
@@ -268,7 +284,7 @@ class LiveStatus:
         if len(driver.plan) > MOST_SAID:
             return {}
         said = {agent: stream.tail() for agent, stream in driver.streams.items()}
-        said |= dict.fromkeys(driver.engine.batched & said.keys(), self._in_batch(driver.batches_waiting()))
+        said |= dict.fromkeys(driver.batched & said.keys(), self._in_batch(driver.batches_waiting()))
         for agent, result in enumerate(driver.record.results):
             if result.is_waiting or (agent not in said and driver.held_by(agent) == "person"):
                 said[agent] = wording(driver.held_by(agent)).label

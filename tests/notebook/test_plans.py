@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic import Agent, Plan
+from agent_magic import Agent, Claude, Plan, Policy
 from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.roles import ROLES
+from agent_magic.live.people import Desk
+from agent_magic.live.playing import Player
 from agent_magic.notebook.extension import load, unload
 from agent_magic.notebook.files.cells import find_agents, read_cells
 from agent_magic.notebook.front_end import Cell
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.running import LiveStatus
+from agent_magic.record.history import History
 from agent_magic.simulator import child
 
 CELL = "Why.\n\n## a (Researcher)\nOn {{ topic }}\n\n## b --after c\n{{ a }}\n\n## c\nx\n"
@@ -261,3 +266,26 @@ def test_the_card_of_an_agent_says_that_its_model_is_none(magics, capsys, monkey
     assert meant in capsys.readouterr().out
     with pytest.raises(UsageError, match=meant.replace("?", "[?]")):
         magics.agents("run")
+
+
+def test_a_scenario_is_shown_at_once_or_in_its_time_and_is_no_run_of_the_session(shell, magics, capsys):
+    """A row per load; one of them as a run that says it is a forecast."""
+    magics.session.connect(Claude(base_url="http://127.0.0.1:9", api_key="x"))
+    magics.agents_cell("", "## a\nx\n## b\ny\n## c\n{{ a }} {{ b }}")
+    assert 8 == len(magics.agents("scenario"))
+    found = magics.agents("scenario near_rpm --on-limit reject --pace 1000")
+    assert found.record.forecast is not None
+    assert "forecast" in capsys.readouterr().out
+    assert [] == magics.session.runs
+    with pytest.raises(UsageError, match="Did you mean 'tpm_hit'"):
+        magics.agents("scenario tmp_hit")
+
+
+def test_the_live_view_of_what_is_played_says_what_is_said():
+    """A recording and a forecast have no engine and no batches; the picture asks them what it asks a run."""
+    plan = Plan([Agent("a", "x"), Agent("b", "{{ a }}")])
+    player: Any = Player(plan.scenario("off_peak").record, Policy(), pace=1.0)
+    status = LiveStatus(player, History(), Desk(plan))
+    player.record.add(player._recorded.events[0])
+    assert set(status.said()) <= {0, 1}
+    assert 8 == status.around(0.0).cap

@@ -44,7 +44,7 @@ def _replay_options(parser: Parser) -> None:
     )
 
 
-def _pace(word: str | None) -> float | None:
+def pace_of(word: str | None) -> float | None:
     """Parse `--pace`."""
     if word is None or word == "real":
         return 1.0 if word else None
@@ -156,7 +156,7 @@ def _replay(ctx: CommandContext, given: Namespace) -> None:
             "--strict and --fill cannot be combined: one raises for what is not in the file, the other buys it."
         )
     cassette = read_cassette(_path(given))
-    ctx.session.insert(Deck(cassette, fill=given.fill, pace=_pace(given.pace)))
+    ctx.session.insert(Deck(cassette, fill=given.fill, pace=pace_of(given.pace)))
     more = " Its answers are simulated." if cassette.simulated else ""
     more += " Its texts were removed or replaced." if cassette.redacted else ""
     calls = plural(len(cassette.calls), "call")

@@ -18,7 +18,9 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan,
 from agent_magic.notebook.files.cells import to_notebook
 from agent_magic.notebook.front_end import display_bundle, is_kernel, put_cell, say
 from agent_magic.notebook.planning import estimated
+from agent_magic.notebook.running import play_forecast
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
 from agent_magic.record.files import inside
 
@@ -99,6 +101,7 @@ def _scenario_options(parser: Parser) -> None:
         "--rpm", type=float, help="The account's requests a minute; by default as many as the plan has."
     )
     parser.add_argument("--colleague", type=float, default=0.5, metavar="PART", help="What a colleague uses, below 1.")
+    parser.add_argument("--pace", metavar="N", help="Watch it: real, or N of its seconds in one.")
 
 
 async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame:
@@ -109,7 +112,11 @@ async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame
     account = {"rpm": given.rpm, "colleague": given.colleague}
     if given.load is None:
         return loads_frame(found, **account)
-    return Run(under_load(found, given.load, on_limit=given.on_limit, **account).record or found.likely)
+    run = Run(under_load(found, given.load, on_limit=given.on_limit, **account).record or found.likely)
+    pace = pace_of(given.pace)
+    if pace is None:
+        return run
+    return await play_forecast(ctx.session, run, ctx.policy(given), pace=pace, graphic=is_kernel(ctx.shell))
 
 
 VERBS = {
@@ -121,6 +128,7 @@ VERBS = {
         examples=(
             "%agents scenario    # all of them, queued and rejected",
             "run = %agents scenario near_rpm    # a run like any other: run.timeline(), run.agents",
+            "run = %agents scenario tpm_hit --pace 10    # watch it, ten of its seconds in one",
             "%agents scenario colleague --colleague 0.8 --rpm 50 --on-limit reject",
         ),
     ),
