@@ -91,17 +91,30 @@ def pack_engine(*, templates: bool = False) -> str:
     files = dict(_modules(*([ENTRY, SANDBOX] if templates else [ENTRY])))
     for name in TEMPLATES if templates else ():
         folder = Path(_origin(name)).parent
-        files |= {f"{name}/{file.name}": file.read_bytes() for file in folder.glob("*.py")}
+        files |= {f"{name}/{file.name}": file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
-        for name, data in sorted(files.items()):
-            entry = tarfile.TarInfo(name)
+        for name, source in sorted(files.items()):
+            entry, data = tarfile.TarInfo(name), _without_docs(source).encode()
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     return base64.b64encode(lzma.compress(made.getvalue())).decode()
 
 
-def _modules(*entries: str) -> Iterator[tuple[str, bytes]]:
+def _without_docs(source: str) -> str:
+    """Return a module without its docstrings, a third of it. Every other line stays where it is, for tracebacks."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        alone = not lines[first][: node.col_offset].strip() and lines[last - 1].rstrip().endswith(('"', "'"))
+        if alone and isinstance(node.value.value, str):
+            lines[first:last] = [" " * node.col_offset + '"."', *[""] * (last - first - 1)]
+    return "\n".join(lines) + "\n"
+
+
+def _modules(*entries: str) -> Iterator[tuple[str, str]]:
     """Yield the files of modules and of all that they import of this package, under their names in an archive."""
     root, seen, todo = Path(_origin(PACKAGE)).parent.parent, set[Path](), [*entries]
     while todo:
@@ -113,9 +126,9 @@ def _modules(*entries: str) -> Iterator[tuple[str, bytes]]:
         if parts[0] != PACKAGE or file is None or file in seen:  # a name in a module is no file
             continue
         seen.add(file)
-        data = file.read_bytes()
-        yield file.relative_to(root).as_posix(), data
-        todo += _imported(ast.parse(data))
+        source = file.read_text(encoding="utf-8")
+        yield file.relative_to(root).as_posix(), source
+        todo += _imported(ast.parse(source))
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
