@@ -87,7 +87,7 @@ class Asking(NamedTuple):
     @property
     def markup(self) -> str:
         """The place of the button. Without scripts it is a sentence."""
-        where = urlsplit(self.python).hostname or f"the folder {self.python}"
+        where = urlsplit(self.python).hostname or "beside it"
         about = f"Python is loaded into this page once (about 6 MB, from {where}), and answers here: nothing is sent."
         return f"<h2>What if?</h2>{element('div', escape(about), id='am-ask', data_python=self.python)}"
 

@@ -17,19 +17,21 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools")]
 from crawl import crawl  # noqa: E402 - beside this file
 from gallery import write_gallery  # noqa: E402
 from reference import write_reference  # noqa: E402
+from runs import recorded, write_runs  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
 
 
 def stage(folder: Path) -> None:
     """Copy what the site is made of into one folder: pages, changelog, notebooks; and write what is generated."""
-    shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "runs"))
     for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("](docs/", "](")
         (folder / f"{name.lower()}.md").write_text(text, encoding="utf-8")
     for page in folder.rglob("*.md"):  # in the repository a page leads to the notebook, on the site to its page
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace("](../../notebooks/", "](../gallery/"), encoding="utf-8")
-    write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery")
+    asked = recorded(ROOT / "docs" / "runs")
+    write_gallery(ROOT / "notebooks", folder / "gallery", folder / "_static" / "gallery", asked)
     write_reference(folder / "reference")
 
 
@@ -59,6 +61,7 @@ def main(target: Path) -> int:
         shutil.rmtree(target, ignore_errors=True)
         if build_main(["-W", "--keep-going", "-q", "-b", "html", "-d", f"{folder}/.doctrees", folder, str(target)]):
             return 1
+    write_runs(ROOT / "docs" / "runs", target)
     mend(target)
     found = crawl(target)
     print(f"{found} in {time.monotonic() - began:.0f} s: {target}")

@@ -6,7 +6,10 @@ import html
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 GROUPS = {
     "Begin here": "quickstart cost_tradeoffs share_and_replay",
@@ -23,13 +26,14 @@ answers mean nothing; times, tokens and what waited for what are measured.
 """
 
 
-def write_gallery(notebooks: Path, folder: Path, pictures: Path) -> None:
+def write_gallery(notebooks: Path, folder: Path, pictures: Path, asked: Collection[str] = ()) -> None:
     """Copy the notebooks, their pictures, and write the page that leads to them.
 
     Args:
         notebooks: Where the notebooks are.
         folder: Where the page and the notebooks go.
         pictures: Where one picture of each goes.
+        asked: Those with a page that answers what-ifs, `NAME_run.html`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
@@ -38,7 +42,9 @@ def write_gallery(notebooks: Path, folder: Path, pictures: Path) -> None:
     groups = {**GROUPS, "More": " ".join(name for name in names if name not in listed)}
     lines = [HEAD]
     for title, its in groups.items():
-        cards = [_card(notebooks, folder, pictures, name) for name in its.split() if name in names]
+        cards = [
+            _card(notebooks, folder, pictures, name, has_run=name in asked) for name in its.split() if name in names
+        ]
         if cards:
             lines += [f"## {title}", "", '<div class="am-cards">', *cards, "</div>", ""]
     order = [*listed, *groups["More"].split()]
@@ -46,7 +52,7 @@ def write_gallery(notebooks: Path, folder: Path, pictures: Path) -> None:
     (folder / "index.md").write_text("\n".join(lines), encoding="utf-8")
 
 
-def _card(notebooks: Path, folder: Path, pictures: Path, name: str) -> str:
+def _card(notebooks: Path, folder: Path, pictures: Path, name: str, *, has_run: bool) -> str:
     source = notebooks / f"{name}.ipynb"
     shutil.copy(source, folder / source.name)
     cells: list[dict[str, Any]] = json.loads(source.read_text(encoding="utf-8"))["cells"]
@@ -56,7 +62,9 @@ def _card(notebooks: Path, folder: Path, pictures: Path, name: str) -> str:
     if svg := _picture(cells):
         (pictures / f"{name}.svg").write_text(svg, encoding="utf-8")
         shown = f'<img src="../_static/gallery/{name}.svg" alt="" loading="lazy">'
-    return f'<a class="am-card" href="{name}.html">{shown}<strong>{html.escape(title)}</strong><span>{words}</span></a>'
+    card = f'<a class="am-card" href="{name}.html">{shown}<strong>{html.escape(title)}</strong><span>{words}</span></a>'
+    ask = f'<a class="am-run" href="{name}_run.html">Ask this run in your browser</a>' if has_run else ""
+    return f"<div>{card}{ask}</div>"
 
 
 def _picture(cells: list[dict[str, Any]]) -> str:

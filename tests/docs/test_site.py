@@ -16,6 +16,7 @@ from agent_magic.measure import frames
 from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
+from agent_magic.record.cassette.reading import read_cassette
 from tests.house.source import ROOT
 
 if TYPE_CHECKING:
@@ -129,3 +130,16 @@ def test_python_between_magics_is_python():
     tokens = list(load("conf").CellLexer(stripnl=False).get_tokens(cell))
     assert cell == "".join(text for _, text in tokens)
     assert ["%load_ext", "%agents"] == [text for kind, text in tokens if str(kind) == "Token.Keyword.Pseudo"]
+
+
+def test_recorded_runs_are_small_and_of_the_gallery():
+    """What the site lets readers ask is a run of a notebook, of the plan beside it, in 200 kB at most."""
+    runs = ROOT / "docs" / "runs"
+    names = load("tools/runs").recorded(runs)
+    assert "business_plan" in names  # the front page leads there
+    for name in names:
+        cassette = runs / f"{name}.cassette.jsonl"
+        assert (ROOT / "notebooks" / f"{name}.ipynb").exists()
+        assert cassette.stat().st_size <= 200_000
+        plan = agent_magic.Plan.from_json((runs / f"{name}.plan.json").read_text(encoding="utf-8"))
+        assert plan.names == tuple(one.name for one in read_cassette(cassette).runs[0].agents)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,11 +269,12 @@ def test_a_task_takes_the_last_round_of_a_loop():
     async def shout(draft: str) -> str:
         return draft.upper()
 
-    loop = [
+    steps: Any = [
         am.Agent("draft", "d{{ critic }}", until="critic > 1", rounds=3),
         am.Agent("critic", "{{ draft }}", returns=int),
+        shout,
     ]
-    plan = am.Plan([*loop, shout])
+    plan = am.Plan(steps)
 
     def critic(score):
         return json.dumps({"value": score})

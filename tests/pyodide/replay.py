@@ -1,7 +1,7 @@
 """What recordings give on this Python: hashes of pictures, texts and forecasts. Runs under CPython and under Pyodide.
 
-`python replay.py prepare FOLDER` writes the plans and cassettes of the gallery and of every release into a folder, and
-each run as a shared page holds it;
+`python replay.py prepare FOLDER` writes the plans and cassettes of the gallery, of the site and of every release into a
+folder, and each run as a shared page holds it;
 `python replay.py FOLDER` prints the hashes as JSON.
 """
 
@@ -31,6 +31,9 @@ def prepare(folder: Path) -> None:
         plan, unknown = cells.plan_data(found, "agents")
         assert not unknown, unknown
         _write(folder, name, Plan.from_dict(plan).to_json(), cassette)
+    for plan in sorted((ROOT / "docs" / "runs").glob("*.plan.json")):
+        name = plan.name.removesuffix(".plan.json")
+        _write(folder, f"site-{name}", plan.read_text(), plan.with_name(f"{name}{MORE}"))
     for told in sorted((ROOT / "tests" / "record" / "releases").glob("*/told.json")):
         plan = json.loads(told.read_text())["plan"]
         _write(folder, told.parent.name, Plan.from_dict(plan).to_json(), told.with_name(f"run{MORE}"))
