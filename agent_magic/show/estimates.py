@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.record.plaintext import single_line
+from agent_magic.record.reasons import wording
 from agent_magic.show.graph.groups import LEAST_STACK
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
 from agent_magic.show.text import listed
 from agent_magic.show.units import count, dollars, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay
     from agent_magic.forecast.pilot import Pilot
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 40
 MOST_NAME = 20
 """Characters of a name."""
-RATES = ("input", "output", "cache read", "cache write", "for an hour")
+RATES = ("input", "output", "cache read", "cache write", "1 h write")
 MOST_STEPS = 8
 MOST_REASONS = 6
 MARKS = {"counted": "", "estimated": "≈", "ledger": "", "pilot": "≈", "assumed": "?"}
@@ -149,7 +150,7 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
         f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens",
         "seconds": f"{seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
         "critical path": f"{_steps(path)}, {seconds(path.length_s)} together" if path.agents else "",
-        "limited by": estimate.limited_by,
+        "limited by": wording(estimate.limited_by).phrase,
         "reused": f"{estimate.reused} of {plural(len(estimate.expected), 'answer')}, at $0" if estimate.reused else "",
         "pilot": "" if estimate.pilot is None else pilot_line(estimate.pilot),
         "budget": _reach(estimate),
@@ -204,16 +205,29 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
     return ", ".join(parts)
 
 
-def tariff_text(model: str, tariff: Tariff, basis: str) -> str:
-    """Write the price of a model per million tokens, a line per length of the prompt, and its source."""
-    model = single_line(model)
-    if not tariff:
-        return f"{model}: no known price. {give_price(model)}"
-    lines: list[str] = []
-    for above, price in tariff:
-        rates = ", ".join(f"{kind} ${rate:,.10g}" for kind, rate in zip(RATES, price.rates, strict=True))
-        lines.append(f"  prompts over {above:,} tokens: {rates}" if lines else f"{model}: {rates} per MTok ({basis})")
-    return "\n".join(lines)
+def prices_page(tariffs: Mapping[str, tuple[Tariff, str]]) -> Page:
+    """Compose the prices of models per million tokens: a row per model and length of the prompt, and their sources.
+
+    Args:
+        tariffs: Per model, its tariff and where that is from.
+    """
+    rows = [
+        (
+            "" if above > 0 else single_line(model),
+            f"> {above:,}" if above > 0 else "",
+            *(f"${one:,.10g}" for one in price.rates),
+        )
+        for model, (tariff, _) in tariffs.items()
+        for above, price in tariff
+    ]
+    columns = [Column("model"), Column("prompt", "number"), *(Column(one, "number") for one in RATES)]
+    sources: dict[str, list[str]] = {}
+    for model, (tariff, source) in tariffs.items():
+        sources.setdefault(source if tariff else "", []).append(single_line(model))
+    unknown = [Line(f"no known price. {give_price(one)}", "warn", f"{one}:") for one in sources.pop("", [])]
+    told = "; ".join(f"{single_line(source)} ({listed(models)})" for source, models in sources.items())
+    priced = [Table(columns, rows, strong=True), Line(f"Dollars per million tokens. From {told}.", "soft")]
+    return Page([*(priced if rows else []), *unknown])
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -30,6 +30,8 @@ END_ROWS: Final = 10
 LEAST_S: Final = 0.05
 MOST_CELL: Final = 48
 LEAST_WORDS: Final = 16
+HTML_WORDS: Final = 48
+"""So wide are errors and reasons at least: in text, where a line has 80 columns, and in a notebook."""
 ALWAYS: Final = ("error", "why")
 """Columns that are shown wherever they say something."""
 MEASURES: Final = (
@@ -59,18 +61,18 @@ class _Shown(NamedTuple):
 
 def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
     """Return a frame as HTML and as text, by MIME type."""
-    return _page(frame).bundle(WIDTH)
+    return {**_page(frame, HTML_WORDS).bundle(WIDTH), "text/plain": frame_text(frame)}
 
 
 def frame_text(frame: pd.DataFrame) -> str:
     """Return a frame as text of at most `WIDTH` columns."""
-    return _page(frame).text(WIDTH)
+    return _page(frame, LEAST_WORDS).text(WIDTH)
 
 
-def _page(frame: pd.DataFrame) -> Page:
+def _page(frame: pd.DataFrame, words: int) -> Page:
     if not len(frame):
         return Page([Line(f"no rows · columns: {', '.join(map(str, frame.columns))}", "soft")])
-    said, columns = _columns(frame)
+    said, columns = _columns(frame, words)
     more = f"all {len(frame.columns)} columns"
     rows = [] if len(frame) == 1 else [plural(len(frame), "row")]
     head = [Line(" · ".join(found), "soft") for found in [[*rows, *said]] if found]
@@ -92,7 +94,7 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
     return [Line(" · ".join([*numbers, *same]), "soft", head="the run")]
 
 
-def _columns(frame: pd.DataFrame) -> tuple[list[str], list[_Shown]]:
+def _columns(frame: pd.DataFrame, words: int) -> tuple[list[str], list[_Shown]]:
     """Return what is said once above, and the columns that are shown."""
     said: list[str] = []
     wanted: list[_Shown] = []
@@ -109,7 +111,7 @@ def _columns(frame: pd.DataFrame) -> tuple[list[str], list[_Shown]]:
                 said.append(f"{name} {first[0]}")
             continue
         wanted += [_shown(frame, place), *_changes(frame, place)]
-    return said, _fitting([*_index(frame), *wanted])
+    return said, _fitting([*_index(frame), *wanted], words)
 
 
 def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:
@@ -121,8 +123,13 @@ def _all(frame: pd.DataFrame) -> list[_Shown]:
     return [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
 
 
-def _fitting(columns: list[_Shown]) -> list[_Shown]:
-    """Keep the columns that fit beside each other: what a row is about, the measures, then the others."""
+def _fitting(columns: list[_Shown], wide: int) -> list[_Shown]:
+    """Keep the columns that fit beside each other: what a row is about, the measures, then the others.
+
+    Args:
+        columns: All of them.
+        wide: The least width of an error or a reason.
+    """
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
 
@@ -137,7 +144,7 @@ def _fitting(columns: list[_Shown]) -> list[_Shown]:
             break
         room -= needed
         kept.add(place)
-    wide = LEAST_WORDS + max(0, room) // max(1, len(words))
+    wide += max(0, room) // max(1, len(words))
     return [_shortened(columns[place], wide) if place in words else columns[place] for place in sorted(kept)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,7 @@ def words(line: str, cell: str | None = None) -> tuple[str, ...]:
     ("line", "first"),
     [
         ("%agents ru", ("run",)),
-        ("run = %agents re", ("record", "replay")),
+        ("run = %agents re", ("resume", "retry")),
         ("    x = %am_agents conn", ("connect",)),
         ("%agents run ", ("python", "rust", "compare")),
         ("%agents run python ", ("rust", "compare")),
@@ -237,7 +238,7 @@ def test_help_names_every_command(shell: Any, capsys):
     shell.run_line_magic("agents", "help")
     listed = capsys.readouterr().out
     for command, verb in VERBS.items():
-        assert f"\n{command} " in listed
+        assert re.search(rf"^.{{11}}{command} ", listed, re.MULTILINE)
         shell.run_line_magic("agents", f"help {command}")
         assert verb.help in " ".join(capsys.readouterr().out.split())
     with pytest.raises(UsageError, match="Did you mean 'run'"):
@@ -262,7 +263,7 @@ def test_config_has_help_for_every_default(shell: Any, capsys):
         ("## go (critic) --mod", ("--model",)),
         ("## go --after py", ("python",)),
         ("What of {{ ru", ("rust",)),
-        ("%agents re", ("record", "replay")),
+        ("%agents re", ("resume", "retry")),
     ],
 )
 def test_a_heading_is_completed_like_the_line_of_an_agent(line, first):

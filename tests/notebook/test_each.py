@@ -16,7 +16,7 @@ from agent_magic.notebook.files.scripts import to_script
 from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import _prompts_text
 from agent_magic.notebook.verbs.declared import declared_page
-from agent_magic.notebook.verbs.results import error_text
+from agent_magic.notebook.verbs.results import error_page
 from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["good", "bad"]}, index=["x", "y"])
@@ -97,7 +97,7 @@ def test_answers_join_what_was_asked(magics):
     assert frame.loc["x", "answer"]
     assert frame["answer"].isna().tolist() == [False, True]
     assert frame.attrs["plan"] == "agents"
-    assert "label: 1 of 2 failed" in error_text(run, "label")
+    assert "label: 1 of 2 failed" in error_page(run, "label").text()
     with pytest.raises(AgentMagicError, match="Did you mean 'label'"):
         run.each("labell")
 

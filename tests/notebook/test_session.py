@@ -24,7 +24,7 @@ from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
 from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.notebook.verbs.declared import declared_page
-from agent_magic.notebook.verbs.results import answer_text, error_text
+from agent_magic.notebook.verbs.results import answer_text, error_page
 from tests.live.virtual import Reply, Scripted, drive
 
 MODEL = "claude-haiku-5-5"
@@ -388,14 +388,15 @@ def test_the_error_of_an_agent():
     def script(*_):
         return Reply(2.0, Unreachable("gone"), first_s=1.0, text="half of it")
 
-    text = error_text(run_of(Plan((Agent("a", "x"),)), script, Policy(max_attempts=2, seed=1)), "a")
-    lines = text.splitlines()
+    page = error_page(run_of(Plan((Agent("a", "x"),)), script, Policy(max_attempts=2, seed=1)), "a")
+    lines = page.text().splitlines()
     assert "a: failed: Unreachable: gone" == lines[0]
     assert "2 attempts" in lines[1]
-    assert "  attempt 1 (HTTP 200) after 2.0 s: Unreachable: gone" == lines[2]
-    assert "    5 characters had arrived: 'half '" == lines[3]
-    assert len(lines) == 6
-    assert "a: succeeded." == error_text(run_of(Plan((Agent("a", "x"),))), "a")
+    assert "attempt HTTP waited took error".split() == lines[2].split()
+    assert "1 200 0.0 s 2.0 s Unreachable: gone".split() == lines[3].split()
+    assert "attempt 1: 5 characters had arrived: 'half '" == lines[5]
+    assert len(lines) == 7
+    assert "a: succeeded." == error_page(run_of(Plan((Agent("a", "x"),))), "a").text()
 
 
 # What the front end tells.

@@ -33,7 +33,7 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     rest = " ".join(text.split())
     assert "reused 1 of 3 answers, at $0" in rest
     assert "lengths 1 ledger, 1 assumed" in rest
-    assert "limited by budget" in rest
+    assert "limited by the budget" in rest
     assert "is enough for 1 of 3 agents" in rest
     assert "critical path c " in rest
     assert "length: assumed 500 tokens (125–2,000), no earlier answers (c)" in text.splitlines()

@@ -214,11 +214,13 @@ def failures(outlook: Outlook) -> Finding | None:
     known = [price for price in prices if price is not None]
     kinds = ", ".join(sorted({one.kind or "" for one in bad}))
     measured = f"{len(bad)} of {len(attempts)} requests failed ({kinds}), {lost_s:.1f} s of requests"
+    names = list(dict.fromkeys(one.agent for one in bad))
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     grave = lost_s > WORTH * sum(one.api_s or 0.0 for one in attempts)
     return Finding(
         "failures do not cascade",
         measured,
-        change="Look at %agents error NAME for each." if grave else "",
+        change=f"Find out why {names[0]}{others} met errors: %agents error {names[0]}." if grave else "",
         source=f"{SPECIFICATION}: error handling",
         saves_usd=sum(known) if len(known) == len(prices) else None,
     )

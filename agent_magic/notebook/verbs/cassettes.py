@@ -161,6 +161,7 @@ def _replay(ctx: CommandContext, given: Namespace) -> None:
     more += " Its texts were removed or replaced." if cassette.redacted else ""
     calls = plural(len(cassette.calls), "call")
     say(f"Connected to {given.file}: {calls}, recorded {cassette.recorded_words}.{more}")
+    say("%agents connect api, or simulator, leaves the recording.")
     if cassette.damaged:
         note(f"skipped damaged or changed lines: {', '.join(map(str, cassette.damaged))}")
     if cassette.missing:

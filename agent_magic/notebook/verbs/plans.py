@@ -16,13 +16,14 @@ from agent_magic.forecast.loads import LOADS, loads_frame, under_load
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.files.cells import to_notebook
-from agent_magic.notebook.front_end import display_bundle, is_kernel, put_cell, say
+from agent_magic.notebook.front_end import display_bundle, is_kernel, put_cell, say, show_page
 from agent_magic.notebook.planning import estimated
 from agent_magic.notebook.running import play_forecast
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
 from agent_magic.record.files import inside
+from agent_magic.show.page import Column, Page, Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,7 +40,9 @@ def _preset_options(parser: Parser) -> None:
 
 def _preset(ctx: CommandContext, given: Namespace) -> None:
     if given.preset is None:
-        say("\n".join(f"%agents preset {name:<13} {text.splitlines()[1]}" for name, text in PRESETS.items()))
+        rows = [(f"%agents preset {name}", text.splitlines()[1]) for name, text in PRESETS.items()]
+        page = Page([Table((Column("preset"), Column("what it does", "prose")), rows, strong=True)])
+        show_page(page, graphic=is_kernel(ctx.shell))
         return
     put_cell(ctx.shell, PRESETS[one_of("%agents preset", given.preset.lower(), PRESETS)])
 

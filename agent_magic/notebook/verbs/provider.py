@@ -13,7 +13,7 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.record.prices import TokenPrice
-from agent_magic.show.estimates import tariff_text
+from agent_magic.show.estimates import prices_page
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def _prices(ctx: CommandContext, given: Namespace) -> None:
     declared = [one.model for plan in session.plans for one in session.registry(plan).agents]
     wanted = [model] if model else [*(one or ctx.model for one in declared), *shared.prices]
     prices = shared.price_book()
-    for name in dict.fromkeys(wanted or [ctx.model]):
-        say(tariff_text(name, *prices.tariff_of(name)))
+    tariffs = {name: prices.tariff_of(name) for name in dict.fromkeys(wanted or [ctx.model])}
+    show_page(prices_page(tariffs), graphic=is_kernel(ctx.shell))
 
 
 VERBS = {

@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
-from agent_magic.notebook.front_end import display_value, say
-from agent_magic.show.units import plural
+from agent_magic.notebook.front_end import display_value, is_kernel, say, show_page
+from agent_magic.record.plaintext import single_line
+from agent_magic.show.page import Column, Line, Page, Table
+from agent_magic.show.units import UNKNOWN, plural, seconds
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from agent_magic.api import Run
     from agent_magic.record.results import AgentResult
+    from agent_magic.show.page import Block
 
 MOST_ERRORS = 5
 MOST_PARTIAL = 200
+ATTEMPTS = (
+    Column("attempt", "number"),
+    Column("HTTP", "number"),
+    Column("waited", "number"),
+    Column("took", "number"),
+    Column("error", "prose"),
+)
 
 
 def _last(ctx: CommandContext, _: Namespace) -> Run:
@@ -42,7 +52,7 @@ def show_result(run: Run, name: str, *, markdown: bool) -> None:
 
 
 def _error(ctx: CommandContext, given: Namespace) -> None:
-    say(error_text(ctx.session.run_of(given.name), given.name))
+    show_page(error_page(ctx.session.run_of(given.name), given.name), graphic=is_kernel(ctx.shell))
 
 
 def answer_text(run: Run, name: str) -> str:
@@ -53,31 +63,44 @@ def answer_text(run: Run, name: str) -> str:
     return f"{name} has no text: {result.status}{f' ({result.error})' if result.error else ''}."
 
 
-def error_text(run: Run, name: str) -> str:
-    """Return why an agent did not succeed, attempt by attempt. Of a group, the first failed agents."""
+def error_page(run: Run, name: str) -> Page:
+    """Compose why an agent did not succeed, attempt by attempt. Of a group, the first failed agents."""
     if name not in run.plan.groups:
-        return _result_error(run[name])
+        return Page(_errors(run[name]))
     members = [run.record.results[number] for number in run.plan.groups[name].values()]
     failed = [one for one in members if one.error is not None]
-    more = [f"… and {len(failed) - MOST_ERRORS:,} more"] if len(failed) > MOST_ERRORS else []
-    told = map(_result_error, failed[:MOST_ERRORS])
-    return "\n".join([f"{name}: {len(failed):,} of {len(members):,} failed", *told, *more])
+    more = [Line(f"… and {len(failed) - MOST_ERRORS:,} more", "soft")] if len(failed) > MOST_ERRORS else []
+    told = [block for one in failed[:MOST_ERRORS] for block in _errors(one)]
+    return Page([Line(f"{len(failed):,} of {len(members):,} failed", head=f"{name}:"), *told, *more])
 
 
-def _result_error(result: AgentResult) -> str:
+def _errors(result: AgentResult) -> list[Block]:
+    head = f"{single_line(result.name)}:"
     if result.error is None and not any(attempt.error for attempt in result.attempts):
-        return f"{result.name}: {result.status}."
-    lines = [
-        f"{result.name}: {result.status}" + (f": {result.error}" if result.error else ""),
-        f"  model {result.model}, {plural(len(result.attempts), 'attempt')}",
+        return [Line(f"{result.status}.", head=head)]
+    told = f"{result.status}" + (f": {result.error}" if result.error else "")
+    rows = [
+        (
+            f"{one.number}",
+            UNKNOWN if one.status_code is None else f"{one.status_code}",
+            seconds(one.queued_s + one.backoff_s),
+            seconds(one.api_s),
+            one.error or one.status,
+        )
+        for one in result.attempts
     ]
-    for attempt in result.attempts:
-        took = "" if attempt.api_s is None else f" after {attempt.api_s:.1f} s"
-        status = "" if attempt.status_code is None else f" (HTTP {attempt.status_code})"
-        lines.append(f"  attempt {attempt.number}{status}{took}: {attempt.error or attempt.status}")
-        if attempt.partial:
-            lines.append(f"    {len(attempt.partial):,} characters had arrived: {attempt.partial[:MOST_PARTIAL]!r}")
-    return "\n".join(lines)
+    partial = [
+        Line(f"attempt {one.number}: {len(one.partial):,} characters had arrived: {one.partial[:MOST_PARTIAL]!r}")
+        for one in result.attempts
+        if one.error and one.partial
+    ]
+    facts = Line(f"{result.model}, {plural(len(result.attempts), 'attempt')}", "soft")
+    return [
+        Line(told, "warn" if result.error else "", head),
+        facts,
+        *([Table(ATTEMPTS, rows)] if rows else []),
+        *partial,
+    ]
 
 
 VERBS = {

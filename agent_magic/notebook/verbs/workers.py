@@ -31,6 +31,9 @@ def _options(parser: Parser) -> None:
 
 def _workers(ctx: CommandContext, given: Namespace) -> None:
     dask = ctx.session.workers
+    if dask is None and given.what is None:
+        say("The kernel makes the requests itself. %agents connect dask has workers make them.")
+        return
     if dask is None:
         raise UsageError("The kernel makes the requests itself. %agents connect dask has workers make them.")
     if given.what is not None and one_of("%agents workers", given.what, ("scale", "drain")) == "scale":

@@ -104,7 +104,10 @@ def check_by(by: object, trials: Sequence[Trial]) -> None:
     if by not in (None, "seconds", "score"):
         raise must_be("by", "seconds or score", by)
     if not trials:
-        hint = "Grade a sample first: await run.trial(...). Or give what run.whatif(...) returned, by seconds."
+        hint = (
+            "run.tradeoff(run.whatif(concurrency=[1, 2, 4])) draws dollars against seconds. "
+            "Against a score: await run.trial(...) first, which grades a sample."
+        )
         raise DeclarationError("No score is known: nothing forecasts one.", hint=hint)
 
 

@@ -76,7 +76,7 @@ def run_timeline(
     phases = [look_of(kind) for kind in PHASES]
     legend = [*(look for look in phases if look in looks), *(look for look in looks if look not in phases)]
     panel = Panel(marks, x, rows, height=len(order) * ROW_H, left=168, right=64)
-    note = "* bold: the critical path, the longest chain of work" if on_path else ""
+    note = "bold: the critical path, the longest chain of work" if on_path else ""
     return compose(title, line, [panel], legend=legend, caption=[note, *caption], theme=theme)
 
 

@@ -326,7 +326,8 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
     if result.started_s is None:
         return result.status
     if result.status in {"failed", "cancelled"}:
-        return f"{seconds(result.work_s)} · {_kind(result) or result.status}"
+        again = f"{len(result.attempts)} × " if len(result.attempts) > max(1, result.turns) else ""
+        return f"{seconds(result.work_s + result.backoff_s)} · {again}{_kind(result) or result.status}"
     if result.is_task:
         return seconds(result.work_s)
     return f"{seconds(result.work_s)} · {count(total_tokens_of(result))} tok · {dollars(result.cost_usd)}"
