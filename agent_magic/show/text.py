@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, cast
 
+from agent_magic.declare.schema import VALUE
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.states import DONE, STATES, source_word, state_of
@@ -126,6 +129,18 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
     width = min(32, max((len(agent.name) for agent in plan.agents), default=0))
     used = {number for number, one in enumerate(record.results) if one.status != "unused"}
     return _by_layer(head, plan, lambda agent: _agent_line(record.results[agent], width, timings=timings), used)
+
+
+def answer_line(result: AgentResult, most: int) -> str:
+    """Return the start of an answer on one line; of a typed one its value, without the object it was sent in."""
+    text = result.text
+    if result.returns is not None:
+        with contextlib.suppress(ValueError):  # an answer that is cut, or still arrives, is shown as it is
+            data: Any = json.loads(text)
+            if isinstance(data, dict) and list(cast("dict[str, Any]", data)) == [VALUE]:
+                value: Any = data[VALUE]
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return single_line(text[:most])
 
 
 def why_not(result: AgentResult) -> str:

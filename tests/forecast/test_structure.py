@@ -135,11 +135,11 @@ def test_rules_are_the_same_before_and_after_a_run():
 @pytest.mark.parametrize(
     ("agents", "values", "words"),
     [
-        ([A], {}, "leave it: one agent runs beside nobody"),
-        ([A, am.Agent("b", "{{ a }}"), am.Agent("c", "{{ b }}")], {}, "leave it: a chain"),
-        ([A, B], {}, "use it: parts that do not need each other"),
-        ([am.Agent("a", "{{ item }}", each="r")], {"r": ["x"] * 9}, "use it: one job for many items"),
-        ([am.Agent(n, "x", context="t") for n in "abc"], {"t": "long"}, "use it: several views of one text"),
+        ([A], {}, "take one: one agent runs beside nobody"),
+        ([A, am.Agent("b", "{{ a }}"), am.Agent("c", "{{ b }}")], {}, "take one: a chain"),
+        ([A, B], {}, "take several: parts that do not need each other"),
+        ([am.Agent("a", "{{ item }}", each="r")], {"r": ["x"] * 9}, "take several: one job for many items"),
+        ([am.Agent(n, "x", context="t") for n in "abc"], {"t": "long"}, "take several: several views of one text"),
     ],
 )
 def test_whether_several_agents_are_worth_it(agents, values, words):

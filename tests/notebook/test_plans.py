@@ -224,7 +224,7 @@ def test_the_estimate_says_whether_several_agents_are_worth_it(connected, capsys
     """In a paragraph, with this plan's numbers."""
     connected.agents_cell("", "## a\nx\n## b\ny")
     connected.agents("plan")
-    assert "several agents or one: use it: parts that do not need each other" in capsys.readouterr().out
+    assert "several agents or one: take several: parts that do not need each other" in capsys.readouterr().out
 
 
 def test_a_plan_is_a_list_of_things_to_do(connected, capsys):

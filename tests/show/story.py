@@ -71,10 +71,12 @@ def record_of(plan: Plan) -> RunRecord:
     return RunRecord(plan, began_at=datetime(2026, 1, 2, tzinfo=UTC), models=[MODEL] * len(plan))
 
 
-def answered(at_s: float, agent: int, number: int = 1, *, source: str = "simulated") -> list[Event]:
+def answered(
+    at_s: float, agent: int, number: int = 1, *, source: str = "simulated", text: str = "Good."
+) -> list[Event]:
     """Return the events of a complete answer."""
     usage = Usage(400, output_tokens=412)
-    answer = Answer("Good.", "end_turn", usage=usage, model=MODEL, source=source)  # pyright: ignore[reportArgumentType]
+    answer = Answer(text, "end_turn", usage=usage, model=MODEL, source=source)  # pyright: ignore[reportArgumentType]
     price = Price(0.0 if source == "ledger" else 0.0021, "given")
     return [
         AttemptEnded(at_s, agent, number, answer, None, None, "", usage, price, answer.source, 200),

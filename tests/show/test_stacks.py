@@ -10,7 +10,7 @@ import agent_magic as am
 from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event
 from agent_magic.show.graph import picture
 from agent_magic.show.graph.faces import Faces
-from agent_magic.show.graph.groups import sheet_of
+from agent_magic.show.graph.groups import group_texts, sheet_of
 from agent_magic.show.graph.scene import is_large, scene_of
 from agent_magic.show.live.feed import Feed
 from agent_magic.show.states import state_of
@@ -40,7 +40,7 @@ def test_other_agents_are_cards_of_their_own() -> None:
     stack, alone = scene_of(plan, run).faces
     assert ("87 %", "35 of 40", "5 failed", "f") == stack[1:5]
     assert ("✓", "s") == (alone.share, alone.tone)
-    assert " tok · $" in alone.done
+    assert " tok · $" in alone.who
 
 
 def test_a_picture_of_many_items_fits_a_screen() -> None:
@@ -104,7 +104,7 @@ def test_a_card_that_waits_names_a_declaration_once() -> None:
     """Not each of its forty agents."""
     plan = each_plan(40)
     _, alone = scene_of(plan, record_of(plan), now_s=0.0).faces
-    assert "waits: label" == alone.done
+    assert "waits: label" == alone.who
 
 
 def test_a_group_does_not_count_what_is_not_needed() -> None:
@@ -125,3 +125,30 @@ def test_a_plan_in_a_plan_is_one_card() -> None:
     assert ["research", "before", "letter"] == [group.label for group in sheet.groups]
     assert "a plan of 5 steps" == sheet.groups[0].where
     assert 2 == len(sheet.layout.edges)
+
+
+def test_a_loop_is_a_way_back_and_counts_rounds() -> None:
+    """The arrow goes from the last card to the first; a card says how many rounds there were, of at most how many."""
+    draft = am.Agent("draft", "Write. {% if critic %}{{ critic }}{% endif %}", until="critic > 3", rounds=3)
+    critic = am.Agent("critic", "Rate: {{ draft }}", returns=int)
+    plan = am.Plan((draft, critic, am.Agent("end", "{{ draft }}")))
+    sheet = sheet_of(plan)
+    wheres = [(group.label, group.where) for group in sheet.groups]
+    assert [("draft", "↻ until critic > 3"), ("critic", "↻ at most 3 rounds")] == wheres[:2]
+    assert ((1, 0),) == sheet.returns
+    assert ("✓", "1 round of at most 3", "") == group_texts(sheet.groups[0], (1, 0, 0, 0, 0, 0))
+    assert 1 == picture(plan).count("the next round")
+
+
+def test_a_box_shows_the_last_answer_and_a_typed_one_without_its_object() -> None:
+    """A plan in a plan is what its last step says, in whatever order its steps end; names are without the plan's."""
+    inner = am.Plan((am.Agent("sources", "x"), am.Agent("notes", "y", returns=int)))
+    plan = am.Plan((am.Agent("letter", "{{ research }}"),), {"research": inner})
+    record = record_of(plan)
+    faces = Faces(sheet_of(plan), "".join(map(state_of, record.results)))
+    for agent, text in ((1, '{"value": 7}'), (0, "three")):
+        ended = answered(1.0, agent, text=text)
+        for event in (AgentReady(0, agent), AttemptStarted(0, agent, 1, 0, "", REQUEST), *ended):
+            record.add(event)
+            faces.take(event, record)
+    assert "notes: 7" == faces.face(0, record).answer

@@ -288,7 +288,7 @@ def worth_it(outlook: Outlook) -> Finding | None:
         f"{word}: {why}. Time: {fast:.1f} s, one after another {slow:.1f} s; the plan allows {bound:.1f} times. "
         f"Money: {money}{more}. Quality: independent views; how good they are, only a comparison tells."
     )
-    change = "Ask one agent for all of it; %agents baseline measures both." if word == "leave it" else ""
+    change = "Ask one agent for all of it; %agents baseline measures both." if word == "take one" else ""
     return Finding("several agents or one", measured, change=change, source=f"{CONCURRENT}: decision matrix")
 
 
@@ -300,20 +300,20 @@ def _situation(outlook: Outlook, bound: float, times: float | None) -> tuple[str
     contexts = [one.context for one in plan.agents if one.context is not None]
     outputs = [one.usage.output_tokens or 0 for one in results if one.attempts]
     if len(plan) == 1:
-        return "leave it", "one agent runs beside nobody"
+        return "take one", "one agent runs beside nobody"
     if bound < NEAR_BOUND:
-        return "leave it", "a chain, in which each waits for the one before"
+        return "take one", "a chain, in which each waits for the one before"
     if max(waits.get(one, 0.0) for one in DIMENSIONS) > HELD * outlook.as_it_was.wall_s:
         return "it depends", "a rate limit holds it up, and more agents would wait longer"
     if items >= MANY and max(outputs, default=0) <= SHORT:
         return "it depends", "many tiny requests, which could go several at a time"
     if items >= MANY:
-        return "use it", "one job for many items that do not need each other"
+        return "take several", "one job for many items that do not need each other"
     if contexts and max(map(contexts.count, contexts)) >= VIEWS:
-        return "use it", "several views of one text, which is paid for once"
+        return "take several", "several views of one text, which is paid for once"
     if times is not None and times >= DEAR:
         return "it depends", "dear, as answers are sent on again and again: is the time worth it?"
-    return "use it", "parts that do not need each other"
+    return "take several", "parts that do not need each other"
 
 
 SHAPE = (worth_it, unused_answers, wanted_texts, dead_context, shared_values, tiny_requests, written_twice)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agent_magic.declare.subplan import BOX
 from agent_magic.record.events import AgentEnded
-from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.groups import counted, group_texts, part_of, tone_of
 from agent_magic.show.states import OF_STATUS, STATES
+from agent_magic.show.text import answer_line
 from agent_magic.show.units import count, dollars, seconds
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ class Face(NamedTuple):
     Attributes:
         counts: Its agents by the parts of the ring, those to do last.
         share: Inside the ring: the share that is done, or the sign of an agent's state.
-        done: How many are done, or an agent's numbers.
+        done: How many are done; empty of one agent.
         rest: The other counts, or the reason why an agent waits.
         tone: The character of the state whose colour the card has.
-        who: Who failed, else who was slowest.
-        answer: The first answer, under the name of its agent.
+        who: Who failed, else who was slowest; or an agent's numbers.
+        answer: An answer, under the name of its agent: of a plan and of a loop the last, else the first.
     """
 
     counts: Sequence[int]
@@ -81,8 +82,13 @@ class Faces:
             self._slowest[group] = agent
         if event.status == "failed":
             self._failed[group].append(agent)
-        elif self._answer[group] is None and result.text:
+        elif result.text and self._tells(group, agent):
             self._answer[group] = agent
+
+    def _tells(self, group: int, agent: int) -> bool:
+        """Return whether a card shows this answer rather than the one it shows."""
+        shown, one = self._answer[group], self._sheet.groups[group]
+        return shown is None or ((one.is_box or one.rounds > 0) and agent > shown)
 
     def turn(self, agent: int, state: str) -> int:
         """Count an agent in its new state. Return its group."""
@@ -96,24 +102,31 @@ class Faces:
     def face(self, group: int, record: RunRecord) -> Face:
         """Return what the card of a group of several agents says."""
         counts = tuple(self.counts[group])
-        share, done, rest = group_texts(counts)
+        share, done, rest = group_texts(self._sheet.groups[group], counts)
         return Face(counts, share, done, rest, tone_of(counts), self._who(group, record), self._said(group, record))
 
     def _who(self, group: int, record: RunRecord) -> str:
         failed = [agent for agent in dict.fromkeys(self._failed[group]) if self._states[agent] == "f"]
         if failed:
             more = f" +{len(failed) - MOST_NAMED:,}" if len(failed) > MOST_NAMED else ""
-            return "failed: " + ", ".join(record.results[agent].name for agent in failed[:MOST_NAMED]) + more
+            return "failed: " + ", ".join(self._name(group, record, agent) for agent in failed[:MOST_NAMED]) + more
         slowest = self._slowest[group]
         if slowest is None or not record.results[slowest].work_s:
             return ""
-        return f"slowest: {record.results[slowest].name}, {seconds(record.results[slowest].work_s)}"
+        return f"slowest: {self._name(group, record, slowest)}, {seconds(record.results[slowest].work_s)}"
 
     def _said(self, group: int, record: RunRecord) -> str:
         agent = self._answer[group]
         if agent is None:
             return ""
-        return f"{record.results[agent].name}: {single_line(record.results[agent].text[:MOST_CHARS])}"
+        return f"{self._name(group, record, agent)}: {answer_line(record.results[agent], MOST_CHARS)}"
+
+    def _name(self, group: int, record: RunRecord, agent: int) -> str:
+        """Return what a card calls an agent: its name, for a plan's step without the plan's; of a loop the round."""
+        one, part = self._sheet.groups[group], record.plan.agents[agent].part
+        if one.rounds and part is not None:
+            return f"round {part.number}"
+        return record.results[agent].name.removeprefix(f"{one.label}{BOX}" if one.is_box else "")
 
 
 def face_of_one(view: NodeView) -> Face:
@@ -121,7 +134,7 @@ def face_of_one(view: NodeView) -> Face:
     sign = STATES[view.state].signs[0]
     rest = "" if view.state in "sly" else view.tail
     answer = view.tail if view.state in "sly" else ""
-    return Face(tuple(counted(view.state)), sign, view.line, rest, view.state, "", answer)
+    return Face(tuple(counted(view.state)), sign, "", rest, view.state, view.line, answer)
 
 
 def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tuple[Face, ...]:
@@ -139,11 +152,13 @@ def planned_faces(sheet: Sheet, plan: Plan, views: Sequence[NodeView], estimates
     """Yield the cards of a plan: what each group is expected to use, and its model."""
     for group in sheet.groups:
         one = face_of_one(views[group.agents[0]])
+        one = one._replace(done=one.rest, rest="")  # the model
         if group.is_one:
             yield one
             continue
         counts = tuple(counted("p" * len(group.agents)))
-        yield one._replace(counts=counts, share=f"{len(group.agents):,}", done=_expected(group.agents, plan, estimates))
+        share = f"{'≤ ' if group.is_reserved else ''}{len(group.agents):,}"
+        yield one._replace(counts=counts, share=share, who=_expected(group.agents, plan, estimates))
 
 
 def _expected(agents: Iterable[int], plan: Plan, estimates: Estimates) -> str:

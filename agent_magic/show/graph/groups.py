@@ -52,11 +52,17 @@ class Group:
         label: Its name.
         place: Its layer, such as `layer 2`; empty where the label says it.
         agents: Their numbers, in plan order.
+        rounds: Of how many rounds of a loop they are at most; 0 where they are none.
+        is_box: Whether they are the steps of a plan in the plan.
+        is_reserved: Whether only a run tells how many there are.
     """
 
     label: str
     place: str
     agents: tuple[int, ...] = field(kw_only=True)
+    rounds: int = field(default=0, kw_only=True)
+    is_box: bool = field(default=False, kw_only=True)
+    is_reserved: bool = field(default=False, kw_only=True)
 
     @property
     def is_one(self) -> bool:
@@ -71,10 +77,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The groups of a plan, laid out."""
+    """The groups of a plan, laid out.
+
+    Attributes:
+        groups: The groups.
+        returns: From which group to which a loop begins its next round.
+    """
 
     groups: tuple[Group, ...]
     layout: Layout = field(kw_only=True)
+    returns: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
     def group_of(self) -> list[int]:
         """Return the group of each agent."""
@@ -125,14 +137,21 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
     if key == box_of(first.name):
         what = f"a plan of {plural(len(agents), 'step')}"
     elif part is not None and part.rounds:
-        what = f"↻ at most {part.rounds} rounds" + (f" until {first.until}" if first.until else "")
+        what = f"↻ until {first.until}" if first.until else f"↻ at most {part.rounds} rounds"
     elif part is not None and not part.has_item:
         what = f"asked {len(agents):,} times"
     elif part is not None and part.source:
-        what = f"each of {part.over}, at most {len(agents):,}"
+        what = f"each of {part.over}"
     else:
         what = f"each of {len(agents):,} {part.over if part is not None else ''}"
-    return Group(single_line(key), single_line(what), agents=tuple(agents))
+    return Group(
+        single_line(key),
+        single_line(what),
+        agents=tuple(agents),
+        rounds=0 if part is None else part.rounds,
+        is_box=key == box_of(first.name),
+        is_reserved=any((one := plan.agents[agent].part) is not None and one.is_reserved for agent in agents),
+    )
 
 
 def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
@@ -142,14 +161,17 @@ def _placed(plan: Plan, groups: tuple[Group, ...]) -> Sheet:
         for agent in group.agents:
             found[agent] = place_
     before: list[set[int]] = [set() for _ in groups]
+    returns: dict[tuple[int, int], None] = {}
     for child, parents in enumerate(plan.dag.parents):
         again = plan.agents[child].part
         for parent in parents:
             other = plan.agents[parent].part
             if again is None or other is None or other.over != again.over or other.number == again.number:
-                before[found[child]].add(found[parent])  # and not what a round takes of the one before
+                before[found[child]].add(found[parent])
+            elif found[parent] != found[child]:  # what a round takes of the one before
+                returns[found[parent], found[child]] = None
     dag = build_dag([sorted(some - {here}) for here, some in enumerate(before)])
-    return Sheet(groups, layout=place(dag, GROUP_H, graphviz=False))
+    return Sheet(groups, layout=place(dag, GROUP_H, graphviz=False), returns=tuple(returns))
 
 
 def part_of(state: str) -> int:
@@ -166,12 +188,13 @@ def counted(states: str) -> list[int]:
     return counts
 
 
-def group_texts(counts: Sequence[int]) -> tuple[str, str, str]:
+def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
     """Return the texts of a group's card: percentage, done, and the other counts."""
     total = sum(counts) or 1
-    share = f"{100 * counts[0] // total} %"
+    share = STATES["s"].signs[0] if counts[0] == total else f"{100 * counts[0] // total} %"
     rest = [f"{counts[place_]:,} {word}" for place_, word in _TAIL_WORDS if counts[place_]]
-    return share, f"{counts[0]:,} of {total:,}", " · ".join(rest)
+    done = f"{plural(counts[0], 'round')} of at most {group.rounds}" if group.rounds else f"{counts[0]:,} of {total:,}"
+    return share, done, " · ".join(rest)
 
 
 def tone_of(counts: Sequence[int]) -> str:
@@ -236,9 +259,24 @@ def draw_groups(sheet: Sheet, faces: Sequence[Face]) -> str:
     """Draw the groups and their edges."""
     layout = sheet.layout
     parts = [f'<path class="e" d="{path_data(edge.points)}"/>' for edge in layout.edges]
+    parts += [_way_back(layout.nodes[start], layout.nodes[end]) for start, end in sheet.returns]
     for group, box, face in zip(sheet.groups, layout.nodes, faces, strict=True):
         parts.append("".join(_group_card(group, box, face)))
     return "".join(parts)
+
+
+def _way_back(start: Box, end: Box) -> str:
+    """Draw the way from the last card of a loop to its first: dashed, below the way there, with a head."""
+    (x, y), (to_x, to_y) = (start.x, start.y + BACK_Y), (end.x + end.w + BACK_HEAD, end.y + BACK_Y)
+    middle = (x + to_x) / 2
+    curve = path_data(((x, y), (middle, y), (middle, to_y), (to_x, to_y)))
+    head = f"M{number(to_x + 5)} {number(to_y - 5)}l-7 5l7 5"
+    return f'<g><title>the next round</title><path class="bk" d="{curve}"/><path class="hd" d="{head}"/></g>'
+
+
+BACK_Y = 84.0
+BACK_HEAD = 9.0
+"""Where a loop's way back leaves and enters cards, and how far from the card it ends."""
 
 
 def _group_card(group: Group, box: Box, face: Face) -> Iterator[str]:

@@ -140,7 +140,8 @@ def _grid(depth: int, card_h: float) -> Grid:
 
     Few layers are placed further apart, to fill the width of the header.
     """
-    wide, gap = {2: (260, 252), 3: (204, 80)}.get(
+    close = card_h > CARD_H  # groups have no bands between them, so five columns fit a page of 1280 px
+    wide, gap = {2: (260, 252), 3: (204, 80), **({5: (176, 24)} if close else {})}.get(
         depth, (186, 50) if depth <= 4 else (180, 46) if depth <= 6 else (176, 44)
     )
     return Grid(wide, gap, card_h)

@@ -12,7 +12,7 @@ from agent_magic.show.graph.faces import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of
 from agent_magic.show.states import DONE, STATES, badge_of, state_of
-from agent_magic.show.text import counts_line, facts, steps_of, total_tokens_of, why_not
+from agent_magic.show.text import answer_line, counts_line, facts, steps_of, total_tokens_of, why_not
 from agent_magic.show.units import UNKNOWN, count, dollars, seconds
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
         return why_not(result).removeprefix(f"{_kind(result)}: ") or tail  # the line above names the class
     if state == "m" and result.stop_reason:
         return f"stopped at {result.stop_reason}"
-    return single_line(result.text[:MOST_HINT]) if state in DONE else ""
+    return answer_line(result, MOST_HINT) if state in DONE else ""
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:

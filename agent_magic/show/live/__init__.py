@@ -87,6 +87,7 @@ LEGEND = (
     "bold: the critical path, the longest chain of work",
     "thicker line: a longer answer went along it",
     "dashed line: waits for it, reads nothing",
+    "dashed arrow back: the next round of a loop",
 )
 """What the legend says of borders and lines."""
 VERBS = ("stop", "pause", "resume", "retry", "skip")
