@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.votes import best, vote
     from agent_magic.providers.dask.client import Dask
     from agent_magic.providers.dask.scaling import Autoscale
+    from agent_magic.providers.pool import Pool
     from agent_magic.show.charts.tradeoff import tradeoff
     from agent_magic.simulator.child import start as Simulator  # noqa: N812 - called like a class
 
@@ -66,6 +67,7 @@ __all__ = [
     "McpServer",
     "Plan",
     "Policy",
+    "Pool",
     "Question",
     "Run",
     "ServerTool",
@@ -115,6 +117,7 @@ _HOMES = {
     "Controls": "agent_magic.api",
     "Autoscale": "agent_magic.providers.dask.scaling",
     "Dask": "agent_magic.providers.dask.client",
+    "Pool": "agent_magic.providers.pool",
     "McpServer": "agent_magic.live.mcp",
     "Plan": "agent_magic.api",
     "Policy": "agent_magic.api",

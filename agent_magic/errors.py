@@ -16,6 +16,7 @@ AgentMagicError
 │  ├─ RateLimited         429                                          .retry_after_s .limit .final
 │  ├─ Overloaded          5xx, 529: the service failed                 .status .retry_after_s
 │  ├─ Rejected            4xx: the request is wrong                    .status
+│  ├─ LeftOut             an endpoint refuses us; others are asked     .endpoint
 │  ├─ NotInBatch          a batch ended without an answer to it        .again
 │  ├─ Refused             the model declined to answer                 .category
 │  ├─ Capped              the answer was cut at `max_tokens`
@@ -67,6 +68,7 @@ __all__ = [
     "InvalidArguments",
     "Late",
     "LedgerError",
+    "LeftOut",
     "NoValue",
     "NotConnected",
     "NotInBatch",
@@ -399,6 +401,18 @@ class Unreachable(CallError):
     def __init__(self, message: str, *, sent: bool = True, partial: str = "") -> None:
         super().__init__(message, partial=partial)
         self.sent = sent
+
+
+class LeftOut(CallError):
+    """One of several endpoints refuses the key or the account: it is asked no more, the others are.
+
+    Attributes:
+        endpoint: Its name.
+    """
+
+    def __init__(self, endpoint: str, why: str) -> None:
+        super().__init__(f"The endpoint {endpoint!r} is left out. {why}")
+        self.endpoint = endpoint
 
 
 class Late(CallError):

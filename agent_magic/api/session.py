@@ -16,6 +16,7 @@ from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.alerts import Alerts
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine.pacing.routing import Router
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
 from agent_magic.live.batching import cancel_batches
 from agent_magic.live.sharing import Sharing
@@ -96,7 +97,7 @@ class Session:
         self.client, self._ledger = as_provider(client), ledger
         self.alerts, self.telemetry = alerts, telemetry
         self.prices: Mapping[str, TokenPrice] = {} if prices is None else prices
-        self.pacer, self.pool = Pacer(checked_limits(limits, self.client)), Pool()
+        self.pacer, self.pool = _pacer_of(self.client, checked_limits(limits, self.client)), Pool()
         self.grades = GradeBook(self._keep_grades)
         self._tell, self._open = tell, AsyncExitStack()
         self._account: str | None = None
@@ -151,7 +152,8 @@ class Session:
         Args:
             client: Who answers, as in `Plan.run`.
         """
-        self.client, self.pacer, self._account = as_provider(client), Pacer(), None
+        self.client, self._account = as_provider(client), None
+        self.pacer = _pacer_of(self.client)
 
     def set_limits(self, model: str, limits: Limits) -> None:
         """Set the rate limits of a model and its class. What was learned of other limits is learned anew.
@@ -161,7 +163,7 @@ class Session:
             limits: What you know of them.
         """
         given = {**self.pacer.given, self.client.limit_class(model): limits}
-        self.pacer, self._account = Pacer(given), None
+        self.pacer, self._account = _pacer_of(self.client, given), None
 
     async def cancel_batches(self, ids: Iterable[str] = ()) -> list[str]:
         """Cancel batches of the ledger, such as `ledger.batches.open()` lists. Returns which.
@@ -223,7 +225,7 @@ class Session:
         if account == self._account or account is None:
             return
         if self._account is not None:  # another key has other limits
-            self.pacer = Pacer(self.pacer.given)
+            self.pacer = _pacer_of(client, self.pacer.given)
         self._account = account
         kept = {} if ledger is None else ledger.remembered_limits(account, client.endpoint)
         for name, one in kept.items():
@@ -257,6 +259,10 @@ class Session:
     async def __aexit__(self, *_error: object) -> None:
         """Close them. The ledger stays open: it is yours."""
         await self._open.aclose()
+
+
+def _pacer_of(client: Provider, limits: Mapping[str, Limits] | None = None) -> Pacer:
+    return Pacer(limits) if client.endpoints is None else Router(client.endpoints, limits)
 
 
 def check_loop() -> None:

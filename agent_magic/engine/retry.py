@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agent_magic.errors import NotInBatch, Overloaded, RateLimited, Rejected, Truncated, Unreachable, Unreadable
+from agent_magic.errors import (
+    LeftOut,
+    NotInBatch,
+    Overloaded,
+    RateLimited,
+    Rejected,
+    Truncated,
+    Unreachable,
+    Unreadable,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -74,8 +83,8 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
             return Failure(why, max_attempts, kind=kind, crowded=True, fault=True, reached=error.sent)
         case Truncated() | Unreadable():
             return Failure(why, min(TWICE, max_attempts), kind=kind, fault=True)
-        case NotInBatch(again=again):
-            return Failure(why, max_attempts if again else 1, kind=kind)
+        case NotInBatch(again=True) | LeftOut():  # of several endpoints there is one less each time
+            return Failure(why, max_attempts, kind=kind, counts=isinstance(error, NotInBatch) or max_attempts == 1)
         case Rejected(status=status):
             return Failure(why, kind=kind, stops_run=status in STOPS_RUN, falls_back=status == GONE)
         case _:

@@ -208,8 +208,12 @@ class Engine:
         request = self._requests.write(step)
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
-        self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request)))
+        self.record.add(made(AttemptStarted, (now, step, number, granted_s, held_by, request, self.endpoint(step))))
         return request
+
+    def endpoint(self, step: int) -> str:
+        """Return to which of several endpoints the request of a step goes; empty where there is one."""
+        return "" if self.admission is None else self.admission.endpoint(step)
 
     def replied(self, step: int, status: int, readings: Readings | None, now: float) -> list[Action]:
         """Record that a reply has begun, an error too.

@@ -370,7 +370,7 @@ class Driver:
         """Make one request, and report whatever comes of it."""
         answer, error = None, None
         try:
-            stream = self.streams[step] = Stream(self, step)
+            stream = self.streams[step] = Stream(self, step, endpoint=self.engine.endpoint(step))
             try:
                 try:
                     request = self.engine.send(step, self.now())

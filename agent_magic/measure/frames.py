@@ -52,7 +52,8 @@ def _columns(words: str, numbers: str, counts: str, flags: str, maybe: str, time
 DTYPES: Mapping[str, str] = _columns(
     words="agent plan model model_used model_asked model_reason status source held_by stop_reason request_id price "
     "error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
-    "status_a status_b model_a model_b kind tool arguments grader metric reads worker error_class request rule",
+    "status_a status_b model_a model_b kind tool arguments grader metric reads worker endpoint error_class "
+    "request rule",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
@@ -91,7 +92,7 @@ ATTEMPTS = table(
 )
 """`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
 `price` is the source of the price, `turn` the number of the response it asks for. Where worker processes made requests,
-`worker` names them."""
+`worker` names them; where there are several endpoints, `endpoint` says to which it went."""
 TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
 """`run.tool_calls`. `turn` is that of `run.attempts` whose response asked for the call, `NA` for the call of a task;
 `arguments` is what the model gave, as JSON; `held_by` is what it waited for before."""
@@ -139,7 +140,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
     ]
     wrote = {"artifacts": "object"} if any(row["artifacts"] for row in rows) else {}
     auto = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
-    return frame_of(rows, _with_worker({**AGENTS, **wrote, **table(auto)}, rows), record)
+    return frame_of(rows, _with_place({**AGENTS, **wrote, **table(auto)}, rows), record)
 
 
 def _round(record: RunRecord, number: int) -> int | None:
@@ -151,12 +152,13 @@ def _round(record: RunRecord, number: int) -> int | None:
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
     """Return one row per request, in the order they were sent; columns are `ATTEMPTS`."""
     rows = [_attempt_row(attempt) for attempt in record.attempts]
-    return frame_of(rows, _with_worker(ATTEMPTS, rows), record)
+    return frame_of(rows, _with_place(ATTEMPTS, rows), record)
 
 
-def _with_worker(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Return the columns with the one that only runs on workers have."""
-    return {**columns, **table("worker")} if any(row["worker"] for row in rows) else columns
+def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the columns with those that only runs on workers, or at several endpoints, have."""
+    found = [one for one in ("worker", "endpoint") if any(row.get(one) for row in rows)]
+    return {**columns, **table(" ".join(found))}
 
 
 def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
@@ -331,6 +333,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "http_status": attempt.status_code,
         "request_id": answer.request_id if answer else None,
         "worker": attempt.worker or None,
+        "endpoint": attempt.endpoint or None,
         "error_class": attempt.kind,
     }
 

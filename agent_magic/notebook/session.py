@@ -23,6 +23,7 @@ from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.warmup import LOADERS, WarmUp
 from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.dask.client import DEFAULT_WORKERS, Dask
+from agent_magic.providers.pool import Pool
 from agent_magic.providers.recorded import Deck, Nobody
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.ledger.file import OFF, default_path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
+    from agent_magic.engine.pacing.routing import Route
     from agent_magic.live.driver import Driver
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Desk
@@ -134,6 +136,7 @@ class Session:
         self._simulator: child.Simulator | None = None
         self.workers: Dask | None = None
         self._deck: Deck | None = None
+        self._pool: Pool | None = None
         self._pinned: Deck | None = None
         self.runs: list[Run] = []
         self.keeping = Keeping()
@@ -306,10 +309,25 @@ class Session:
         self.shared.connect(Claude(base_url=self._simulator.url, api_key=NO_KEY, endpoint=name, own_models=False))
         return self._simulator.url
 
-    def connect(self, client: Provider) -> None:
-        """Connect to another provider."""
+    def connect(self, client: Provider, *, name: str = "", weight: float = 1.0, route: Route | None = None) -> None:
+        """Connect to another provider; with a name, beside those that were connected with one.
+
+        Args:
+            client: The provider.
+            name: Its name among several.
+            weight: How much it is to get compared with the others.
+            route: How requests are shared out; `None` leaves that as it is.
+        """
+        pool = self._pool if name else None
+        if name:
+            members, weights = {name: client}, {name: weight}
+            if pool is not None:
+                members, weights = pool.members | members, pool.endpoints.weights | weights
+                route = route or pool.endpoints.route
+            pool = Pool(members, weights=weights, route=route or "least loaded")
         self.disconnect()
-        self.shared.connect(client)
+        self._pool = pool
+        self.shared.connect(client if pool is None else pool)
 
     def connect_dask(self, address: str | None, workers: int | None) -> None:
         """Have whoever answers now asked by Dask workers.
@@ -358,7 +376,7 @@ class Session:
             self._simulator = None
         self._leave_workers()
         self.shared.connect(Claude())
-        self._deck = None
+        self._deck = self._pool = None
 
     @property
     def simulates(self) -> bool:
@@ -376,6 +394,8 @@ class Session:
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
         who = self.shared.client.endpoint
+        if self._pool is not None:
+            who = f"{', '.join(self._pool.members)} ({self._pool.endpoints.route}), at {who}"
         if self.simulates:
             who = "the mock server (responses are simulated and labelled so)"
         return who if self.workers is None else f"{who}, over Dask workers"

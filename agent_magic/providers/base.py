@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine.pacing.routing import Endpoints
     from agent_magic.providers.batches import Batches
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.request import Request
@@ -60,6 +61,7 @@ class Stream:
         listener: Who is told.
         agent: Whose response it is.
         number: Of which attempt.
+        endpoint: To which of several endpoints it goes; empty where there is one.
 
     Attributes:
         parts: The pieces of text, in order.
@@ -76,6 +78,7 @@ class Stream:
         "_silent",
         "agent",
         "answer",
+        "endpoint",
         "number",
         "parts",
         "readings",
@@ -85,8 +88,10 @@ class Stream:
         "worker",
     )
 
-    def __init__(self, listener: Listener | None = None, agent: int = 0, number: int = 1) -> None:
-        self._listener, self.agent, self.number = listener, agent, number
+    def __init__(
+        self, listener: Listener | None = None, agent: int = 0, number: int = 1, *, endpoint: str = ""
+    ) -> None:
+        self._listener, self.agent, self.number, self.endpoint = listener, agent, number, endpoint
         self._silent = listener is not None
         self.readings: Readings = NO_READINGS
         self.parts: list[str] = []
@@ -152,6 +157,7 @@ class Provider(Protocol):
             learned of them. It must not be a key: hash that. `None`, the default: nothing is remembered.
         models: Names of models to offer where one is to be chosen. Others work as well.
         choices: Models among which `--model auto` chooses where the user names none, from cheap to dear.
+        endpoints: Where requests go, where that is several places with limits of their own; see `am.Pool`.
         batches: Sends requests as batches; `None` where there are none. See `agent_magic.providers.batches`.
     """
 
@@ -162,6 +168,7 @@ class Provider(Protocol):
     account: str | None = None
     models: Sequence[str] = ()
     choices: Sequence[str] = ()
+    endpoints: Endpoints | None = None
     batches: Batches | None = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:

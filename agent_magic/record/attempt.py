@@ -127,6 +127,11 @@ class Attempt:
         return None if self.ended is None else self.ended.status_code
 
     @property
+    def endpoint(self) -> str:
+        """To which of several endpoints it went; empty where there is one."""
+        return self.begun.endpoint
+
+    @property
     def worker(self) -> str:
         """The worker process that made it; empty where the kernel did, and while it runs."""
         return "" if self.ended is None else self.ended.worker

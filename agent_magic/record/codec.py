@@ -41,6 +41,7 @@ SELDOM: dict[type, frozenset[str]] = {
     answers.Answer: frozenset({"citations", "batch"}),
     events.CallEnded: frozenset({"artifacts"}),
     events.AttemptEnded: frozenset({"worker"}),
+    events.AttemptStarted: frozenset({"endpoint"}),
 }
 """The fields that are left out where there is nothing in them. Most requests are a prompt, most answers a text,
 most calls write no file, and most requests are made by the kernel."""

@@ -36,6 +36,7 @@ class AttemptStarted(NamedTuple):
         granted_s: When the agent was let go; from there to `at_s` its prompt was written.
         held_by: What it waited for before, or an empty string: `slot`, `barrier`, `backoff`.
         request: What was asked.
+        endpoint: To which of several endpoints it went; empty where there is one.
     """
 
     at_s: float
@@ -44,6 +45,7 @@ class AttemptStarted(NamedTuple):
     granted_s: float
     held_by: str
     request: Request
+    endpoint: str = ""
 
 
 class FirstToken(NamedTuple):

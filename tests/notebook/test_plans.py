@@ -289,3 +289,17 @@ def test_the_live_view_of_what_is_played_says_what_is_said():
     player.record.add(player._recorded.events[0])
     assert set(status.said()) <= {0, 1}
     assert 8 == status.around(0.0).cap
+
+
+def test_several_providers_are_connected_by_their_names(magics, shell, capsys):
+    """With a weight and a route; a connection without a name takes the place of all."""
+    shell.user_ns["work"] = Claude(base_url="http://127.0.0.1:1", api_key="some-key")
+    magics.agents("connect work --name work --weight 2")
+    magics.agents("connect http://127.0.0.1:2 --name lab --route 'round robin'")
+    assert "work, lab (round robin)" in capsys.readouterr().out
+    endpoints = magics.session.shared.client.endpoints
+    assert ({"work": 2.0, "lab": 1.0}, "round robin") == (endpoints.weights, endpoints.route)
+    with pytest.raises(UsageError, match="come with --name"):
+        magics.agents("connect api --weight 2")
+    magics.agents("connect api")
+    assert magics.session.shared.client.endpoints is None

@@ -240,6 +240,11 @@ class Gate:
             return None
         return self._breakers.hold(self._breaker_of(agent), need.worst, now)
 
+    def endpoint(self, agent: int) -> str:
+        """Return where the agent's request goes; empty where there is one endpoint, or none was asked for."""
+        ticket = self._tickets.get(agent)
+        return "" if ticket is None else ticket.pool.endpoint
+
     def replied(self, agent: int, status: int, readings: Readings | None, now: float) -> None:
         """Record that a reply has begun, other than a 429: it says how much room there is.
 
@@ -326,6 +331,7 @@ class Gate:
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
             self._pacer.finished(ticket, used.limited_input_tokens, used.output_tokens, self._began_s + now)
+            self._pacer.blamed(ticket, bad, self._began_s + now)
         if self._breakers is not None and agent not in self._batched:
             self._breakers.ended(agent, self._breaker_of(agent), bad=bad, usd=cost_usd, now=now)
         if self._budget is not None or self._prefixes is not None:

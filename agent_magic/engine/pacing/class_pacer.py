@@ -64,10 +64,16 @@ class Ticket:
 
 
 class ClassPacer:
-    """What is known of the limits of one class of models, and what is under way."""
+    """What is known of the limits of one class of models, and what is under way.
 
-    def __init__(self, limits: Limits, random: Random) -> None:
-        self._random = random
+    Args:
+        limits: What the user says of them.
+        random: What jitter is drawn from.
+        endpoint: Whose limits they are, where there are several.
+    """
+
+    def __init__(self, limits: Limits, random: Random, endpoint: str = "") -> None:
+        self._random, self.endpoint = random, endpoint
         self._buckets: dict[Dimension, Bucket] = {
             name: Bucket(kind, given, limits.burst_s)
             for (name, kind), given in zip(KINDS.items(), limits.rates.values(), strict=True)
@@ -203,6 +209,11 @@ class ClassPacer:
             episodes=self._episodes,
             shut_s=max(0.0, self._gate_s - now),
         )
+
+    def load(self, now: float) -> float:
+        """Return the share that is used now of the tightest limit, from 0; 0 where none is known."""
+        known = [one for one in self._buckets.values() if one.rate]
+        return max((1 - one.level_at(now) / one.capacity for one in known), default=0.0)
 
     def demands(self, now: float) -> dict[Dimension, Demand]:
         """Return how much of each limit is used, and whether it holds somebody. Nothing of one that is not known."""

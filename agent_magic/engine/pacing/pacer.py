@@ -17,6 +17,7 @@ from agent_magic.record.terms import Ceiling, Learned, Terms, checked_terms
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from agent_magic.engine.admission.breaker import Blame
     from agent_magic.engine.pacing.health import PoolHealth
     from agent_magic.engine.pacing.limits import Dimension, Readings
     from agent_magic.engine.pacing.share import Demands
@@ -107,6 +108,9 @@ class Pacer:
             now: The time.
         """
         ticket.pool.finished(ticket, input_tokens, output_tokens, now)
+
+    def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
+        """Record what the end of a request says of its endpoint. Of a single one the run's own breakers know it."""
 
     def refused(
         self,
@@ -205,6 +209,13 @@ class Pacer:
     def _class(self, name: str) -> ClassPacer:
         found = self._classes.get(name)
         if found is None:
-            found = self._classes[name] = ClassPacer(self._limits.get(name, NO_LIMITS), self._random)
+            found = self._classes[name] = ClassPacer(
+                self._limits.get(name, NO_LIMITS), self._random, self._endpoint_of(name)
+            )
             found.set_shares(self._shares.get(name, {}), 0.0)
         return found
+
+    def _endpoint_of(self, name: str) -> str:
+        """Return the endpoint of a class; empty where there is one only."""
+        del name
+        return ""

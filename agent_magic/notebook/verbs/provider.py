@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from agent_magic.engine.pacing.limits import KINDS, Limits
+from agent_magic.engine.pacing.routing import ROUTES
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
@@ -40,6 +41,11 @@ def _connect_options(parser: Parser) -> None:
     parser.add_argument("where", nargs="?", metavar="WHERE", help=where)
     parser.add_argument("address", nargs="?", metavar="ADDRESS", help="After dask: its scheduler; here by default.")
     parser.add_argument("--workers", type=int, metavar="N", help="After dask: how many to start here; 2 by default.")
+    parser.add_argument(
+        "--name", default="", metavar="NAME", help="Ask it beside others that were connected by a name."
+    )
+    parser.add_argument("--weight", type=float, default=1.0, metavar="W", help="With --name: how much of them it gets.")
+    parser.add_argument("--route", metavar="WORDS", help=f"With --name: {', '.join(map(repr, ROUTES))}.")
     parser.add_argument("--seed", type=int, default=0, help="Changes every simulated text and duration.")
     parser.add_argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1.")
     parser.add_argument("--rpm", type=float, help="Simulated limit of requests per minute.")
@@ -56,17 +62,22 @@ def _connect(ctx: CommandContext, given: Namespace) -> None:
     where, variables = given.where, ctx.shell.user_ns
     if where != "dask" and (given.address is not None or given.workers is not None):
         raise UsageError("An address and --workers come after dask: %agents connect dask [ADDRESS] [--workers N].")
+    among: Any = {"name": given.name, "weight": given.weight, "route": given.route}
+    if not given.name and (given.weight != 1.0 or given.route):
+        raise UsageError("--weight and --route come with --name: %agents connect api --name work --weight 2.")
+    if given.name and where not in variables and where in {None, "dask", "simulator"}:
+        raise UsageError("--name is for api, a URL, or a variable with a provider.")
     if where == "dask" and where not in variables:
         ctx.session.connect_dask(given.address, given.workers)
     elif where is not None and "://" in where:
-        ctx.session.connect(Claude(base_url=where))
+        ctx.session.connect(Claude(base_url=where), **among)
     elif where in variables:
-        ctx.session.connect(as_provider(variables[where]))
+        ctx.session.connect(as_provider(variables[where]), **among)
     elif where is not None:
         if one_of("%agents connect", where, ("simulator", "api", "dask")) == "simulator":
             ctx.session.connect_simulator(**{name: getattr(given, name) for name in SIMULATOR_OPTIONS})
         else:
-            ctx.session.disconnect()
+            ctx.session.connect(Claude(), **among)
     say(f"Connected to {ctx.session.connection}.")
     if where in {"api", "dask"} and ctx.session.shared.client.account is None:
         note("no API key is set: set ANTHROPIC_API_KEY before the next run, or connect to a server first")
@@ -151,6 +162,7 @@ VERBS = {
             "%agents connect api",
             "%agents connect http://127.0.0.1:11434    # Ollama, or any server that speaks the Messages API",
             "%agents connect chat    # a variable with a provider of your own",
+            "%agents connect work --name work --weight 2    # beside others with a name: see am.Pool",
             "%agents connect dask --workers 4    # whoever answers now, over four workers of this machine",
             "%agents connect dask tls://host:8786    # over the workers of a cluster",
         ),

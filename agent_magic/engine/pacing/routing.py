@@ -1,0 +1,151 @@
+"""Several endpoints behind one pacer: which of them the next request goes to.
+
+Each endpoint has limits of its own, and a breaker of its own. A request is offered to one after the other, in the order
+of the route: it waits only where every one of them has it wait, so none waits while another has room. What it was held
+for at the others is given up as soon as it goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from agent_magic.engine.admission.breaker import ErrorBreaker
+from agent_magic.engine.pacing.class_pacer import Ticket
+from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.record.terms import Ceiling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_magic.engine.admission.breaker import Blame
+    from agent_magic.engine.admission.room import Hold
+    from agent_magic.engine.pacing.limits import Limits
+    from agent_magic.record.terms import Ceilings, Learned
+
+Route = Literal["least loaded", "round robin", "in order"]
+ROUTES: Final = ("least loaded", "round robin", "in order")
+FAILING: Final = 0.1
+"""The share of its last 20 requests whose failure leaves an endpoint out for a while: what is dead answers at once, so
+it would always seem the least loaded."""
+
+
+class Endpoints:
+    """The endpoints of one provider. The provider leaves out those that refuse it, the pacer chooses among the others.
+
+    Args:
+        weights: How much each is to get compared with the others, by name.
+        route: `least loaded`: the smallest used share of its tightest limit. `round robin`: by weight alone.
+            `in order`: the first that has room.
+    """
+
+    def __init__(self, weights: Mapping[str, float], route: Route) -> None:
+        self.weights = dict(weights)
+        self.route: Route = route
+        self.left_out: dict[str, str] = {}
+
+    @property
+    def inside(self) -> list[str]:
+        """The endpoints that may be asked."""
+        return [name for name in self.weights if name not in self.left_out]
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Ask an endpoint no more. `False` where it is the last one, which stays.
+
+        Args:
+            name: The endpoint.
+            why: The reason, for people.
+        """
+        if name in self.left_out:
+            return True
+        if self.inside == [name]:
+            return False
+        self.left_out[name] = why
+        return True
+
+
+class Router(Pacer):
+    """Keeps the limits of several endpoints, and says to which of them a request may go.
+
+    Limits that the user gives count for each endpoint; for one of them by `name/model class`.
+
+    Args:
+        endpoints: The endpoints.
+        limits: As in `Pacer`.
+        seed: As in `Pacer`.
+    """
+
+    def __init__(
+        self, endpoints: Endpoints, limits: Mapping[str, Limits] | None = None, seed: int | None = None
+    ) -> None:
+        given: dict[str, Limits] = {}
+        for limit_class, one in (limits or {}).items():
+            own = limit_class.partition("/")[0] in endpoints.weights
+            given |= {limit_class: one} if own else {f"{name}/{limit_class}": one for name in endpoints.weights}
+        super().__init__(given, seed)
+        self._endpoints = endpoints
+        self._sent = dict.fromkeys(endpoints.weights, 0)
+        self._breakers = {name: ErrorBreaker(FAILING) for name in endpoints.weights}
+
+    def ask(
+        self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, queue: int = 0
+    ) -> Ticket | Hold:
+        """Ask to send a request to one of the endpoints; see `Pacer.ask`."""
+        holds: dict[str, Hold] = {}
+        for name in self._order(limit_class, now):
+            pool = f"{name}/{limit_class}"
+            found = self._breakers[name].hold(now)
+            if found is None:
+                found = super().ask(pool, input_tokens, output_tokens, now, queue=queue)
+            if isinstance(found, Ticket):
+                for other in holds:
+                    super().forgo(other, queue)
+                self._sent[name] += 1
+                self._breakers[name].left(id(found), now)
+                return found
+            holds[pool] = found
+        return min(holds.values(), key=lambda one: one.until_s)
+
+    def forgo(self, limit_class: str, queue: int) -> None:
+        """Record that a queue that was held will not ask again soon; see `Pacer.forgo`."""
+        for name in self._endpoints.weights:
+            super().forgo(f"{name}/{limit_class}", queue)
+
+    def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
+        """Record what the end of a request says of its endpoint.
+
+        Args:
+            ticket: The request's.
+            bad: What it says.
+            now: The time.
+        """
+        self._breakers[ticket.pool.endpoint].ended(id(ticket), bad=bad, now=now)
+
+    def ceilings(self) -> Ceilings:
+        """Return the limits of all endpoints together, by model class: what a forecast takes for one endpoint."""
+        found: Ceilings = {}
+        for name, limits in super().ceilings().items():
+            sums = found.setdefault(name.partition("/")[2], {})
+            for kind, one in limits.items():
+                before = sums.get(kind, Ceiling(0.0, 0.0))
+                sums[kind] = Ceiling(before.per_minute + one.per_minute, before.capacity + one.capacity)
+        return found
+
+    def learned(self, now: float) -> dict[str, Learned]:
+        """Return nothing: what answers taught of one endpoint is not that of all together."""
+        del now
+        return {}
+
+    def _order(self, limit_class: str, now: float) -> list[str]:
+        inside, weights = self._endpoints.inside, self._endpoints.weights
+        if self._endpoints.route == "in order":
+            return inside
+        by_load = self._endpoints.route == "least loaded"
+
+        def key(name: str) -> tuple[float, float]:
+            load = self._class(f"{name}/{limit_class}").load(now) if by_load else 0.0
+            return round(load / weights[name], 1), self._sent[name] / weights[name]
+
+        return sorted(inside, key=key)
+
+    def _endpoint_of(self, name: str) -> str:
+        return name.partition("/")[0]
