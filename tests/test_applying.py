@@ -85,7 +85,7 @@ def test_what_a_trial_chose_is_applied_to_what_it_tried(run):
     [
         (3, "3 cannot be applied.*run.whatif"),
         ({"wall_s": 3.0}, "changes nothing that is declared"),
-        ({"batch": True}, "No declaration says batch"),
+        ({"rounds": 3}, "declared with the step"),
         ({"model": "a for x; b for y"}, "words for several agents"),
         (pd.DataFrame({"concurrency": [1, 3]}), "A frame of 2 rows is no change: choose one"),
     ],

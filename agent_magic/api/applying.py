@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SET = "%agents limits and prices set those two."
 _DECLARE = "Declare the step anew, with another --rounds or --most."
-OUTSIDE: Final = {"limits": _SET, "prices": _SET, "batch": _SET, "rounds": _DECLARE, "most": _DECLARE}
+OUTSIDE: Final = {"limits": _SET, "prices": _SET, "rounds": _DECLARE, "most": _DECLARE}
 """What a what-if can ask about and cannot be applied, and what to do instead."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 

@@ -241,7 +241,7 @@ class Plan(DeclaredPlan):
             ceilings=terms_ahead(plan, client, shared.pacer) if ceilings is None else ceilings,
             simulated=simulated,
             pilot=tried,
-            batch_times_s=() if shared.ledger is None else shared.ledger.batches.times_s(client.endpoint),
+            batch_times_s=shared.batch_times_s,
         )
 
     def scenario(

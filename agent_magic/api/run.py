@@ -343,7 +343,8 @@ class Run(Reading):
             schedule: `ready`, `layers` or `sequential`.
             limits: Requests per minute, `Limits(...)`, a mapping of models to them, or `off`.
             cache: `auto`, `on` or `off`: whether shared contexts are cached.
-            batch: `True` sends it as a batch: half the price, and an hour for each layer.
+            batch: `True` sends it by batch, as `Policy(batch=True)` does: half the price, an hour for each layer.
+                `auto` does so as far as the deadline allows, `False` asks live.
             effort: An effort, or a mapping of agents to efforts.
             drop: An agent, or a tuple of them, that is left out.
             prices: A mapping of models to `TokenPrice`.
@@ -367,7 +368,8 @@ class Run(Reading):
 
     def forecaster(self) -> Forecaster:
         """Return a forecaster for many what-ifs of this run; see `agent_magic.forecast.forecast`."""
-        return Forecaster(self.record, self.history, self.prices)
+        times_s = () if self.session is None else self.session.batch_times_s
+        return Forecaster(self.record, self.history, self.prices, times_s)
 
     def forecast(  # noqa: PLR0913 - as in `whatif`
         self,
@@ -378,7 +380,7 @@ class Run(Reading):
         schedule: str | None = None,
         limits: Any = None,
         cache: str | bool | None = None,
-        batch: bool | None = None,
+        batch: bool | str | None = None,
         effort: Any = None,
         drop: Any = None,
         prices: Mapping[str, TokenPrice] | None = None,

@@ -117,6 +117,12 @@ class Session:
         ledger = self.ledger
         return History(ledger.history() if ledger is not None else ())
 
+    @property
+    def batch_times_s(self) -> list[float]:
+        """How long the latest batches of its provider took, in seconds, as the ledger has them."""
+        ledger = self.ledger
+        return [] if ledger is None else ledger.batches.times_s(self.client.endpoint)
+
     def price_book(self, tell: Tell | None = None) -> Prices:
         """Return what tokens cost: your own prices, then the list of whoever answers.
 

@@ -38,6 +38,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "schedule": "string",
     "cache": "string",
     "cache_ttl": "string",
+    "batch": "string",
     "limits": "string",
     "drop": "string",
     "basis": "string",
@@ -75,9 +76,8 @@ class Forecasts:
         self._runs: list[RunRecord] = []
 
     def add(self, record: RunRecord, forecast: Forecast) -> None:
-        """Keep a forecast. Those of batches are left out: no run is one."""
-        if not forecast.scenario.batch:
-            self.made.append(Prediction(record, replace(forecast, record=None)))
+        """Keep a forecast."""
+        self.made.append(Prediction(record, replace(forecast, record=None)))
 
     def ran(self, record: RunRecord) -> None:
         """Keep a run."""
@@ -176,6 +176,7 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
         "schedule": policy.schedule if policy else None,
         "cache": policy.cache if policy else None,
         "cache_ttl": policy.cache_ttl if policy else None,
+        "batch": policy.batch if policy else None,
         "limits": _limits_text(forecast.scenario.limits) or None,
         "drop": ", ".join(prediction.record.plan.names[agent] for agent in dropped) or None,
         "predicted_wall_s": forecast.wall_s,

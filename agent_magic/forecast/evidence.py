@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
+from agent_magic.engine.batching import batching_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
-from agent_magic.forecast.terms import facts_of
+from agent_magic.forecast.terms import facts_of, policy_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TOOL_USE
 from agent_magic.record.call import stretches
 from agent_magic.record.history import Past
@@ -47,6 +48,8 @@ CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
 TIMED: Final = frozenset({"live", "simulated", "replay", "forecast"})
 """The sources whose seconds are those of a model at work. What the ledger served took none."""
 
+NOT_IN_BATCH: Final = "NotInBatch"
+"""The kind of failure that only a request of a batch has: the batch ended without an answer to it."""
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
 """The kinds of failure that are the fault of the service or of the network, as a live run's breaker takes them."""
 REFUSAL_S: Final = 0.05
@@ -71,6 +74,7 @@ class Tried(NamedTuple):
         tools: The functions that were called after it, in words; empty for none.
         tools_s: The seconds in which any of them ran.
         model: The model that was asked, where the agent asked several, or another one than its own; else empty.
+        by_batch: Whether it went by batch: its seconds are those of the batch.
     """
 
     local_s: float
@@ -85,6 +89,7 @@ class Tried(NamedTuple):
     tools: str = ""
     tools_s: float = 0.0
     model: str = ""
+    by_batch: bool = False
 
 
 class Seen(NamedTuple):
@@ -144,7 +149,13 @@ class Seen(NamedTuple):
 
 def seen_of(record: RunRecord) -> list[Seen]:
     """Read the agents of a record, in plan order."""
-    found = [_seen(record, number) for number in range(len(record.results))]
+    policy, _ = policy_of(record)
+    batching = batching_of(record.plan, policy)
+    batched = frozenset[int]() if batching is None else frozenset(batching.steps)
+    found = [
+        _seen(record, number, number in batched, falls_back=policy.batch_fallback == "live")
+        for number in range(len(record.results))
+    ]
     wrote = {(one.model, one.context) for one in found if any(_wrote(step) for step in one.tries)}
     found = [one._replace(warm=one.warm and (one.model, one.context) not in wrote) for one in found]
     counted = {(one.model, one.context): one.prefix for one in found if one.prefix_counted}
@@ -158,7 +169,8 @@ def seen_of(record: RunRecord) -> list[Seen]:
 
 def _is_timed(attempt: Attempt) -> bool:
     """Tell whether the seconds of an attempt are those of a model at work."""
-    return attempt.source in TIMED and not attempt.is_served
+    by_batch = attempt.answer is not None and attempt.answer.batch
+    return attempt.source in TIMED and not attempt.is_served and not by_batch
 
 
 def _wrote(step: Tried) -> bool:
@@ -184,7 +196,7 @@ def rows_of(record: RunRecord) -> Iterator[Past]:
             )
 
 
-def _seen(record: RunRecord, number: int) -> Seen:
+def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) -> Seen:  # noqa: FBT001 - private
     result, agent = record.results[number], record.plan.agents[number]
     if agent.is_task:
         return _task(result)
@@ -205,7 +217,7 @@ def _seen(record: RunRecord, number: int) -> Seen:
         result.model,
         asked.request.effort if asked else agent.effort,
         agent.max_tokens or DEFAULT_MAX_TOKENS,
-        tuple(_tries(result)),
+        tuple(_tries(result, may_batch=may_batch, falls_back=falls_back)),
         answered=answer is not None,
         timed=answer is not None and asked is not None and _is_timed(asked),
         output_tokens=usage.output_tokens if usage else None,
@@ -281,7 +293,14 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
     return "".join([prompt, after, *(one.text for one in attached)]), attached
 
 
-def _tries(result: AgentResult) -> Iterator[Tried]:
+def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
+    """Read the attempts of an agent.
+
+    Args:
+        result: The agent.
+        may_batch: Whether its requests may go by batch, so that one without an answer did.
+        falls_back: Whether what a batch did not answer was asked live then.
+    """
     attempts = result.attempts
     moved = any(one.model != result.model for one in attempts)
     for place, attempt in enumerate(attempts):
@@ -294,6 +313,8 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
         went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
         calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()
+        by_batch = _went_by_batch(attempt, may_batch=may_batch)
+        may_batch = may_batch and not (falls_back and attempt.answer is None)
         yield Tried(
             attempt.started_s - attempt.granted_s,
             attempt.ttft_s,
@@ -311,7 +332,15 @@ def _tries(result: AgentResult) -> Iterator[Tried]:
             ", ".join(dict.fromkeys(one.tool for one in calls)),
             sum(_seconds(one) for one in away if one.kind == "tool"),
             attempt.model if moved else "",
+            by_batch,
         )
+
+
+def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:
+    """Tell whether an attempt went by batch. An answer says so; of a failure it follows from the policy."""
+    if attempt.answer is not None:
+        return bool(attempt.answer.batch) and attempt.source in TIMED and not attempt.is_served
+    return may_batch or attempt.kind == NOT_IN_BATCH
 
 
 def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> Failure:

@@ -6,21 +6,21 @@ it is a run record like any other, which says in its `forecast` what it stands o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
+from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.requests import timeouts_of
+from agent_magic.forecast.batches import batch_span
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import Evidence
 from agent_magic.measure.metrics import Summary, summarize
-from agent_magic.record.prices import BATCH_PRICE, Prices
+from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import ForecastNote, RunRecord
 from agent_magic.record.terms import Terms
@@ -45,14 +45,7 @@ Runs of one policy that were refused differ by up to 16 % among themselves (29 s
 `tests/forecast/standin.py`, delays of up to 6 ms drawn by lot)."""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """What holds requests until a first reply, in the first run of a session that asks a model class."""
-ALONE: Final[dict[str, Any]] = {
-    "budget_usd": None,
-    "budget_tokens": None,
-    "max_usd_per_min": None,
-    "cache": "off",
-    "batch": "off",
-}
-"""A batch is one request: it keeps no caps, and shares no cache."""
+ENDS: Final[Mapping[End, int]] = {"low": 0, "likely": 1, "high": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +58,6 @@ class Scenario:
         efforts: Per agent's number, its effort.
         dropped: The numbers of agents left out.
         limits: Rate limits by model class, `*` for all others; an empty mapping is no limits at all.
-        batch: Whether everything goes through the Batch API, a batch per layer of what is ready.
         prices: What tokens cost.
         faster: Per agent's number, the factor by which its answers take longer; below 1 they are faster.
         cut: Edges left out, as (parent's number, child's number): that child no longer waits for that parent.
@@ -79,7 +71,6 @@ class Scenario:
     efforts: Mapping[int, str | None] = field(default_factory=dict[int, "str | None"], kw_only=True)
     dropped: frozenset[int] = field(default=frozenset(), kw_only=True)
     limits: Mapping[str, Limits] | None = field(default=None, kw_only=True)
-    batch: bool = field(default=False, kw_only=True)
     prices: Prices | None = field(default=None, kw_only=True)
     faster: Mapping[int, float] = field(default_factory=dict[int, float], kw_only=True)
     cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
@@ -125,12 +116,20 @@ class Forecaster:
         record: The run.
         history: Earlier answers.
         prices: What tokens cost, unless a scenario says otherwise.
+        batch_times_s: How long earlier batches took; see `agent_magic.forecast.batches`.
     """
 
-    def __init__(self, record: RunRecord, history: History | None = None, prices: Prices | None = None) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        history: History | None = None,
+        prices: Prices | None = None,
+        batch_times_s: Sequence[float] = (),
+    ) -> None:
         self.record, self.evidence = record, Evidence(record, history)
         self.policy, self._policy_words = policy_of(record)
         self.prices = prices or Prices()
+        self._batch_s, self._batch_words = batch_span(batch_times_s)
         self._costs: dict[tuple[object, ...], Price] = {}
         self._known: dict[tuple[object, ...], tuple[int, Forecast]] = {}
         self._dags: dict[tuple[frozenset[int], frozenset[tuple[int, int]]], Dag] = {}
@@ -156,7 +155,7 @@ class Forecaster:
             words.append(f"waits for the first reply; a later run of a session may be up to {later_s:.1f} s faster")
         wall_s = totals.wall_s or 0.0
         wall, cost = (wall_s, wall_s), _point(totals.cost_usd)
-        peak = 0 if scenario.batch or policy.schedule == "sequential" else most_at_once  # those ask for no slots
+        peak = 0 if policy.schedule == "sequential" else most_at_once  # those ask for no slots
         if ranges:
             wall, cost, ends_peak = self._ranges(setting, totals, later_s)
             peak = max(peak, ends_peak)
@@ -174,38 +173,42 @@ class Forecaster:
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nobody
         without = scenario.dropped | frozenset(self._beyond(scenario))
-        works = self.evidence.works(scenario.models, scenario.efforts, without, limited)
+        by_batch = self._by_batch(policy).difference(without, self.record.decisions)
+        works = self.evidence.works(scenario.models, scenario.efforts, without, limited, by_batch)
         if scenario.faster:
             factors, agents = scenario.faster, enumerate(works.agents)
             paced = [work and work.paced(factors[one]) if one in factors else work for one, work in agents]
             works = works._replace(agents=tuple(paced))
-        basis = works.basis
-        if scenario.batch:
-            words.append("batches: half price, an hour for each layer (at most a day), no cache hits")
+        basis, unknown = works.basis, any(_has_no_time(works.agents[one]) for one in by_batch)
+        live = len(by_batch) < sum(work is not None and not work.is_task for work in works.agents)
+        if unknown:
+            words.append(f"by batch at half the price, {self._batch_words}; no cache hits")
             basis = "assumed"
-        else:
-            words += limit_words
-        words += works.words
-        if not scenario.batch and policy.cache != "off" and self._context_estimated(scenario):
+        words += [*(limit_words if live else ()), *works.words]
+        if live and policy.cache != "off" and self._context_estimated(scenario):
             words.append("the shared context's tokens are its share of the prompt by characters")
-        return _Setting(scenario, policy, ceilings, works), words, basis
+        return _Setting(scenario, policy, ceilings, works, unknown), words, basis
+
+    def _by_batch(self, policy: Policy) -> frozenset[int]:
+        """Return the agents that are expected to go by batch.
+
+        Raises:
+            PlanError: The policy and the plan do not go together.
+        """
+        batching = batching_of(self.record.plan, policy)
+        return frozenset(() if batching is None else batching.ahead(self.record.plan.dag.layer))
 
     def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
         """Return the low and the high end of wall time and cost, and the most that was under way at once in them."""
         wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
-        if setting.scenario.batch:
-            peak, live = self._play(replace(setting, scenario=replace(setting.scenario, batch=False)), "likely")
-            wall_range = (min(summarize(live).wall_s or 0.0, wall), wall * BATCH_MOST_S / BATCH_S)
-        else:
-            off = REFUSED_RANGE if likely.rate_limited else MEASURED_RANGE
-            wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
-        if all(work is None or work.is_sure for work in setting.works.agents):
+        off = REFUSED_RANGE if likely.rate_limited else MEASURED_RANGE
+        wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
+        if not setting.batch_unknown and all(work is None or work.is_sure for work in setting.works.agents):
             return wall_range, _point(cost), peak
         (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
-        low, high = summarize(low_run), summarize(high_run)
-        if not setting.scenario.batch:
-            peak = max(fast, slow)
-            wall_range = (min(low.wall_s or 0.0, wall_range[0]), max(high.wall_s or 0.0, wall_range[1]))
+        low, high, peak = summarize(low_run), summarize(high_run), max(fast, slow)
+        ends = (low.wall_s or 0.0, high.wall_s or 0.0) if setting.batch_unknown else wall_range
+        wall_range = (min(low.wall_s or 0.0, ends[0]), max(high.wall_s or 0.0, ends[1]))
         if cost is None or low.cost_usd is None or high.cost_usd is None:
             return wall_range, None, peak
         return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
@@ -217,10 +220,6 @@ class Forecaster:
         plan, recorded = self.record.plan, self.record.terms
         timeouts_s = timeouts_of(plan, policy)
         expected = None if recorded is None else recorded.work_s
-        if scenario.batch:
-            works = [None if work is None else work.batched() for work in works]
-            timeouts_s = [math.inf] * len(works)
-            policy = replace(policy, concurrency=len(works) or 1, schedule="ready", deadline_s=None, **ALONE)
         requests = self._asked(works)
         record = RunRecord(
             plan,
@@ -232,7 +231,7 @@ class Forecaster:
         facts = {one.model: facts_of(recorded, one.model) for one in requests}
         terms = Terms(policy.to_dict(), False, {}, setting.ceilings, expected, models=facts)  # noqa: FBT003
         record.terms = terms
-        pacer, key = (None, None) if scenario.batch else self._shared(scenario, policy, limited=bool(setting.ceilings))
+        pacer, key = self._shared(scenario, policy, limited=bool(setting.ceilings))
         peak = play(
             record,
             terms,
@@ -246,6 +245,7 @@ class Forecaster:
             key=key,
             refusal_s=self.evidence.refusal_s,
             left=self._left(scenario),
+            batch_s=self._batch_s[ENDS[end]],
         )
         return peak, record
 
@@ -279,8 +279,7 @@ class Forecaster:
         return found
 
     def _pricing(self, scenario: Scenario) -> Pricing:
-        prices, factor = scenario.prices or self.prices, BATCH_PRICE if scenario.batch else 1.0
-        return Pricing(prices, factor, self._costs, recorded=scenario.prices is None and not scenario.batch)
+        return Pricing(scenario.prices or self.prices, self._costs, recorded=scenario.prices is None)
 
     def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:
         """Return the graph without the edges of dropped agents, and without those that are cut."""
@@ -308,12 +307,13 @@ class Forecaster:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A scenario with all that follows from it."""
+    """A scenario with all that follows from it; `batch_unknown`: whether nothing was recorded of a batch in it."""
 
     scenario: Scenario
     policy: Policy
     ceilings: Ceilings
     works: Works
+    batch_unknown: bool
 
 
 def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object, ...]:
@@ -324,7 +324,6 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         tuple(scenario.efforts.items()),
         scenario.dropped,
         None if scenario.limits is None else tuple(scenario.limits.items()),
-        scenario.batch,
         id(scenario.prices),
         tuple(scenario.faster.items()),
         scenario.cut,
@@ -332,6 +331,11 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
         scenario.rounds,
         scenario.most,
     )
+
+
+def _has_no_time(work: Work | None) -> bool:
+    """Tell whether an agent that goes by batch was recorded live, so that its batch may take any time."""
+    return work is not None and not work.is_task and any(one.batch_s is None for one in work.tries)
 
 
 def _point(value: float | None) -> Range | None:

@@ -48,6 +48,13 @@ class Scripts:
         tries = self.tries(step)
         return tries[min(self._place[step], len(tries) - 1)]
 
+    def leave_out(self, step: int, *, by_batch: bool) -> None:
+        """Leave out the attempts that cannot come as the agent is asked, while others by the same model follow."""
+        left = len(self.tries(step)) - 1 - self._place[step]
+        while left > 0 and not self.next(step).fits(by_batch=by_batch):
+            self._place[step] += 1
+            left -= 1
+
     def last(self, step: int) -> Try:
         """Return the attempt that has ended last."""
         return self.tries(step)[self._place[step] - 1]

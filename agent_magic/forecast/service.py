@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, with_lives
 from agent_magic.engine.admission.room import Need
-from agent_magic.engine.batching import batching_of
+from agent_magic.engine.batching import BATCH_S, batching_of
 from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
@@ -17,11 +17,12 @@ from agent_magic.engine.retry import Failure
 from agent_magic.engine.run import Engine
 from agent_magic.errors import Escalated
 from agent_magic.forecast.evidence import CONTINUES
-from agent_magic.forecast.provider import Provider, Refusal
+from agent_magic.forecast.provider import Input, Provider, Refusal
 from agent_magic.forecast.script import Scripts
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
 from agent_magic.record.answer import ESCALATED, NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
+from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.provider import Input
     from agent_magic.forecast.work import Try, Work
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Request, Ttl
@@ -54,7 +54,6 @@ class Pricing:
 
     Args:
         prices: What tokens cost.
-        factor: What every sum is multiplied with.
         costs: Sums that are known already; new ones are added.
         recorded: Whether an attempt that repeats a recorded one costs what that did.
     """
@@ -62,12 +61,11 @@ class Pricing:
     def __init__(
         self,
         prices: Prices,
-        factor: float = 1.0,
         costs: dict[tuple[object, ...], Price] | None = None,
         *,
         recorded: bool = False,
     ) -> None:
-        self._prices, self._factor, self.recorded = prices, factor, recorded
+        self._prices, self.recorded = prices, recorded
         self._costs: dict[tuple[object, ...], Price] = {} if costs is None else costs
 
     def of(self, model: str, usage: Usage | None) -> Price:
@@ -78,7 +76,6 @@ class Pricing:
             return NOT_BILLED
         key = (
             id(self._prices),
-            self._factor,
             model,
             usage.input_tokens,
             usage.cache_read_tokens,
@@ -88,10 +85,7 @@ class Pricing:
         )
         found = self._costs.get(key)
         if found is None:
-            found = self._prices.of(model, usage)
-            if found.cost_usd is not None and self._factor != 1.0:
-                found = found._replace(cost_usd=found.cost_usd * self._factor)
-            self._costs[key] = found
+            found = self._costs[key] = self._prices.of(model, usage)
         return found
 
 
@@ -120,15 +114,22 @@ class RecordedChoices:
 class _Flight(Flight):
     """A modelled request under way."""
 
-    __slots__ = ("attempt", "billed", "readings", "refusal")
+    __slots__ = ("attempt", "billed", "by_batch", "readings", "refusal")
 
-    def __init__(self, step: int, started_s: float, attempt: Try) -> None:
+    def __init__(self, step: int, started_s: float, attempt: Try, *, by_batch: bool) -> None:
         first_s = None if attempt.first_s is None else started_s + attempt.first_s
         super().__init__(step, started_s, first_s, started_s + attempt.takes_s)
-        self.attempt = attempt
+        self.attempt, self.by_batch = attempt, by_batch
         self.billed: Input | None = None
         self.refusal: Refusal | None = None
         self.readings: Readings = NO_READINGS
+
+
+class _ByBatch(NamedTuple):
+    """Who decides which requests go by batch, `None` for none, and the seconds of a batch that was not recorded."""
+
+    batching: Batching | None
+    batch_s: float
 
 
 class ModelledService:
@@ -140,6 +141,7 @@ class ModelledService:
         entries: Per agent, the cache entry it asks for; `None` asks for none.
         price: What tokens cost.
         max_attempts: The most attempts of an agent.
+        by_batch: Which requests go by batch, and how long that takes.
     """
 
     abort_s = 0.0
@@ -150,11 +152,11 @@ class ModelledService:
         provider: Provider,
         entries: Sequence[str | None],
         price: Pricing,
-        *,
         max_attempts: int,
+        by_batch: _ByBatch,
     ) -> None:
         self._scripts, self._provider, self._entries, self._price = scripts, provider, entries, price
-        self._max_attempts = max_attempts
+        self._max_attempts, self._by_batch = max_attempts, by_batch
 
     def _entry(self, step: int) -> str | None:
         """Return the cache entry that an agent asks for. By another model than at first it asks for none."""
@@ -173,8 +175,17 @@ class ModelledService:
         """Let a request in, or refuse it."""
         del request
         scripts = self._scripts
-        work, attempt, pool = scripts.work(step), scripts.next(step), scripts.pool(step)
-        flight = _Flight(step, now, attempt)
+        batching, batch_s = self._by_batch
+        by_batch = batching is not None and step in batching.now
+        scripts.leave_out(step, by_batch=by_batch)
+        by_batch = by_batch and scripts.next(step).input_tokens != 0  # an answer that is there already is not sent
+        attempt = scripts.next(step).sent(batch_s if by_batch else None)
+        flight = _Flight(step, now, attempt, by_batch=by_batch)
+        if by_batch:  # no limit and no cache of ours
+            if attempt.usage is None and attempt.input_tokens is not None:
+                flight.billed = Input(attempt.input_tokens)
+            return flight
+        work, pool = scripts.work(step), scripts.pool(step)
         if attempt.input_tokens is not None and not attempt.turned_away:
             billed = self._provider.take(pool, attempt.input_tokens, now, self._entry(step), work.prefix)
             if isinstance(billed, Refusal):
@@ -207,7 +218,8 @@ class ModelledService:
         if answers:
             stop_reason = "end_turn" if failure is not CONTINUES else TOOL_USE if attempt.tools else PAUSED
             model = self._scripts.model(step)
-            answer = Answer("", stop_reason, usage=usage, model=model, source="forecast", content="[]")
+            batch = "forecast" if flight.by_batch else ""
+            answer = Answer("", stop_reason, usage=usage, model=model, source="forecast", content="[]", batch=batch)
             return Outcome(answer, None, status, usage, "forecast", "", readings, price)
         return Outcome(None, failure, status, usage, None, "", readings, price)
 
@@ -287,7 +299,7 @@ class ModelledRequests(WithoutCalls):
         self._requests, self.prefixes, self._price, self._held = requests, prefixes, price, held
         self.models, self.limit_classes = [request.model for request in requests], list(limit_classes)
         self._scripts = scripts
-        self._needs: dict[int, Need] = {}
+        self._needs: dict[tuple[int, bool], Need] = {}
         self.checked = dict[int, bool]()
         for step, work in enumerate(works):
             if work is not None and work.moves:
@@ -307,7 +319,8 @@ class ModelledRequests(WithoutCalls):
     def _ask_now(self, step: int) -> None:
         """Ask the model whose attempts come next."""
         self.models[step], self.limit_classes[step] = self._scripts.model(step), self._scripts.pool(step)
-        self._needs.pop(step, None)
+        for by_batch in (False, True):
+            self._needs.pop((step, by_batch), None)
 
     def fall_back(self, step: int) -> bool:
         """Go on to the attempts by the next model, if there were any."""
@@ -323,14 +336,17 @@ class ModelledRequests(WithoutCalls):
 
     def need(self, step: int) -> Need:
         """Return what an agent's request will use."""
-        found = self._needs.get(step)
+        found = self._needs.get((step, self._goes_by_batch(step)))
         if found is None:
             worst, least = NOTHING, None
             if self._price is not None:
                 size = self._scripts.work(step).size + OVERHEAD_TOKENS
                 worst, least = (self._worst(step, self._price, most) for most in (size, size // LONGEST_TOKEN))
-            found = self._needs[step] = self._need(step, worst, least)
+            found = self._needs[step, self._goes_by_batch(step)] = self._need(step, worst, least)
         return found
+
+    def _goes_by_batch(self, step: int) -> bool:
+        return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
         """Know an agent's input, as a live run does that has it counted. Nobody waits for that here."""
@@ -338,7 +354,8 @@ class ModelledRequests(WithoutCalls):
             work = self._scripts.work(step)
             known = (one.input_tokens for one in work.tries if one.input_tokens)
             size = next(known, work.size + OVERHEAD_TOKENS)
-            self._needs[step] = self._need(step, self._worst(step, self._price, size), None)
+            need = self._need(step, self._worst(step, self._price, size), None)
+            self._needs[step, self._goes_by_batch(step)] = need
         return False
 
     def to_count(self) -> Sequence[tuple[int, Request]]:
@@ -390,7 +407,9 @@ class ModelledRequests(WithoutCalls):
             output_tokens=work.max_tokens,
             cache_write_1h_tokens=written if ttl == "1h" else 0,
         )
-        return Worst(price.of(self.models[step], usage).cost_usd, size + work.max_tokens)
+        found = price.of(self.models[step], usage)
+        cost_usd = (of_batch(found) if self._goes_by_batch(step) else found).cost_usd
+        return Worst(cost_usd, size + work.max_tokens)
 
 
 def _usage_of(attempt: Try, billed: Input | None, share: float = 1.0) -> Usage:
@@ -440,6 +459,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     held: frozenset[int] = frozenset(),
     refusal_s: float = 0.0,
     left: Mapping[int, Left] = MappingProxyType({}),
+    batch_s: float = BATCH_S,
 ) -> int:
     """Turn the engine through modelled work, on virtual time. Returns the most that was under way at once.
 
@@ -457,28 +477,23 @@ def play(  # noqa: PLR0913 - all that a run stands on
         held: The agents whose answers are there already.
         refusal_s: How long a 429 takes to come.
         left: The steps that are left out while it runs, as a recorded run decided.
+        batch_s: How long a batch takes of which nothing was recorded.
     """
-    groups, lives = _groups_of(works, record, held, policy, cached_by, terms)
+    batching = batching_of(record.plan, policy)
+    alone = held.union(() if batching is None else batching.steps)
+    groups, lives = _groups_of(works, record, alone, policy, cached_by, terms)
     prefixes = None if groups is None else Prefixes(groups, lives)
     entries = groups or [None] * len(works)
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
     classes, scripts = [facts_of(terms, one.model).limit_class for one in requests], Scripts(works)
     counted = price if any((policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min)) else None
     given = works, scripts, requests, classes, prefixes, counted, held
-    asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching_of(record.plan, policy))
-    engine = Engine(
-        record,
-        policy,
-        asked,
-        timeouts_s=timeouts_s,
-        price=price.of,
-        dag=record.dag,
-        pacer=pacer,
-        key=key,
-        work_s=terms.work_s,
-    )
+    asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching)
+    shared: dict[str, Any] = {"dag": record.dag, "pacer": pacer, "key": key, "work_s": terms.work_s}
+    engine = Engine(record, policy, asked, timeouts_s=timeouts_s, price=price.of, **shared)
     provider = Provider(terms.after, warm, lives, refusal_s=refusal_s)
-    driver = VirtualDriver(engine, ModelledService(scripts, provider, entries, price, max_attempts=policy.max_attempts))
+    more = policy.max_attempts, _ByBatch(batching, batch_s)
+    driver = VirtualDriver(engine, ModelledService(scripts, provider, entries, price, *more))
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()
@@ -488,7 +503,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
 def _groups_of(
     works: Sequence[Work | None],
     record: RunRecord,
-    held: frozenset[int],
+    alone: frozenset[int],
     policy: Policy,
     work_s: Sequence[float] | None,
     terms: Terms,
@@ -498,12 +513,12 @@ def _groups_of(
     Args:
         works: What the agents do; `None` for one that is left out.
         record: What is run.
-        held: The agents whose answers are there already.
+        alone: The agents that share nothing: those whose answers are there already, and those that go by batch.
         policy: How to run.
         work_s: Per agent, expected seconds of work; `None` is unknown.
         terms: What the provider said of models.
     """
-    contexts = [None if one in held else agent.prefix for one, agent in enumerate(record.plan.agents)]
+    contexts = [None if one in alone else agent.prefix for one, agent in enumerate(record.plan.agents)]
     used = [name if work is not None else None for name, work in zip(contexts, works, strict=True)]
     if policy.cache == "off" or not any(used):
         return None, {}

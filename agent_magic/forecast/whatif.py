@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from agent_magic.declare.agent import EFFORTS
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
+from agent_magic.engine.policy import POLICY_WORDS as POLICY_TERMS
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean
 from agent_magic.forecast.forecast import Scenario
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 ASKED: Final[Mapping[str, str]] = {
     "concurrency": "Int64",
     "schedule": "string",
-    "batch": "bool",
+    "batch": "string",
     "rounds": "Int64",
     "most": "Int64",
 }
@@ -71,8 +72,7 @@ def whatif_frame(
 
     First a column per argument that was given, named as it, then `NUMBERS`. Unknown is `NA`, never 0. What was not
     given stays as recorded, and stands in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of
-    the run. A batch has no concurrency, schedule, limits or cache of ours: those are `NA`, and what differs in them is
-    one row. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
+    the run. `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
 
     Args:
         forecaster: The run.
@@ -112,15 +112,9 @@ def whatif_rows(
     """
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
-    batches: set[str] = set()
     for number, one in enumerate(asked, 1):
-        policy = _policy_row(forecaster, one)
-        if one.scenario.batch:
-            if str(policy) in batches:
-                continue
-            batches.add(str(policy))
         found = forecaster.forecast(one.scenario)
-        rows.append({**policy, **_number_row(found, forecaster)})
+        rows.append({**_policy_row(forecaster, one), **_number_row(found, forecaster)})
         if log is not None:
             log.add(forecaster.record, found)
         if tell is not None:
@@ -173,17 +167,14 @@ def _dtype(values: list[Any]) -> str:
 def _policy_row(forecaster: Forecaster, asked: Asked) -> dict[str, Any]:
     """Return what was asked, in words; what was not, as it was recorded."""
     given, policy = asked.given, asked.scenario.policy or forecaster.policy
-    ours = {
+    return {
+        "model": _models_text(forecaster, given["model"]),
         "concurrency": policy.concurrency,
         "schedule": policy.schedule,
         "limits": _text(given["limits"]),
         "cache": policy.cache if given["cache"] is None else given["cache"],
         "cache_ttl": policy.cache_ttl,
-    }
-    return {
-        "model": _models_text(forecaster, given["model"]),
-        **(dict.fromkeys(ours) if asked.scenario.batch else ours),
-        "batch": asked.scenario.batch,
+        "batch": policy.batch,
         "effort": _text(given["effort"]),
         "drop": _text(given["drop"]),
         "rounds": given["rounds"],
@@ -249,12 +240,13 @@ ARGUMENTS: Final = (
     "most",
 )
 """What can be asked, in the order of the frame's columns."""
-POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl")
+POLICY_WORDS: Final = ("concurrency", "schedule", "cache", "cache_ttl", "batch")
 """Those that are fields of the policy."""
 MOST: Final = 100_000
 """More scenarios than this are a mistake."""
 LIMIT_WORDS: Final = (*(kind.field for kind in KINDS.values()), "burst_s")
 NO_LIMITS: Final = ("off", "none")
+BATCH: Final = POLICY_TERMS["batch"]
 CACHE: Final[dict[Any, str]] = {True: "on", False: "off", "auto": "auto", "on": "on", "off": "off"}
 
 
@@ -344,7 +336,7 @@ class _Reader:
             "drop": self._dropped,
             "limits": self._limits,
             "cache": _cache,
-            "batch": _flag,
+            "batch": _batch,
             "prices": _prices,
             "rounds": self._rounds,
             "most": self._items,
@@ -358,10 +350,6 @@ class _Reader:
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
         """Put one combination together."""
         words = {name: meant[name] for name in POLICY_WORDS if meant[name] is not None}
-        by_batch = self.policy.batch != "off"
-        if by_batch and meant["batch"] is False:
-            hint = "plan.estimate() says what is expected, by answers that were asked live."
-            raise DeclarationError("This run went by batch: how long it takes live was not measured.", hint=hint)
         key = tuple(sorted(words.items()))
         policy = self._policies.get(key)
         if policy is None:
@@ -372,7 +360,6 @@ class _Reader:
             efforts=meant["effort"] or {},
             dropped=meant["drop"] or frozenset(),
             limits=meant["limits"],
-            batch=bool(meant["batch"]) and not by_batch,
             prices=meant["prices"],
             rounds=meant["rounds"],
             most=meant["most"],
@@ -470,10 +457,12 @@ def _cache(value: object) -> str:
     raise must_be("cache", "True, False, auto, on or off", value, did_you_mean(str(value), ("auto", "on", "off")))
 
 
-def _flag(value: object) -> bool:
+def _batch(value: object) -> str:
     if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str) and value in BATCH:
         return value
-    raise must_be("batch", "True or False", value)
+    raise must_be("batch", "True, False, on, off or auto", value, did_you_mean(str(value), BATCH))
 
 
 def _prices(value: object) -> Prices:

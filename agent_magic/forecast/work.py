@@ -6,8 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
-from agent_magic.engine.batching import BATCH_S
-from agent_magic.forecast.evidence import needed_tokens, refusal_s_of, rows_of, seen_of
+from agent_magic.forecast.evidence import FAULTS, NOT_IN_BATCH, needed_tokens, refusal_s_of, rows_of, seen_of
 from agent_magic.forecast.pace import (
     ENOUGH,
     HIGH,
@@ -38,6 +37,8 @@ PRIOR_OUTPUT_TOKENS: Final = 500
 """The length of an answer when nothing at all is known."""
 SAME: Final = (1.0, 1.0)
 OK: Final = 200
+LIVE_ONLY: Final = FAULTS | {"RateLimited", "Late"}
+"""The kinds of failure that belong to a request of its own: of its connection, its moment, its deadline."""
 End = Literal["low", "likely", "high"]
 
 
@@ -58,6 +59,8 @@ class Try(NamedTuple):
         tools_s: The seconds in which any of them runs.
         model: The model that is asked, where that is not the same for all attempts of the agent; else empty.
         pool: The class of that model.
+        batch_s: How long the batch took with which it was recorded; `None` where it went live, and takes as long as
+            batches do. Its other seconds are those of a live request.
     """
 
     local_s: float
@@ -73,11 +76,30 @@ class Try(NamedTuple):
     tools_s: float = 0.0
     model: str = ""
     pool: str = ""
+    batch_s: float | None = None
 
     @property
     def turned_away(self) -> bool:
         """Whether it fails before anything of it was counted or billed."""
         return self.failure is not None and self.input_tokens == 0
+
+    def sent(self, batch_s: float | None) -> Try:
+        """Return the attempt as it goes: by a batch of so many seconds, or live where that is `None`.
+
+        What it used and cost when it was recorded counts where it goes as it went.
+        """
+        if (batch_s is None) != (self.batch_s is None):
+            self = self._replace(usage=None, price=None)  # noqa: PLW0642 - the same, with less known
+        if batch_s is None:
+            return self
+        return self._replace(local_s=0.0, first_s=None, takes_s=batch_s if self.batch_s is None else self.batch_s)
+
+    def fits(self, *, by_batch: bool) -> bool:
+        """Tell whether it can be: a batch has no failures of single requests, and these none of a batch."""
+        kind = "" if self.failure is None else self.failure.kind
+        if by_batch:
+            return self.batch_s is not None or kind not in LIVE_ONLY
+        return kind != NOT_IN_BATCH
 
     def longer(self, factor: float) -> Try:
         """Return the attempt with seconds that are longer by a factor."""
@@ -148,13 +170,6 @@ class Work(NamedTuple):
         """Return the work with requests that take longer by a factor; their tokens stay."""
         return self._replace(tries=tuple(one.longer(factor) for one in self.tries))
 
-    def batched(self) -> Work:
-        """Return the work in a batch: its last attempt, an hour long. A task stays as it is."""
-        if self.is_task:
-            return self
-        last = self.tries[-1]
-        return self._replace(tries=(last._replace(local_s=0.0, first_s=None, takes_s=BATCH_S, usage=None, price=None),))
-
 
 class Works(NamedTuple):
     """The work of a plan.
@@ -202,6 +217,7 @@ class Evidence:
         efforts: Mapping[int, str | None],
         dropped: frozenset[int],
         limited: frozenset[str],
+        by_batch: frozenset[int] = frozenset(),
     ) -> Works:
         """Model the work of every agent.
 
@@ -210,11 +226,12 @@ class Evidence:
             efforts: Per agent that changes, its effort.
             dropped: Agents left out.
             limited: The model classes whose limits the modelled provider keeps: recorded 429s of theirs are left out.
+            by_batch: The agents that are expected to go by batch.
         """
-        key = (tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str)), dropped, limited)
+        key = (tuple(sorted(models.items())), tuple(sorted(efforts.items(), key=str)), dropped, limited, by_batch)
         found = self._works.get(key)
         if found is None:
-            found = self._works[key] = _Modelling(self, models, efforts, dropped, limited).all()
+            found = self._works[key] = _Modelling(self, models, efforts, dropped, limited, by_batch).all()
         return found
 
 
@@ -228,10 +245,11 @@ class _Modelling:
         efforts: Mapping[int, str | None],
         dropped: frozenset[int],
         limited: frozenset[str],
+        by_batch: frozenset[int],
     ) -> None:
         self.evidence, self.seen = evidence, list(evidence.seen)
         self.models, self.efforts, self.dropped, self.limited = models, efforts, dropped, limited
-        self.left = evidence.record.decisions
+        self.left, self.by_batch = evidence.record.decisions, by_batch
         self.text_scale: dict[int, float] = {}
         self.basis: Basis = "measured"
         self.words: dict[str, None] = {}
@@ -347,11 +365,15 @@ class _Modelling:
         if not seen.answered:
             self.assumed_answers.append(seen.name)
         made = self._guess(output, seen.max_tokens)
-        timing = self._timing(seen.name, model)
+        again = bool(recorded) and recorded[-1].by_batch and agent in self.by_batch
+        timing = self._timing(seen.name, model, asked=not again)
         given = self._given(seen, change, factor) if given is None else given
         answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
-        answer = answer._replace(model=recorded[-1].model) if recorded else answer
-        return (*failed, answer), (timing.low, timing.high), spread
+        if recorded:
+            answer = answer._replace(model=recorded[-1].model)
+            if recorded[-1].by_batch and recorded[-1].failure is None:
+                answer = _in_batch(answer, recorded[-1], as_it_was=same and not change)
+        return (*failed, answer), SAME if again else (timing.low, timing.high), spread
 
     def _input(self, seen: Seen, tokens: int, model: str, factor: float, change: int) -> int:
         """Return the input of an agent by another model, with other answers in its prompt."""
@@ -372,14 +394,15 @@ class _Modelling:
         self.say(f"{seen.name}: input counted by its characters", "assumed")
         return round(max(0, seen.characters + change) * seen.per_character * factor)
 
-    def _timing(self, name: str, model: str) -> Timing:
-        """Return how fast an agent answers whose own seconds are not known."""
+    def _timing(self, name: str, model: str, *, asked: bool) -> Timing:
+        """Return how fast an agent answers whose own seconds are not known; it counts where it is asked live."""
         own = timing_of(self.evidence.history.of_agent(name, model))
         if own is not None:
-            self.say(f"{name}: speed of its own earlier answers ({own.answers})", "ledger")
-            return own
-        timing, basis, words = self.evidence.speeds.of(model)
-        self.say(words, basis)
+            timing, basis, words = own, "ledger", f"{name}: speed of its own earlier answers ({own.answers})"
+        else:
+            timing, basis, words = self.evidence.speeds.of(model)
+        if asked:
+            self.say(words, basis)
         return timing
 
     def _output(
@@ -441,6 +464,12 @@ def alone(seen: Seen, model: str) -> Seen:
     return found._replace(answered=True, output_tokens=usage.output_tokens, input_tokens=usage.total_input_tokens)
 
 
+def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
+    """Return an answer with what is known of the batch it came with."""
+    known = (one.usage, one.price) if as_it_was else (None, None)
+    return answer._replace(batch_s=one.takes_s, usage=known[0], price=known[1], status=one.status)
+
+
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
     return answer._replace(model=one.model) if one.model else answer
@@ -463,6 +492,7 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         one.tools,
         one.tools_s,
         one.model,
+        batch_s=one.takes_s if one.by_batch else None,
     )
 
 

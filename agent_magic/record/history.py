@@ -109,7 +109,7 @@ def answers_of(record: RunRecord) -> Iterator[Past]:
     for attempt in record.attempts:
         if attempt.answer is None or not attempt.is_answered or attempt.source not in MEASURED:
             continue
-        if attempt.price == PAID_BEFORE:  # taken over from an earlier run, which measured it
+        if attempt.price == PAID_BEFORE or attempt.answer.batch:  # an earlier run measured it; a batch measures none
             continue
         usage, api_s = attempt.answer.usage, attempt.api_s
         if api_s is not None:

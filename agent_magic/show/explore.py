@@ -56,7 +56,7 @@ class Choice:
         models: Models by agent name.
         rpm: Requests per minute; 0 is no limit.
         cache: `auto`, `on` or `off`.
-        batch: Whether everything goes through the Batch API.
+        batch: Whether to go by batch.
     """
 
     concurrency: int | None = None
@@ -64,7 +64,7 @@ class Choice:
     models: Mapping[str, str] = field(default_factory=dict[str, str])
     rpm: float | None = None
     cache: str | None = None
-    batch: bool = False
+    batch: bool | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Choice:
         limits = None if self.rpm is None else "off" if self.rpm == 0 else self.rpm
         given = {
             "concurrency": self.concurrency, "schedule": self.schedule, "model": dict(self.models) or None,
-            "limits": limits, "cache": self.cache, "batch": self.batch or None,
+            "limits": limits, "cache": self.cache, "batch": self.batch,
         }  # fmt: skip
         return {name: value for name, value in given.items() if value is not None}
 
@@ -84,7 +84,7 @@ class Choice:
         limits = "" if self.rpm is None else "no limits" if self.rpm == 0 else f"{self.rpm:g} requests per minute"
         parts = [
             "" if self.concurrency is None else f"concurrency {self.concurrency}", self.schedule or "", models, limits,
-            f"cache {self.cache}" if self.cache else "", "as a batch" if self.batch else "",
+            f"cache {self.cache}" if self.cache else "", {None: "", True: "by batch", False: "live"}[self.batch],
         ]  # fmt: skip
         return " · ".join(part for part in parts if part) or RECORDED
 
@@ -325,6 +325,7 @@ def _setup(explorer: Explorer) -> dict[str, Any]:
         "recorded": RECORDED,
         "limits": list(LIMITS),
         "caches": list(POLICY_WORDS["cache"]),
+        "batch": policy.batch != "off",
         "agents": agents,
         "models": list(explorer.used_models),
         "goals": None if trial is None else {"under": float(trial.frame["run_usd"].max()), "least": 0.9},
@@ -363,7 +364,7 @@ def choice_of(asked: Mapping[str, Any]) -> Choice:
         dict(asked.get("models", {})),
         LIMITS[asked.get("limits", RECORDED)],
         asked.get("cache"),
-        bool(asked.get("batch")),
+        asked.get("batch"),
     )
 
 

@@ -97,6 +97,7 @@ export function render({ model, el }) {
   set(kind, "aria-label", "model");
   const cache = choices([setup.recorded, ...setup.caches], setup.recorded, () => ask());
   const batch = input({ type: "checkbox" }, () => ask());
+  batch.checked = setup.batch;
   const under = input({ type: "number", min: "0", step: "any", value: String(setup.goals?.under ?? 0) }, () => ask());
   const least = input({ type: "number", min: "0", max: "1", step: "0.01", value: String(setup.goals?.least ?? 0) }, () => ask());
 
@@ -104,10 +105,10 @@ export function render({ model, el }) {
     ...(Number(concurrency.value) === setup.concurrency ? {} : { concurrency: Number(concurrency.value) }),
     ...(schedule.value === setup.schedule ? {} : { schedule: schedule.value }),
     ...(cache.value === setup.recorded ? {} : { cache: cache.value }),
+    ...(batch.checked === setup.batch ? {} : { batch: batch.checked }),
     ...(setup.goals ? { under: Number(under.value), least: Number(least.value) } : {}),
     models: { ...models },
     limits: limits.value,
-    batch: batch.checked,
   }));
 
   const words = html("span", { class: "am-words" });
@@ -131,7 +132,7 @@ export function render({ model, el }) {
     html("div", { class: "am-control am-wide", role: "group", "aria-label": "models" }, [
       html("span", { class: "am-name" }, ["model of"]), html("div", {}, [agent, kind]),
     ]),
-    html("label", { class: "am-control am-tick" }, [batch, "as a batch (half price)"]),
+    html("label", { class: "am-control am-tick" }, [batch, "by batch (half price)"]),
   ]);
   const panel = html("section", { class: "am-live am-explore", "aria-label": "What if", "data-lm-suppress-shortcuts": "true" }, [
     html("header", {}, [html("h3", {}, [setup.title]), words, ...(home ? [write] : [])]), controls, numbers, goals, error, picture,

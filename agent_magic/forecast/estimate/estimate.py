@@ -11,26 +11,27 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S, batching_of
+from agent_magic.engine.batching import batching_of
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.policy import as_policy
 from agent_magic.engine.requests import timeouts_of
+from agent_magic.forecast.batches import batch_span
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, guess_all
 from agent_magic.forecast.estimate.cascades import ESCALATION, cascades_of
 from agent_magic.forecast.estimate.value import Estimate, Expected
 from agent_magic.forecast.forecast import Forecaster
-from agent_magic.forecast.pace import ENOUGH, RANK
+from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.pilot import Pilot, with_pilot
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.measure.metrics import Summary, summarize
-from agent_magic.measure.path import Chains, CriticalPath
+from agent_magic.measure.path import find_path
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
 from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Ceilings
 
-ASSUMED = "a batch assumed to take an hour, a quarter at least and a day at most"
 MOST_NAMED = 4
 NEARLY = 1.05
 """A run that takes no more than this times its longest chain is bound by it."""
@@ -99,11 +99,11 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
     rows = with_pilot([row for row in history or () if row.simulated == simulated], pilot)
     terms = ceilings if isinstance(ceilings, Terms) else Terms({}, bool(ceilings), ceilings or {}, {})
     guesses = guess_all(plan, requests, held, counted, rows, piloted, terms=terms, max_turns=policy.max_turns)
-    guesses = _with_batches(plan, policy, guesses, batch_times_s)
     cascades = cascades_of(plan, requests, held, rows, piloted, terms=terms)
-    work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
-    play_to = partial(_play, plan, requests, guesses, cascades, policy, terms=terms, price=Pricing(book), work_s=work_s)
+    given: dict[str, Any] = {"terms": terms, "price": Pricing(book), "batch_s": batch_span(batch_times_s)[0]}
+    play_to = partial(_play, plan, requests, guesses, cascades, policy, history=history, **given)
     ends, reserved, words = _ends(plan, rows, guesses, play_to)
+    guesses = _with_batches(plan, policy, guesses, batch_times_s)
     totals, timeouts_s = [summarize(one) for one in ends], _timeouts_s(plan, policy, guesses)
     expected = tuple(_expect(plan, one, requests, guesses, cascades, ends, book) for one in range(len(plan)))
     found = Estimate(
@@ -112,14 +112,14 @@ def estimate(  # noqa: PLR0913 - what a plan can be estimated by, each with its 
         cost=_sum([one.cost for one in expected]),
         most_usd=_total([one.most_usd for one in expected]),
         wall_s=_span([one.wall_s or 0.0 for one in totals]),
-        critical_path=_path(plan, guesses, ends[1], totals[1].wall_s or 0.0),
+        critical_path=find_path(ends[1], totals[1].wall_s or 0.0),
         basis=_weakest(expected),
         order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
         notes=(*words, *_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
         pilot=tried,
         likely=ends[1],
-        forecaster=partial(Forecaster, reserved, prices=book),
+        forecaster=partial(Forecaster, reserved, prices=book, batch_times_s=batch_times_s),
     )
     return _within(found, policy, budget_usd, totals[1], timeouts_s)
 
@@ -146,19 +146,13 @@ def _with_batches(plan: Plan, policy: Policy, guesses: Sequence[Guess], times_s:
     """Return what is expected of each agent, those that go by batch with the seconds of batches."""
     batching = batching_of(plan, policy)
     by_batch = () if batching is None else batching.ahead(plan.dag.layer)
-    return [_by_batch(one, times_s) if number in by_batch else one for number, one in enumerate(guesses)]
-
-
-def _by_batch(guess: Guess, times_s: Sequence[float]) -> Guess:
-    """Return what is expected of an agent that goes by batch: its tokens as live, its seconds those of a batch."""
-    if guess.held or guess.is_task:
-        return guess
-    if len(times_s) >= ENOUGH:
-        seconds, basis = Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
-    else:
-        seconds, basis = Span(BATCH_S / 4, BATCH_S, BATCH_MOST_S), ASSUMED
-    words = (*guess.words, f"by batch at half the price, {basis}")
-    return guess._replace(seconds=seconds, first_s=seconds.low, words=words, by_batch=True)
+    seconds, basis = batch_span(times_s)
+    return [
+        one._replace(seconds=seconds, words=(*one.words, f"by batch at half the price, {basis}"), by_batch=True)
+        if number in by_batch and not one.held and not one.is_task
+        else one
+        for number, one in enumerate(guesses)
+    ]
 
 
 def _expect(
@@ -185,6 +179,9 @@ def _expect(
     most = _total([price(one.most_input, one.most_output, model) for one, model in every])
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
+    seconds = guess.seconds
+    if later and not any(one.results[agent].is_left_out for one in ends):
+        seconds = _span([one.results[agent].work_s for one in ends])
     part = plan.agents[agent].part
     sure, likely = price(guess.aside[1], guess.cap), price(guess.aside[0], guess.cap)
     return Expected(
@@ -194,7 +191,7 @@ def _expect(
         guess.held,
         guess.input,
         guess.output,
-        guess.seconds,
+        seconds,
         cost,
         most,
         (likely, sure),
@@ -231,20 +228,6 @@ def _total(values: Sequence[float | None]) -> float | None:
     return math.fsum(known) if len(known) == len(values) else None
 
 
-def _path(plan: Plan, guesses: Sequence[Guess], likely: RunRecord, wall_s: float) -> CriticalPath:
-    work = [0.0 if done.is_left_out else one.seconds.likely for one, done in zip(guesses, likely.results, strict=True)]
-    agents, _ = plan.dag.longest_path(work)
-    path = [agent for agent in agents if work[agent] > 0]
-    chains = Chains.of(plan.dag, work)
-    return CriticalPath(
-        tuple(plan.agents[agent].name for agent in path),
-        math.fsum(work[agent] for agent in path),
-        work_s=tuple(work[agent] for agent in path),
-        halving_saves_s=tuple(chains.saved_s(agent, work[agent] / 2) for agent in path),
-        wall_s=wall_s,
-    )
-
-
 def _limited_by(
     found: Estimate, reaches: Reach | None, policy: Policy, likely: Summary, timeouts_s: Sequence[float]
 ) -> str:
@@ -271,7 +254,8 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     *,
     terms: Terms,
     price: Pricing,
-    work_s: Sequence[float] | None,
+    history: History | None,
+    batch_s: Span,
     left: Mapping[int, Left],
 ) -> RunRecord:
     """Run a plan on virtual time, without caps and deadlines.
@@ -285,7 +269,8 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
         end: 0 takes the low end of everything, 1 what is likely, 2 the high end.
         terms: The rate limits that are known, what a pacer has learned, whether the key is untried.
         price: What tokens cost.
-        work_s: Per agent, the seconds of work that the run will expect of it; `None` where it expects nothing.
+        history: The earlier answers by which the run will expect work of agents; `None` where it expects nothing.
+        batch_s: The seconds of a batch.
         left: The steps that are left out.
     """
     policy = replace(policy, budget_usd=None, budget_tokens=None, max_usd_per_min=None, deadline_s=None, seed=0)
@@ -294,6 +279,7 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
     for agent, later in cascades.items():
         works[agent] = _escalating(works[agent], later, end, terms)
     limits = terms.before | _plenty(works, terms)
+    work_s = None if history is None else expected_work_s(plan.agents, [one.model for one in requests], history)
     record = RunRecord(plan, datetime.now(UTC), [request.model for request in requests])
     # What a what-if of this run starts from: the limits that are known, and no wait for a first reply to tell them.
     record.terms = terms._replace(policy=policy.to_dict(), after=terms.before, key_untried=False)
@@ -310,6 +296,7 @@ def _play(  # noqa: PLR0913 - all that an end of an estimate stands on
         key=Key() if terms.key_untried else None,
         held=frozenset(number for number, guess in enumerate(guesses) if guess.held),
         left=left,
+        batch_s=batch_s[end],
     )
     return record
 
