@@ -78,8 +78,6 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
     may = {number for number, one in enumerate(plan.agents) if _may(one, policy)}
     if not may:
         return None
-    if policy.schedule == "sequential":
-        raise PlanError("batch does not go with schedule='sequential': one agent at a time is a batch for each.")
     return Batching(policy, may, plan.dag.remaining([0.0 if one.is_task else 1.0 for one in plan.agents]))
 
 

@@ -13,6 +13,7 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.base import facts_of
 from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.ledger.batches import name_of
 from agent_magic.record.request import Request
 from agent_magic.record.terms import Terms
 
@@ -82,6 +83,24 @@ def foresee(
             texts[plan.agents[agent].name] = plan.meaning_of(agent, answer.text)
     every = range(len(plan))
     return tuple(requests[agent] for agent in every), tuple(held[agent] for agent in every)
+
+
+def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, ledger: Ledger | None) -> int:
+    """Return how many requests of a plan wait in open batches, as far as they can be written before it runs.
+
+    Args:
+        plan: The plan.
+        client: Who would answer.
+        ledger: Knows the batches; `None` knows none.
+    """
+    where = as_provider(client).endpoint
+    names = {name for one in ([] if ledger is None else ledger.batches.open(where)) for name in one.names}
+    if not names:
+        return 0
+    requests, held = foresee(plan, client, ledger)
+    cache = AnswerCache(plan, where, ledger, None, fresh=False)
+    places = {agent: cache.key(agent, requests[agent]) for agent, one in enumerate(plan.agents) if not one.is_task}
+    return sum(held[agent] is None and name_of(*place) in names for agent, place in places.items())
 
 
 def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answer | None:

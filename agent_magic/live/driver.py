@@ -24,6 +24,7 @@ from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.requests import PlanRequests, model_of, models_of, timeouts_of
 from agent_magic.engine.run import CUT, Engine
+from agent_magic.errors import PlanError
 from agent_magic.live.ahead import count
 from agent_magic.live.answer_cache import AnswerCache
 from agent_magic.live.batching import batcher_of
@@ -400,6 +401,8 @@ class Driver:
         self.do(self.engine.ended(step, UNSENT, self.now()))
 
     def _make_batcher(self) -> Batcher:
+        if self.policy.schedule == "sequential":
+            raise PlanError("batch does not go with schedule='sequential': one agent at a time is a batch for each.")
         return batcher_of(self._provider, self._ledger, self._tasks.beside, self._batch_time_s)
 
     def _batch_time_s(self) -> float | None:

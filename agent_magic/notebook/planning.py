@@ -13,7 +13,7 @@ from agent_magic.forecast.advice.advice import several_or_one
 from agent_magic.forecast.advice.rules import MOST_COUNTED
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
-from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought
+from agent_magic.live.ahead import count_ahead, foresee, terms_ahead, unbought, waiting_in_batches
 from agent_magic.live.earlier import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import execute
@@ -26,7 +26,7 @@ from agent_magic.show.units import dollars
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from agent_magic.api import Plan, Run
     from agent_magic.declare.plan import Plan as DeclaredPlan
@@ -147,6 +147,8 @@ async def confirm(
         UsageError: The answer was no; nothing was sent.
     """
     session = ctx.session
+    for text in _batch_notes(session, plan, ctx.policy(given)):
+        note(text)
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
         return
     policy = ctx.policy(given)
@@ -161,6 +163,22 @@ async def confirm(
         note(f"{line}{cap}")  # a log has to say it
     elif not agrees(f"{line}: run? [y/N] "):
         raise UsageError(f"Nothing was sent: {line}. --yes runs without asking, --budget USD sets a cap.")
+
+
+def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterator[str]:
+    """Say what would be lost or bought twice: a batch that only this kernel knows, answers that come by batch."""
+    ledger = session.shared.ledger
+    if ledger is None:
+        return
+    if policy.batch == "off":
+        if waiting := waiting_in_batches(plan, session.shared.client, ledger):
+            told = "1 request waits" if waiting == 1 else f"{waiting:,} requests wait"
+            yield f"{told} in a batch at the provider, and will be bought again. --batch waits for the answers instead."
+    elif ledger.path is None:
+        yield (
+            "the ledger is in memory, so a batch is lost with this kernel, and billed. "
+            "%config AgentMagics.ledger = 'FILE' keeps it."
+        )
 
 
 def _outlay(

@@ -45,6 +45,10 @@ SILENT: Final = ("stop_reason", "price", "request_id", "plan", "kind")
 """Words that need no saying where all rows agree."""
 COMPARED: Final = ("wall_s", "cost_usd")
 """Columns beside which the change against the recorded run stands."""
+MANIFOLD: Final = 10.0
+"""What is more than so many times as much again is written as a multiple."""
+LONG_S: Final = 120.0
+"""Longer durations are written in minutes and hours."""
 
 
 class _Shown(NamedTuple):
@@ -188,6 +192,8 @@ def _changes(frame: pd.DataFrame, place: int) -> list[_Shown]:
 
 
 def _percent(share: float) -> str:
+    if share >= MANIFOLD:
+        return f"{1 + share:,.0f}x"
     whole = round(100 * share)
     return "0 %" if not whole else f"{'+' if whole > 0 else '−'}{abs(whole):,} %"
 
@@ -229,12 +235,19 @@ def _cells(name: str, values: Any, kind: Kind) -> list[str]:
     digits = _decimals(name, [one for one in numbers if one is not None], values.dtype.kind)
     sign = name.startswith("diff_")
     found = ["" if one is None else _written(abs(one), digits) for one in numbers]
+    if _is_seconds(name):
+        pairs = zip(numbers, found, strict=True)
+        found = [seconds(abs(one)) if one is not None and abs(one) > LONG_S else word for one, word in pairs]
     if _is_dollars(name):
         found = [word and (f"${word}" if number else "$0") for word, number in zip(found, numbers, strict=True)]
     return [
         UNKNOWN if one is None else f"{'−' if one < 0 else '+' if sign and one else ''}{word}"
         for one, word in zip(numbers, found, strict=True)
     ]
+
+
+def _is_seconds(name: str) -> bool:
+    return name.endswith("_s") or name.startswith("seconds_")
 
 
 def _is_dollars(name: str) -> bool:
@@ -257,7 +270,7 @@ def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
     largest, least = max(map(abs, numbers)), min((abs(one) for one in numbers if one), default=1.0)
     if _is_dollars(name):
         return 2 if least >= 1 else 4 if least >= 0.001 else 6
-    if name.endswith("_s") or name.startswith("seconds_"):
+    if _is_seconds(name):
         return 1 if largest >= 1 or not largest else 2
     return None if largest > 1000 * least else 2
 

@@ -20,7 +20,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, PlanError, RateLimited
 from agent_magic.show.explore import Choice, Explorer
 from agent_magic.simulator import start
-from tests.live.test_other_models import agents, cascade, sure
+from tests.live.test_other_models import agents, cascade, look_up, sure
 from tests.live.virtual import MODEL, Reply, drive
 
 HOUR_S = 3600.0
@@ -67,10 +67,11 @@ def test_no_answer_is_lost_by_batch(seed, batch):
     assert found.totals.cost_usd == pytest.approx(HALF * paid)
 
 
-def test_what_a_batch_refuses_a_what_if_refuses(escalated):
-    """The rules of a real run count: no batch goes one agent at a time, or with tools of the user."""
-    with pytest.raises(PlanError, match="sequential"):
-        escalated.whatif(batch=True, schedule="sequential")
+def test_what_a_batch_refuses_a_what_if_refuses():
+    """The rule of a real run counts: no agent with tools of the user goes by batch unless it says so."""
+    record, _ = drive(agents("a", tools=[look_up]), lambda *_: Reply(1.0), Policy(1, seed=1))
+    with pytest.raises(PlanError, match="has tools"):
+        Run(record).whatif(batch=True)
 
 
 def test_an_agent_that_says_off_goes_live():
@@ -149,6 +150,12 @@ def test_a_panel_of_a_batch_run_says_how_it_ran(measured):
     assert {} == Choice().changes
     assert {"batch": False} == Choice(batch=False).changes
     assert panel.answer(Choice(batch=False)).facts[0][1] != panel.answer(Choice()).facts[0][1]
+
+
+def test_a_batch_run_has_advice(measured):
+    """Every rule can be asked of it, what one after another takes included."""
+    advice = measured[2].advise()
+    assert advice.findings
 
 
 def test_a_row_by_batch_is_applied(escalated):

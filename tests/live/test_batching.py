@@ -14,6 +14,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import PlanError
+from agent_magic.live.ahead import waiting_in_batches
 from agent_magic.record.prices import AT_BATCH_PRICE
 from agent_magic.simulator import start
 
@@ -102,6 +103,8 @@ def test_a_stopped_run_finds_its_batch(ledger):
         assert {"cancelled"} == {one.status for one in record.results}
         assert [5] == [len(one.names) for one in ledger.batches.open()]
         assert ledger.notes[-1].startswith("A batch of 5 requests goes on")
+        client = am.Claude(base_url=server.url, api_key="x")
+        assert (5, 0) == tuple(waiting_in_batches(one, client, ledger) for one in (plan, rows(5, "Else {{ item }}")))
         run = drive(plan, server, ledger)
         assert run.ok
         assert [5] == [len(names) for names in batches(server)]

@@ -11,7 +11,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from agent_magic.api import Plan
 from agent_magic.notebook.command import Parser
 from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.verbs.runs import VERBS as RUNS
 from agent_magic.notebook.verbs.worth import VERBS, graders_of
 from tests.measure.test_each import known
 
@@ -65,7 +67,7 @@ def test_what_is_applied_changes_declarations_and_defaults_and_can_be_taken_back
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("apply", "a trial before it"), ("apply 9", "has 0 changes|has 1 changes"), ("apply rwo", "no such variable")],
+    [("apply", "a trial before it"), ("apply 9", "has 0 changes|has 1 change\\."), ("apply rwo", "no such variable")],
 )
 def test_what_cannot_be_applied_is_said(magics, line, message):
     """With the next step."""
@@ -80,3 +82,13 @@ def test_what_is_so_already_is_said(magics, capsys):
     magics.agents("apply same")
     assert "Nothing changes" in capsys.readouterr().out
     assert [] == magics.session.applied
+
+
+def test_a_batch_in_memory_is_said(magics, capsys):
+    """A ledger that ends with the kernel loses a batch that is billed all the same: it is said before the run."""
+    magics.ledger = ":memory:"
+    parser = Parser("%agents run")
+    RUNS["run"].options(parser)
+    given = parser.read("--batch --yes")
+    asyncio.run(confirm(magics, given, magics.freeze(given), None))
+    assert "note: the ledger is in memory" in capsys.readouterr().out

@@ -81,6 +81,15 @@ def test_whatif_shows_the_change_against_the_run(run: Run):
     assert "+139 %" in shown[3]
 
 
+def test_hours_and_multiples_read_as_such():
+    """Beyond two minutes a duration has minutes and hours, and a change of more than 1,000 % is a multiple."""
+    rows = [{"wall_s": one, "cost_usd": 0.01} for one in (3605.3, 7.5)]
+    frame = make_frame(rows, {"wall_s": "Float64", "cost_usd": "Float64"}, recorded={"wall_s": 0.635, "cost_usd": 0.01})
+    first, second = frame_text(frame).splitlines()[-2:]
+    assert "1 h 00 min 5,678x" == " ".join(first.split()[:5])
+    assert "7.5 12x" == " ".join(second.split()[:2])
+
+
 def test_a_comparison_shows_both_differences(run: Run):
     """Where not all columns fit, seconds and dollars that changed come before what they were."""
     assert {"diff_s", "diff_usd"} <= set(frame_text(compared(run.record, run.record)).splitlines()[1].split())

@@ -179,9 +179,9 @@ def _expect(
     most = _total([price(one.most_input, one.most_output, model) for one, model in every])
     if most is not None and cost is not None:
         most = max(most, cost.high)  # writing to the cache costs more than plain input
-    seconds = guess.seconds
-    if later and not any(one.results[agent].is_left_out for one in ends):
-        seconds = _span([one.results[agent].work_s for one in ends])
+    seconds, done = guess.seconds, [one.results[agent] for one in ends]
+    if later:
+        seconds = _span([own if one.is_left_out else one.work_s for own, one in zip(seconds, done, strict=True)])
     part = plan.agents[agent].part
     sure, likely = price(guess.aside[1], guess.cap), price(guess.aside[0], guess.cap)
     return Expected(

@@ -16,6 +16,7 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothi
 from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import show_price
 from agent_magic.notebook.settings import add_policy
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -120,7 +121,7 @@ def _wanted(ctx: CommandContext, run: Run, what: str | None) -> object:
     if what.isdigit():
         changes = run.advise().changes
         if not 0 < int(what) <= len(changes):
-            raise UsageError(f"%agents apply {what}: %agents advise has {len(changes)} changes.")
+            raise UsageError(f"%agents apply {what}: %agents advise has {plural(len(changes), 'change')}.")
         return changes[int(what) - 1]
     if what not in ctx.shell.user_ns:
         raise UsageError(f"%agents apply {what}: there is no such variable.{did_you_mean(what, ctx.shell.user_ns)}")
