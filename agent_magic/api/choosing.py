@@ -88,7 +88,7 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
         replayed = (recorded or {}).get(agent.name)
         sizes = [sum(map(len, requests[number].texts())) // CHARS_PER_TOKEN for number in numbers]
         found = Choice(replayed, "as recorded") if replayed else choose(agent, session, max(sizes))
-        options: dict[str, object] = {"model": found.model, "chosen": found.why, "needs": agent.needs}
+        options: dict[str, object] = {"model": found.model, "chosen": found.why}
         changes |= dict.fromkeys(numbers, options)
     return with_options(type(plan), plan, changes)
 

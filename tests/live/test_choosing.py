@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Session, TokenPrice
-from agent_magic.api.choosing import ENOUGH, choose, is_worse
+from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
 from agent_magic.declare.models import job_of
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.intervals import share_interval
@@ -180,6 +180,14 @@ def test_a_choice_stays_with_its_run(tmp_path):
     assert [MIDDLE, MIDDLE] == [one["a"].model_used for one in (run.record, again.record)]
     forecast = run.whatif(concurrency=1)
     assert run.totals.cost_usd == pytest.approx(forecast.loc[0, "cost_usd"])
+
+
+def test_a_plan_with_a_choice_can_be_written_as_a_cell(api):
+    """With the model that was chosen: what it needs has been heeded."""
+    plan = Plan([Agent("a", "Why?", model="auto", needs="reasoning")])
+    assert "--model auto --needs reasoning" in plan.to_cell()
+    chosen = with_models(plan, Session(client=api))
+    assert f"## a --model {MIDDLE}\n" in chosen.to_cell()
 
 
 def test_a_plan_as_json_keeps_its_choice():
