@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
@@ -231,11 +232,15 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
     for name, numbers in sharing.items():
         who = ", ".join(plan.names[number] for number in numbers)
         parts.append(f"--- context {name}, first for {who}\n{_shortened(plan.context_of(numbers[0]) or '')}")
+    printed: Counter[str] = Counter()
     for number, agent in enumerate(plan.agents):
-        if agent.part is not None and agent.part.number >= MOST_PROMPTS:
-            if agent.part.number == MOST_PROMPTS:
-                parts.append(f"--- … {len(plan.groups[agent.part.group]) - MOST_PROMPTS:,} more of {agent.part.group}")
-            continue
+        if agent.part is not None:
+            group = agent.part.group
+            printed[group] += 1
+            if printed[group] == MOST_PROMPTS + 1:
+                parts.append(f"--- … {len(plan.groups[group]) - MOST_PROMPTS:,} more of {group}")
+            if printed[group] > MOST_PROMPTS:
+                continue
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         typed = "" if agent.returns is None else f", returns {agent.returns}"
         text = prompt_words(plan.prompt_ahead(number, answers), client.token_rule(model_of(agent)))
