@@ -53,7 +53,7 @@ DTYPES: Mapping[str, str] = _columns(
     words="agent plan model model_used model_asked model_reason status source held_by stop_reason request_id price "
     "error event what verdict limited_by slowest speedup_over state context ttl leader number of target unit why "
     "status_a status_b model_a model_b kind tool arguments grader metric reads worker endpoint error_class "
-    "request rule",
+    "request rule batch",
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
@@ -88,9 +88,10 @@ names; where worker processes made requests, `worker` names the last one."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens usage_estimated price turn stop_reason "
-    "request_id error_class error"
+    "request_id batch error_class error"
 )
 """`run.attempts`. `error_class` is the category of a failure, such as `RateLimited` or `Overloaded`.
+`batch` is the provider's id of the batch an answer came with, `NA` where it was asked live or has no answer.
 `price` is the source of the price, `turn` the number of the response it asks for. Where worker processes made requests,
 `worker` names them; where there are several endpoints, `endpoint` says to which it went."""
 TOOL_CALLS = table("agent turn tool arguments status started_s duration_s result_chars error source held_by")
@@ -332,6 +333,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
         "stop_reason": answer.stop_reason if answer else None,
         "http_status": attempt.status_code,
         "request_id": answer.request_id if answer else None,
+        "batch": (answer.batch or None) if answer else None,
         "worker": attempt.worker or None,
         "endpoint": attempt.endpoint or None,
         "error_class": attempt.kind,

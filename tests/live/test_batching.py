@@ -82,6 +82,7 @@ def test_half_price_labelled(server, ledger):
     assert attempt.price.basis.endswith(AT_BATCH_PRICE)
     assert attempt.price.cost_usd == pytest.approx(HALF * run.prices.of(attempt.model, attempt.usage).cost_usd)
     assert attempt.answer.batch.startswith("msgbatch_")
+    assert attempt.answer.batch == run.attempts["batch"].iloc[0]
 
 
 def test_bought_before(server, ledger):

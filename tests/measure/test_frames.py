@@ -52,6 +52,7 @@ WORDS = {
     "price",
     "slowest",
     "request_id",
+    "batch",
     "speedup_over",
     "kind",
 }
