@@ -126,7 +126,8 @@ class Table:
         written: list[str] = []
         for place, (cell, column) in enumerate(zip(cells, self.columns, strict=True)):
             inside = f"<b>{escape(cell)}</b>" if self.strong and not place else escape(cell)
-            written.append(f"<{tag}{_CLASSES[column.kind]}>{inside}</{tag}>")
+            kind = tag if cell else "td"  # a heading without words is none
+            written.append(f"<{kind}{_CLASSES[column.kind]}>{inside}</{kind}>")
         return f"<tr>{''.join(written)}</tr>"
 
     def text(self, width: int) -> str:  # noqa: D102 - as the protocol says

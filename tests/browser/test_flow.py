@@ -10,7 +10,7 @@ from tests.browser.test_accessible import violations
 from tests.browser.test_live_view import start
 from tests.lab import Lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SETUP = """%load_ext agent_magic
 %agents connect simulator --seed 3 --latency x0.3
