@@ -372,11 +372,12 @@ class InvalidAnswer(CallError):
 
     Attributes:
         mendable: Whether asking again can help: not where a check or a class of the user's failed itself.
+        again: What is said to the model then; empty asks for the whole answer again.
     """
 
-    def __init__(self, message: str, *, mendable: bool = True) -> None:
+    def __init__(self, message: str, *, mendable: bool = True, again: str = "") -> None:
         super().__init__(message)
-        self.mendable = mendable
+        self.mendable, self.again = mendable, again
 
 
 class Escalated(CallError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agent_magic.declare.condition import check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
+from agent_magic.declare.grouping import asking, check_group
 from agent_magic.declare.models import check_models, each_once
 from agent_magic.declare.returns import Check, Returns
 from agent_magic.declare.roles import ROLES
@@ -41,6 +42,7 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 OPTIONS = (
     *("model", "max_tokens", "system", "role", "context", "effort", "timeout_s", "max_turns", "save", "batch"),
     "escalate",
+    "group",
 )
 NAMES = ("attach", "fallback", "cascade", "needs")
 """The options that are lists, beside those of what a step holds and waits for."""
@@ -75,6 +77,8 @@ class Agent:
             `{{ item }}`; see `agent_magic.declare.each`. Or a step that returns a list, or such a field of its answer,
             `planner.steps`: then `most` is a must.
         most: So many items that may have; more are an error.
+        group: With `each` of a value and `returns`: so many items are asked for in one request, whose answers are
+            taken apart again. What is missing is asked for once more; see `agent_magic.declare.grouping`.
         repeat: How often it is asked, each time anew: `{{ name }}` is then all its answers, `am.vote` what most say.
         when: A condition on what is in the plan, `"review.score < 4"`. Where it is false, the agent is skipped, and so
             is what cannot do without it; `{{ fix | default(draft) }}` can.
@@ -123,6 +127,7 @@ class Agent:
     effort: str | None = field(default=None, kw_only=True)
     each: str | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
+    group: int | None = field(default=None, kw_only=True)
     repeat: int | None = field(default=None, kw_only=True)
     when: str | None = field(default=None, kw_only=True)
     until: str | None = field(default=None, kw_only=True)
@@ -166,7 +171,8 @@ class Agent:
         if not isinstance(self.tools, Tools):
             made = tools_of(self.tools, agent=self.name, schema=self.schema) if self.tools else NO_TOOLS
             object.__setattr__(self, "tools", made)
-        object.__setattr__(self, "template", Template.parse(self.prompt, agent=self.name))
+        text = asking(self.prompt) if self.part is not None and self.part.asks else self.prompt
+        object.__setattr__(self, "template", Template.parse(text, agent=self.name))
         if self.save is not None:
             check_save(self)
         check_models(self)
@@ -237,7 +243,7 @@ class Agent:
 
 
 _CHECKS: Mapping[str, Callable[..., None]] = {
-    **dict.fromkeys(("max_tokens", "max_turns"), check_integer),
+    **dict.fromkeys(("max_tokens", "max_turns", "group"), check_integer),
     "timeout_s": check_positive,
     **dict.fromkeys(("model", "system", "context", "each", "save"), check_text),
     "effort": partial(check_word, words=EFFORTS),
@@ -260,6 +266,8 @@ def _check_options(agent: Agent) -> None:
             raise must_be(f"{option} {of}", "names: 'a,b', or a list", getattr(agent, option), error=error)
     if not isinstance(agent.cite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be(f"cite {of}", "True or False", agent.cite, error=error)
+    if agent.group is not None:
+        check_group(agent)
     if agent.cite and agent.returns is not None:
         message = f"Agent {agent.name!r} has cite and returns, and the API takes one of them."
         raise error(message, hint="Let one agent answer with citations, and another read its answer as a type.")

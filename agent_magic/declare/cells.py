@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.agent import NAMES, Agent
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.each import REPEATS
+from agent_magic.declare.grouping import declared_agent
 from agent_magic.errors import DeclarationError, PlanError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ FLAGS: Mapping[str, str] = {
     "role": "--role",
     "context": "--context",
     "each": "--each",
+    "group": "--group",
     "effort": "--effort",
     "timeout_s": "--timeout",
     "system": "--system",
@@ -166,12 +168,16 @@ def declared(plan: Plan) -> Iterator[Step]:
             yield step
         elif step.part.group not in seen:
             seen.add(step.part.group)
+            if step.part.asked:  # its request stands for it
+                continue
             yield _whole(step, step.part, len(plan.groups[step.part.group]))
 
 
 def _whole(step: Step, part: Part, members: int) -> Step:
     """Return the step that a member of a group was declared by."""
     again = part.over.startswith(REPEATS)
+    if isinstance(step, Agent) and part.asks:
+        return declared_agent(step, part)
     over: dict[str, Any] = {"repeat": members} if again else {} if part.rounds else {"each": part.over}
     return replace(step, name=part.group, part=None, **over)
 

@@ -38,6 +38,8 @@ ROUNDS = "rounds of "
 """Before the name of the step that begins the rounds of a loop: over what its members are one group."""
 REPEATS = "repetitions of "
 """The same before the name of what is asked several times."""
+REQUESTS = "requests for "
+"""The same before the name of a value several of whose items are asked for at once."""
 
 
 class Row(dict[str, Any]):
@@ -74,6 +76,9 @@ class Part:
         most: So many items may be there.
         outer: Which one of its group that step is, if it is one of a group.
         rounds: Of how many rounds of a loop this is one, whose numbers are from 1; 0 for an item.
+        asks: At most how many items its request asks for at once, whose numbers, keys and items are then `item`; 0
+            for a step of one item. See `agent_magic.declare.grouping`.
+        asked: The name of the step whose request asked for this item too; empty where it has its own.
     """
 
     group: str
@@ -88,6 +93,8 @@ class Part:
     most: int = 0
     outer: Part | None = None
     rounds: int = 0
+    asks: int = 0
+    asked: str = ""
 
     @property
     def is_reserved(self) -> bool:

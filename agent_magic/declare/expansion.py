@@ -24,8 +24,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, levels_of, read_items, warn_of_labels
+from agent_magic.declare.grouping import check_names, item_steps, request_steps
 from agent_magic.declare.pictures import frozen
 from agent_magic.errors import PlanError, UndefinedVariable
 
@@ -107,12 +109,19 @@ class _Expansion:
                 self._shown[over] = [(key, frozen(item, f"{over} {key}")) for key, item in items]
             items = self._shown[over]
         parts = [Part(agent.name, over, number, *one, levels) for number, one in enumerate(items)]
+        if isinstance(agent, Agent) and agent.group is not None:
+            check_names(agent, self.declared)
+            requests = request_steps(agent, parts)
+            return [*requests, *item_steps(requests, parts)]
         return [replace(agent, name=f"{agent.name}_{part.number}", each=None, part=part) for part in parts]
 
     def _places(self, agent: Step, over: str) -> list[Step]:
         """Return a place for each item that the answer of a step may have."""
         base, *path = over.split(".")
         source = self.declared[base]
+        if agent.group is not None:
+            message = f"Agent {agent.name!r} has group={agent.group} and each={over!r}, the items of an answer."
+            raise PlanError(f"{message} Several items of a value are asked for at once: run {base!r} first.")
         if agent.most is None:
             message = f"Agent {agent.name!r} is declared for each of {over!r}, which is what {base!r} returns."
             hint = "Say how many items there may be: --most 40, or most=40."

@@ -43,6 +43,7 @@ from agent_magic.declare.condition import FLOW
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part, Row, as_item
+from agent_magic.declare.grouping import item_step
 from agent_magic.declare.pictures import holds_content
 from agent_magic.declare.roles import BUILT_IN
 from agent_magic.declare.schema import schema_of
@@ -127,6 +128,7 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P], file_of: Callable[[st
         agent = _agent_from_dict(row, place, names, file_of, drop=on_missing == "drop")
         fed += [agent.name] if not agent.is_task and agent.prompt != row.get("prompt", row.get("task")) else []
         agents.append(agent)
+    agents = _with_items_taken(agents)
     note = f"depends_on adds the answers of their parents to the prompts of {', '.join(fed)}"
     return kind(
         tuple(agents),
@@ -183,11 +185,25 @@ def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
 def part_to_dict(part: Part) -> dict[str, Any]:
     """Return which one of a group a step is, as plain data."""
     item = part.item
-    plain = {name: _plain(cell) for name, cell in item.items()} if isinstance(item, Row) else _plain(item)
+    plain = [[number, _plain(key), _item(one)] for number, key, one in item] if part.asks else _item(item)
     found = {"group": part.group, "over": part.over, "number": part.number, "key": _plain(part.key), "item": plain}
     reserved = {"source": part.source, "place": part.place, "most": part.most, "rounds": part.rounds}
+    reserved |= {"asks": part.asks, "asked": part.asked}
     found |= {name: value for name, value in reserved.items() if value} | ({"path": [*part.path]} if part.path else {})
     return found if part.outer is None else {**found, "outer": {**part_to_dict(part.outer), "item": None}}
+
+
+def _with_items_taken(steps: list[Step]) -> list[Step]:
+    """Return steps in which those of items asked for together take their answers out of the reply again."""
+    requests = {one.name: one for one in steps if isinstance(one, Agent) and one.part is not None and one.part.asks}
+    return [
+        item_step(one.part, requests[one.part.asked]) if one.part is not None and one.part.asked in requests else one
+        for one in steps
+    ]
+
+
+def _item(item: Any) -> Any:
+    return {name: _plain(cell) for name, cell in item.items()} if isinstance(item, Row) else _plain(item)
 
 
 def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
@@ -195,18 +211,21 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
     if given is None:
         return None
     try:
+        asks, item = int(given.get("asks", 0)), given["item"]
         return Part(
             str(given["group"]),
             str(given["over"]),
             int(given["number"]),
             given.get("key"),
-            as_item(given["item"]),
+            [[int(number), key, as_item(one)] for number, key, one in item] if asks else as_item(item),
             source=str(given.get("source", "")),
             path=tuple(map(str, given.get("path", ()))),
             outer=_part_from_dict({"part": given.get("outer")}, place),
             place=int(given.get("place", 0)),
             most=int(given.get("most", 0)),
             rounds=int(given.get("rounds", 0)),
+            asks=asks,
+            asked=str(given.get("asked", "")),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise PlanError(f"agents[{place}] has a 'part' without group, over, number and item.") from None

@@ -23,7 +23,7 @@ from datetime import date, datetime
 from types import MappingProxyType, ModuleType, UnionType
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.schema import Schema, brief, narrow, schema_of, unwrapped
+from agent_magic.declare.schema import Schema, brief, by_item, narrow, schema_of, unwrapped
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import placeholder, plain, read
 from agent_magic.errors import DeclarationError, InvalidAnswer, did_you_mean, shown_value
@@ -57,11 +57,19 @@ class Returns:
         schema: The schema that is sent, as JSON text.
         written: The type as a `%%agent` line has it, to be looked up again; empty where it was given as a value.
         adapter: What makes a value of the type; `None` where only its schema is known, as in a record.
+        each: Of the answers for several items, the type of one.
     """
 
     schema: str
     written: str = field(default="", compare=False)
     adapter: Any = field(default=None, compare=False)
+    each: Returns | None = field(default=None, compare=False)
+
+    @property
+    def of_several(self) -> Returns:
+        """The type of the answers for several items, which are read one by one."""
+        schema = json.dumps(by_item(schema_of(self.schema)), ensure_ascii=False, separators=(",", ":"))
+        return Returns(schema, self.written, each=self)
 
     @classmethod
     def of(cls, kind: object, *, agent: str, written: str = "") -> Returns:

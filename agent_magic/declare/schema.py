@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 VALUE = "value"
 """Titles the object that an answer is wrapped in, and names its only field."""
+BY_ITEM = "answers_by_item"
+"""Titles the object with the answers for several items, whose only field is `answers`: of each `item` and `answer`."""
 MOST_OPTIONAL = 24
 MOST_UNIONS = 16
 FORMATS = frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split())
@@ -193,6 +195,23 @@ def unwrapped(schema: Schema) -> Schema:
     return fields_of(schema).get(VALUE, schema) if schema.get("title") == VALUE else schema
 
 
+def by_item(schema: Schema) -> Schema:
+    """Return the schema of the answers for several items, by the schema of one: each is beside the item's number.
+
+    Args:
+        schema: A schema that the API can hold; see `narrow`.
+    """
+    one = _object({"item": {"type": "integer"}, "answer": unwrapped(schema)}, ["item", "answer"])
+    return {"title": BY_ITEM, **_object({"answers": {"type": "array", "items": one}}, ["answers"])}
+
+
+def of_item(schema: Schema) -> Schema | None:
+    """Return the schema of one answer, of a schema for several items; `None` of any other."""
+    if schema.get("title") != BY_ITEM:
+        return None
+    return fields_of(items_of(fields_of(schema).get("answers", {}))).get("answer")
+
+
 def fields_of(schema: Schema) -> dict[str, Schema]:
     """Return the schemas of an object's fields; none for anything else."""
     found: Any = schema.get("properties")
@@ -241,6 +260,8 @@ def items_of(schema: Schema) -> Schema:
 
 def brief(schema: Schema) -> str:
     """Write a type in a few words, such as `Label(sentiment, topic)` or `positive | negative | mixed`."""
+    if (one := of_item(schema)) is not None:
+        return f"{brief(one)} per item"
     schema = unwrapped(schema)
     if choices := choices_of(schema):
         return " | ".join(_some([str(one) for one in choices]))

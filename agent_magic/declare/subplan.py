@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.condition import condition_of
-from agent_magic.declare.each import OWN, REPEATS, ROUNDS, Part
+from agent_magic.declare.each import OWN, REPEATS, REQUESTS, ROUNDS, Part
 from agent_magic.declare.signature import is_async
 from agent_magic.declare.task import Task
-from agent_magic.declare.template import renamed_names
+from agent_magic.declare.template import Template, renamed_names
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def renamed(step: Step, names: Mapping[str, str]) -> Step:
         called = {names[one.name]: one.name for one in step.takes or () if one.name in names}
         given = _renaming(step.function, called) if called and not step.is_recorded else step.function
         return replace(step, **changes, function=given, takes=takes)
-    changes["prompt"] = renamed_names(step.template, names)
+    written = Template.parse(step.prompt, agent=step.name)  # not as a request for several items has it
+    changes["prompt"] = renamed_names(written, names)
     changes["attach"] = tuple(names.get(name, name) for name in step.attach)
     changes["context"] = None if step.context is None else names.get(step.context, step.context)
     return replace(step, **changes)
@@ -140,7 +141,7 @@ def _condition(text: str, option: str, agent: str, names: Mapping[str, str]) -> 
 
 def _part(part: Part, names: Mapping[str, str]) -> Part:
     over = _path(part.over, names)
-    for kind in (ROUNDS, REPEATS):
+    for kind in (ROUNDS, REPEATS, REQUESTS):
         if part.over.startswith(kind):
             over = kind + _path(part.over.removeprefix(kind), names)
     return replace(
@@ -148,6 +149,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Part:
         group=names.get(part.group, part.group),
         over=over,
         source=names.get(part.source, part.source),
+        asked=names.get(part.asked, part.asked),
         outer=None if part.outer is None else _part(part.outer, names),
     )
 

@@ -71,6 +71,7 @@ class Task:
         uses_resources: The names of the resources it holds while it runs.
         writes: What it changes: names or paths.
         part: Which one of those for each item it is. Plans set it.
+        returns: The type of the answer it takes out of a reply; see `agent_magic.declare.grouping`. Plans set it.
         source_sha: Hash of the function's source; empty where unknown. It is read from the function.
         takes: The function's parameters. They are read from it.
 
@@ -97,6 +98,7 @@ class Task:
     uses_resources: Sequence[str] = field(default=(), kw_only=True)
     writes: Sequence[str] = field(default=(), kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
+    returns: Any = field(default=None, kw_only=True, repr=False, compare=False)
     source_sha: str = field(default="", kw_only=True, repr=False)
     takes: tuple[Parameter, ...] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
@@ -119,8 +121,8 @@ class Task:
     context: ClassVar[None] = None
     prefix: ClassVar[None] = None
     system_text: ClassVar[None] = None
-    returns: ClassVar[None] = None
     check: ClassVar[None] = None
+    group: ClassVar[None] = None
     schema: ClassVar[str] = ""
     tools: ClassVar[Tools] = Tools()
     max_turns: ClassVar[None] = None
@@ -140,7 +142,7 @@ class Task:
             object.__setattr__(self, "source_sha", source_sha(self.function))
         for option in ("after", "uses_resources", "writes"):
             object.__setattr__(self, option, listed(getattr(self, option)))
-        for_items = self.each is not None or (self.part is not None and self.part.has_item)
+        for_items = self.each is not None or (self.part is not None and self.part.has_item and not self.part.asked)
         if for_items and "item" not in self.parameters:
             message = f"The task {self.name!r} is declared for each item, and has no parameter for it."
             raise DeclarationError(message, agent=self.name, hint=f"Write def {name_of(self.function)}(item): ...")
@@ -218,7 +220,8 @@ class Task:
         """Leave the function and its types out: they may not be importable elsewhere, and a record needs none."""
         takes = tuple(Parameter(one.name, NOTHING, _bare(one.default)) for one in self.takes or ())
         options = {name: getattr(self, name) for name in _OPTIONS}
-        return _rebuilt, (self.name, {**options, "source_sha": self.source_sha, "takes": takes})
+        known = {"returns": self.returns, "source_sha": self.source_sha, "takes": takes}
+        return _rebuilt, (self.name, {**options, **known})
 
     def __deepcopy__(self, _: object) -> Task:
         return self

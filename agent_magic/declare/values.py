@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from datetime import date, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -19,17 +20,19 @@ from agent_magic.declare.schema import (
     choices_of,
     fields_of,
     items_of,
+    of_item,
     schema_of,
     unwrapped,
 )
 from agent_magic.errors import InvalidAnswer, shown_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from agent_magic.declare.schema import Schema
 
 _FENCED = re.compile(r"\A\s*```\w*\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_OPENED = re.compile(r"[{\[]")
 _MOST_WORDS = 12
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "a text"),
@@ -91,6 +94,8 @@ def read(schema: str, text: str) -> Any:
     whole = schema_of(schema)
     if not text.strip():
         raise InvalidAnswer("it is empty")
+    if (one := of_item(whole)) is not None:
+        return _read_by_item(one, text)
     fenced = _FENCED.match(text)  # servers that know no schemas answer like that
     try:
         data: Any = json.loads(fenced[1] if fenced else text, parse_constant=_no_number)
@@ -102,6 +107,34 @@ def read(schema: str, text: str) -> Any:
     except json.JSONDecodeError as error:
         raise InvalidAnswer(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from None
     return found[VALUE] if unwrapped(whole) is not whole else found
+
+
+def _read_by_item(schema: Schema, text: str) -> Items:
+    """Read the answers for several items, of all turns, in the items' order; those for one item as they came.
+
+    What is of another type is left out: whoever asked knows which items it asked for.
+    """
+    found: list[Fields] = []
+    for data in _documents(text):
+        rows: Any = cast("dict[str, Any]", data).get("answers") if isinstance(data, dict) else data
+        for row in cast("list[Any]", rows) if isinstance(rows, list) else ():
+            number = cast("dict[str, Any]", row).get("item") if isinstance(row, dict) else None
+            if isinstance(number, int) and not isinstance(number, bool) and "answer" in row:
+                with suppress(InvalidAnswer, RecursionError, KeyError, TypeError):
+                    found.append(Fields(item=number, answer=_read(schema, row["answer"], "", exact=False)))
+    return Items(sorted(found, key=lambda one: one.item))
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """Yield the JSON objects and lists in a text, what stands between them left out."""
+    decoder, at = json.JSONDecoder(parse_constant=_no_number), 0
+    while (begin := _OPENED.search(text, at)) is not None:
+        try:
+            data, at = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError, InvalidAnswer):
+            at = begin.end()
+        else:
+            yield data
 
 
 def _no_number(word: str) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.models import ANSWER
 from agent_magic.declare.resources import held_by
 from agent_magic.engine.admission.budget import Worst
@@ -236,7 +237,7 @@ class PlanRequests:
         self.saved = plan.saves
         for number in plan.special:
             one = plan.agents[number]
-            if one.returns is not None or one.check is not None:
+            if not one.is_task and (one.returns is not None or one.check is not None):
                 self.checked[number] = one.returns is not None
             if one.is_task:
                 self.tasks[number] = Wanted("", one.name, "", code=one.source_sha)
@@ -247,6 +248,7 @@ class PlanRequests:
         self._cascades = {number: [*plan.agents[number].cascade[1:]] for number in others}
         self.falls_back = any(self._fallbacks.values())
         self.checked.update({one: False for one in others if self._cascades[one] and one not in self.checked})
+        self._by_item: dict[int, list[str]] = {}  # what was answered so far where several items are asked for
         self._turn: dict[int, _Turn] = {}
         self._turns: dict[int, int] = {}  # how many turns a conversation has had
         self._counted: dict[int, int | None] = {}
@@ -402,6 +404,8 @@ class PlanRequests:
                 )
             if agent.returns is not None and answer.stop_reason == "refusal":
                 return Refused("The model declined to answer, so there is no value.", category=answer.refusal)
+            if agent.part is not None and agent.part.asks:
+                return self._fault_by_item(step, answer)
             value = answer.text if agent.returns is None else agent.returns.value(answer.text)
             if agent.check is not None:
                 agent.check.run(value)
@@ -413,8 +417,16 @@ class PlanRequests:
             return InvalidAnswer("its check was stopped", mendable=False)
         return None
 
+    def _fault_by_item(self, step: int, answer: Answer) -> CallError | None:
+        """Return which of several items an answer lacks. Asked for them once more, what there is will do."""
+        before = self._by_item.get(step, []) if step in self._so_far else []  # else it is a new conversation
+        texts = self._by_item[step] = [*before, answer.text]
+        good, fault = taken_apart(self._plan.agents[step], "".join(texts))
+        return None if before and good else fault
+
     def answered(self, step: int, text: str) -> None:
         """Record what an agent answered, which its children use."""
+        text = "".join(self._by_item.pop(step, (text,)))
         self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if step in self.checked else text
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:

@@ -452,7 +452,8 @@ class Engine:
         if not mendable or step in self._asked_again or len(turns) >= self._requests.max_turns(step):
             return self._take(self.conductor.failed(step, failure, now), now)
         self._asked_again.add(step)
-        self._requests.continue_turn(step, outcome.answer, f"{ASK_AGAIN} What is wrong: {fault}")
+        said = (isinstance(fault, InvalidAnswer) and fault.again) or f"{ASK_AGAIN} What is wrong: {fault}"
+        self._requests.continue_turn(step, outcome.answer, said)
         return self._take(self.conductor.continue_turn(step, now), now)
 
     # calls of functions, and what people say of them

@@ -18,11 +18,11 @@ What tasks returned is a column with the name of their group.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.schema import alternatives_of, choices_of, leaves, schema_of, unwrapped
 from agent_magic.declare.values import Fields, plain, read
-from agent_magic.errors import InvalidAnswer, PlanError, UnknownGroup
+from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
 from agent_magic.measure.frames import agents_frame, as_made, frame_of
 from agent_magic.measure.metrics import total_cost
 
@@ -115,9 +115,9 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
 
 def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
     """Return the answers of one group as columns; an answer that is no object has its name."""
-    if any(one is not None and one.is_task for one in results):
-        return {group: _returned(results)}
     returns = next((one.returns for one in results if one is not None), None)
+    if returns is None and any(one is not None and one.is_task for one in results):
+        return {group: _returned(results)}
     if returns is None:
         texts = [None if one is None or one.status != "succeeded" else one.text for one in results]
         return {ANSWER: _series(texts, {"type": "string"})}
@@ -143,13 +143,15 @@ def _value(schema: str, result: AgentResult | None) -> tuple[Any] | None:
     if result is None or result.status != "succeeded":
         return None
     try:
-        return (read(schema, result.text),)
-    except InvalidAnswer:  # the text was left out of a recording
+        return (result.value if result.is_task else read(schema, result.text),)
+    except (InvalidAnswer, NoValue):  # it was left out of a recording
         return None
 
 
 def _cell(value: Any, name: str) -> Any:
-    return plain(vars(value).get(name) if isinstance(value, Fields) else value)
+    if isinstance(value, Fields | dict):
+        value = (vars(value) if isinstance(value, Fields) else cast("dict[str, Any]", value)).get(name)
+    return plain(value)
 
 
 def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:

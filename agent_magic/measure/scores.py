@@ -92,8 +92,8 @@ class Answered(NamedTuple):
         result = self.result
         if result.status != "succeeded":
             raise NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
-        if result.returns is None:
-            return result.value
+        if result.returns is None or result.is_task:
+            return plain(_at(result.value, self.path))
         return plain(_at(read(result.returns.schema, result.text), self.path))
 
     @property
@@ -179,7 +179,7 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
         raise AgentMagicError("A forecast has no answers to grade. Run it: await run.trial(...) asks a sample.")
     name, *path = target.split(".")
     numbers = record.plan.numbers([name])
-    if record.results[numbers[0]].is_task:
+    if record.results[numbers[0]].is_task and record.results[numbers[0]].returns is None:
         raise DeclarationError(f"{name!r} is a task: no model answered.", hint="Grade an agent.")
     returns = record.results[numbers[0]].returns
     no_fields: list[str] = []

@@ -146,6 +146,7 @@ def _agent_parser() -> Parser:
     add("--context", metavar="NAME", help="The %%%%context, or variable, that goes out first.")
     add("--each", metavar="NAME", help="One agent per item of this variable or answer: {{ item }} in its prompt.")
     add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
+    add("--group", type=int, metavar="N", help="With --each and --returns: ask for N items in one request.")
     add("--repeat", type=int, metavar="N", help="Ask it N times; {{ NAME }} is all its answers. See am.vote.")
     add("--when", metavar="EXPR", help='Run it only if this holds: "review.score < 4".')
     add("--until", metavar="EXPR", help='Run it, and what leads to this condition, again until it holds: "critic.ok".')
@@ -255,6 +256,7 @@ def read_agent(
         context=given.context,
         each=given.each,
         most=given.most,
+        group=given.group,
         repeat=given.repeat,
         when=given.when,
         until=given.until,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.flow import CONDITION, Left
+from agent_magic.declare.schema import of_item, schema_of
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
 from agent_magic.record.attempt import Attempt
@@ -119,10 +120,21 @@ class AgentResult:
         """The text of the turns from which the last request went on."""
         before, texts = self.attempts[-1].request.messages, list[str]()
         typed = self.attempts[-1].request.schema  # such an answer stands in one turn
+        if before and typed and of_item(schema_of(typed)) is not None:
+            return self._turns_by_item()
         for one in reversed(self.attempts[:-1] if before and not typed else []):
             if one.kind == "InvalidAnswer":  # what came before was to be answered again, whole
                 break
             if before and one.answer is not None and one.answer.stop_reason == PAUSED:
+                texts.insert(0, one.answer.text)
+                before = one.request.messages
+        return "".join(texts)
+
+    def _turns_by_item(self) -> str:
+        """Return the turns before the last of an answer for several items: a later one has what they lack."""
+        before, texts = self.attempts[-1].request.messages, list[str]()
+        for one in reversed(self.attempts[:-1]):
+            if before and one.answer is not None:
                 texts.insert(0, one.answer.text)
                 before = one.request.messages
         return "".join(texts)

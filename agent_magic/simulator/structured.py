@@ -11,10 +11,11 @@ from typing import TypeAlias
 from agent_magic.simulator.choices import SENTIMENTS, options_of
 from agent_magic.simulator.json_types import Json, as_int, as_list, as_number, as_object
 from agent_magic.simulator.plans import is_plan, write_plan
-from agent_magic.simulator.topic import Subject
+from agent_magic.simulator.topic import Subject, subject_of
 from agent_magic.simulator.writer import SENTENCES, Pen, capital
 
 MAX_DEPTH = 12
+_NUMBERED = re.compile(r'<item number="(\d+)">\n(.*?)\n</item>', re.DOTALL)
 NONE = 0.15
 """How often a value is left out that may be."""
 MOST_VALUES = 2_000
@@ -136,7 +137,21 @@ def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, syst
     """
     if is_plan(schema):
         return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
+    if numbered := _NUMBERED.findall(subject.prompt) if _is_by_item(schema) else ():
+        one = schema["properties"]["answers"]["items"]["properties"]["answer"]
+        rows = [
+            {"item": int(number), "answer": _Filler(one, subject_of(text, system), rng, slips).value(one, 0)}
+            for number, text in numbered
+        ]
+        return json.dumps({"answers": rows}, ensure_ascii=False)
     return json.dumps(_Filler(schema, subject, rng, slips).value(schema, 0), ensure_ascii=False)
+
+
+def _is_by_item(schema: Json) -> bool:
+    """Tell whether a schema is that of a list of answers, each with the number of its item."""
+    rows = as_object((as_object(schema.get("properties")) or {}).get("answers")) or {}
+    fields = as_object((as_object(rows.get("items")) or {}).get("properties")) or {}
+    return set(fields) == {"item", "answer"}
 
 
 class _Filler:

@@ -56,11 +56,13 @@ class Subject:
         topic: A phrase that can follow `for`, as in `a public web API`.
         terms: Key phrases, and the names of inputs that stand in `<name>...</name>`.
         instruction: The prompt without those inputs.
+        prompt: The whole prompt.
     """
 
     topic: str
     terms: tuple[str, ...]
     instruction: str
+    prompt: str = ""
 
     @property
     def request(self) -> str:
@@ -88,7 +90,7 @@ def subject_of(prompt: str, system: str) -> Subject:
         topic = topic or _lead(text) or next(iter(_phrases(text)), None)
     topic = topic or _lead(told) or _lead(system) or FALLBACK
     terms = dict.fromkeys((*_phrases(told), *(blocks if len(blocks) > 1 else ()), *map(_inside, _BOLD.findall(quoted))))
-    return Subject(topic, tuple(term for term in terms if term.lower() not in topic.lower()), instruction)
+    return Subject(topic, tuple(term for term in terms if term.lower() not in topic.lower()), instruction, prompt)
 
 
 def _lead(text: str) -> str | None:

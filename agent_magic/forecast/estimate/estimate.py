@@ -367,7 +367,12 @@ def _cost_in(record: RunRecord, agent: int) -> float | None:
 
 def _work_notes(plan: Plan) -> Iterator[str]:
     """Say what an estimate leaves out of tasks and of agents with tools."""
-    if tasks := sum(one.is_task for one in plan.agents):
+    for name, members in plan.groups.items():
+        part = plan.agents[next(iter(members.values()))].part
+        if part is not None and part.asked:
+            asked = len({one.part.asked for one in map(plan.agents.__getitem__, members.values()) if one.part})
+            yield f"{name}: {len(members):,} items in {asked:,} {'request' if asked == 1 else 'requests'}"
+    if tasks := sum(one.is_task and one.returns is None for one in plan.agents):
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
         yield f"without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"

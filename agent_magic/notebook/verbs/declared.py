@@ -145,15 +145,12 @@ def _next(stale: Sequence[str]) -> list[Line]:
 def _complete(agents: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the agents without parents that are not declared, and each group as one agent."""
     known = {agent.name for agent in agents}
-    return tuple(
-        replace(
-            agent,
-            after=tuple(one for one in agent.after if one in known),
-            each=None,
-            part=_first(agent, known),
-        )
-        for agent in agents
-    )
+    found: list[Step] = []
+    for agent in agents:
+        after = tuple(one for one in agent.after if one in known)
+        options: dict[str, Any] = {"after": after, "each": None, "part": _first(agent, known)}
+        found.append(replace(agent, **options, **({} if agent.is_task else {"group": None})))
+    return tuple(found)
 
 
 def _first(agent: Step, known: Collection[str]) -> Part | None:

@@ -1,0 +1,94 @@
+"""Several items in one request, run: what is asked, what is asked again, what each row gets, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pandas as pd
+
+import agent_magic as am
+from agent_magic.api import Ledger
+from agent_magic.engine.policy import Policy
+from tests.live.virtual import Reply, drive
+
+ROWS = pd.DataFrame({"text": ["one", "two", "three", "four", "five"]}, index=list("abcde"))
+SEED = Policy(seed=1)
+
+
+def plan_of(**more: Any) -> am.Plan:
+    """Three rows in a request, two in the next."""
+    label = am.Agent("label", "Count {{ item.text }}", each="rows", group=3, returns=int, **more)
+    return am.Plan([label, am.Agent("next", "after {{ label }}", each="rows")], {"rows": ROWS})
+
+
+def script(*leaves_out: set[int]):
+    """Answer each row by the length of its text, rows out of order; the numbers left out by turn."""
+
+    def reply(prompt: str, turn: int) -> Reply:
+        found = re.findall(r'number="(\d)">\nCount (\w+)', prompt)
+        if not found:
+            return Reply(text="done")
+        left = leaves_out[turn - 1] if turn <= len(leaves_out) else set()
+        rows = [{"item": int(one), "answer": len(text)} for one, text in found if int(one) not in left]
+        return Reply(text=json.dumps({"answers": rows[::-1]}))
+
+    return reply
+
+
+def test_each_row_has_its_own_answer():
+    """A row per item with its own value; the dollars are those of two requests, and no row has them again."""
+    record, client = drive(plan_of(), script(), SEED)
+    run = am.Run(record)
+    assert run.each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
+    assert run.each("label")["label"].dtype == "Int64"
+    assert [one.prompt for one in client.asked if "after" in one.prompt] == [f"after {n}" for n in (3, 3, 5, 4, 4)]
+    assert run.agents["cost_usd"].notna().sum() == 7
+    assert len(client.asked) == 2 + 5
+    assert run.each("label")["cost_usd"].isna().all()
+
+
+def test_only_what_is_missing_is_asked_for_again():
+    """What a reply lacks is asked for in the same conversation, and the first answers stay."""
+    record, client = drive(plan_of(), script({2}, {1, 3}), SEED)
+    assert am.Run(record).each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
+    asked = [one for one in client.asked if one.messages]
+    assert len(asked) == 2
+    assert "item 2" in asked[0].messages[-1].content
+    assert "item 1:" not in asked[0].messages[-1].content
+
+
+def test_what_stays_missing_fails_alone():
+    """After the second reply the rows without an answer have failed, with what needs them; the others have not."""
+    record, client = drive(plan_of(), script({2}, {2}, {2}), SEED)
+    status = {one.name: one.status for one in record.results}
+    assert [status[f"label_{n}"] for n in range(5)] == ["succeeded", "failed", "succeeded", "succeeded", "failed"]
+    assert [status[f"next_{n}"] for n in range(5)] == ["succeeded", "skipped", "succeeded", "succeeded", "skipped"]
+    assert "asked for twice" in am.Run(record).each("label")["error"]["b"]
+    assert sum("Count" in one.prompt for one in client.asked) == 4
+
+
+def test_a_check_is_asked_of_each_row():
+    """What a check refuses is asked for again, and the row takes the answer that it accepts."""
+
+    def reply(prompt: str, turn: int) -> Reply:
+        if "Count" not in prompt:
+            return Reply(text="done")
+        values = {2: 3} if turn == 2 else {1: 3, 2: 99, 3: 5} if "Count one" in prompt else {1: 4, 2: 4}
+        rows = [{"item": number, "answer": value} for number, value in values.items()]
+        return Reply(text=json.dumps({"answers": rows}))
+
+    plan = plan_of(check=lambda value: "too many" if value > 9 else None)
+    record, _ = drive(plan, reply, SEED)
+    assert am.Run(record).each("label")["label"].tolist() == [3, 3, 5, 4, 4]
+
+
+def test_a_rerun_asks_nothing_for_rows_that_are_answered():
+    """The ledger has both turns of a request: the same rows cost nothing again."""
+    ledger = Ledger()
+    drive(plan_of(), script({2}), SEED, ledger=ledger)
+    record, client = drive(plan_of(), script({2}), SEED, ledger=ledger)
+    assert client.asked == []
+    assert am.Run(record).agents["cost_usd"].sum() == 0
+    assert am.Run(record).each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
