@@ -137,8 +137,9 @@ def answer_line(result: AgentResult, most: int) -> str:
     if result.returns is not None:
         with contextlib.suppress(ValueError):  # an answer that is cut, or still arrives, is shown as it is
             data: Any = json.loads(text)
-            if isinstance(data, dict) and list(cast("dict[str, Any]", data)) == [VALUE]:
-                value: Any = data[VALUE]
+            fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+            if list(fields) == [VALUE]:
+                value = fields[VALUE]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return single_line(text[:most])
 
