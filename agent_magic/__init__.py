@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.pictures import image, pdf, text_file
     from agent_magic.declare.resources import resource
     from agent_magic.declare.roles import ROLES as roles  # noqa: N811 - a table that users fill
-    from agent_magic.declare.task import Task, task
+    from agent_magic.declare.task import Task, first_of, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
     from agent_magic.engine.alerts import Alerts
     from agent_magic.engine.calls import Verdict
@@ -84,6 +84,7 @@ __all__ = [
     "capacity",
     "compare",
     "decompose",
+    "first_of",
     "image",
     "judge",
     "load_ipython_extension",
@@ -137,6 +138,7 @@ _HOMES = {
     "roles": "agent_magic.declare.roles:ROLES",
     "save": "agent_magic.live.saving",
     "task": "agent_magic.declare.task",
+    "first_of": "agent_magic.declare.task",
     "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",

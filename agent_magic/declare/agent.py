@@ -179,6 +179,8 @@ class Agent:
 
     is_task: ClassVar[bool] = False
     """Whether it is a Python function, and asks no model."""
+    race: ClassVar[bool] = False
+    """Whether it takes the first answer of several agents."""
     optional: ClassVar[frozenset[str]] = frozenset()
     """The names it can do without."""
     parameters: ClassVar[tuple[str, ...]] = ()

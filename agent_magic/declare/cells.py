@@ -151,6 +151,11 @@ def options_text(agent: Agent, *, without: str = "") -> str:
     return " ".join([*told, *(flag for name, flag in SWITCHES.items() if held[name])])
 
 
+def race_text(step: Step) -> str:
+    """Write the options of a race as they stand in its cell."""
+    return f"--first-of {','.join(step.parameters)}"
+
+
 def _quoted(value: object, agent: str) -> str:
     text = str(value)
     if re.fullmatch(r"[\w.,:/@%+-]+", text):
@@ -196,6 +201,9 @@ def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "
     head = "%%agents" if name == "agents" else f"%%agents --plan {name}"
     parts = [f"{head}\n{_escaped(description)}".strip()]
     for step in steps:
+        if step.race:
+            parts.append(f"## {step.name} {race_text(step)}")
+            continue
         if not isinstance(step, Agent):
             raise PlanError(f"{step.name!r} is a function, and a %%agents cell holds agents only.")
         role = f" ({step.role})" if step.role else ""

@@ -77,7 +77,8 @@ def _check_together(step: Step, error: Callable[..., DeclarationError]) -> None:
 
 def flow_notes(step: Step) -> list[str]:
     """Return a line for each option of a step that decides whether it runs, how often, and in how many requests."""
-    found = [f"runs only when {step.when}"] if step.when else []
+    found = [f"the first answer of {', '.join(step.parameters)}"] if step.race else []
+    found += [f"runs only when {step.when}"] if step.when else []
     found += [f"asked {step.repeat} times"] if step.repeat else []
     found += [f"runs again until {step.until}, at most {step.rounds} rounds"] if step.until else []
     found += [f"at most {step.group} of them in a request"] if step.group else []

@@ -64,13 +64,15 @@ class Flow:
     Attributes:
         decides: The steps that are asked about when their parents are done: all that may be left out.
         optional: Per step, the parents it can do without.
+        races: Per step that is the first of several, those.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._items: dict[tuple[str, tuple[str, ...]], tuple[Any, list[tuple[Any, Any]] | str]] = {}
         decides = {number for number, one in enumerate(plan.agents) if one.when is not None or _is_reserved(one.part)}
-        may, optional = set(decides), dict[int, frozenset[int]]()
+        self.races = {step: plan.dag.parents[step] for step, one in enumerate(plan.agents) if one.race}
+        may, optional = decides.union(*self.races.values()), dict[int, frozenset[int]]()
         for step in plan.dag.order:
             unsure = may.intersection(plan.dag.parents[step])
             if not unsure:
@@ -128,6 +130,8 @@ class Flow:
         """
         optional = self.optional.get(step, ())
         parents = self._plan.dag.parents[step] if left else ()
+        if step in self.races and all(one in left for one in parents):
+            optional = ()
         why = next((left[one] for one in parents if one in left and one not in optional), None)
         return None if why is None else self._with_its_status(step, why)
 

@@ -64,7 +64,7 @@ def _step(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
     if step.part is not None:
         found["part"] = {**part_to_dict(step.part), "key": step.part.number, "item": None}
     if not isinstance(step, Agent):
-        known = {"rounds": step.rounds, "priority": step.priority, "timeout_s": step.timeout_s}
+        known = {"rounds": step.rounds, "priority": step.priority, "timeout_s": step.timeout_s, "race": step.race}
         optional = sorted(step.optional.intersection(uses))
         return {**found, **_said(known), "kind": "task", "parameters": uses, "optional": optional}
     can_miss = step.can_miss if plan.flow is not None else frozenset[str]()

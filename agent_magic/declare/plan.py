@@ -18,6 +18,7 @@ from agent_magic.declare.each import OWN, Answers, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow
+from agent_magic.declare.race import check_races
 from agent_magic.declare.resources import Held, conflicts, held_by
 from agent_magic.declare.saving import saved_paths
 from agent_magic.declare.schema import lacking, schema_of
@@ -136,6 +137,7 @@ class Plan:
             if self.on_cycle == "error":
                 raise
             dag = edges.in_declared_order()
+        check_races(self.agents, index, groups, dag)
         dag = dag.with_priority([one.priority for one in self.agents])
         self._put(dag=dag, inputs=tuple(edges.inputs), dropped=frozenset(edges.dropped), notes=tuple(self.notes))
         self._hold()
@@ -445,7 +447,9 @@ class Plan:
     @cached_property
     def flow(self) -> Flow | None:
         """What decides, while a run goes on, which steps are needed; `None` where all are."""
-        unsure = any(one.when is not None or (one.part is not None and one.part.is_reserved) for one in self.agents)
+        unsure = any(
+            one.when is not None or one.race or (one.part is not None and one.part.is_reserved) for one in self.agents
+        )
         return Flow(self) if unsure else None
 
     def meaning_of(self, number: int, text: str) -> Any:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from agent_magic.declare.condition import FLOW, check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
+from agent_magic.declare.race import first_answer
 from agent_magic.declare.returns import modern, wrong_fields
 from agent_magic.declare.signature import (
     NOTHING,
@@ -72,6 +73,7 @@ class Task:
         writes: What it changes: names or paths.
         part: Which one of those for each item it is. Plans set it.
         returns: The type of the answer it takes out of a reply; see `agent_magic.declare.grouping`. Plans set it.
+        race: Whether it takes the first of what its parameters name; see `first_of`.
         source_sha: Hash of the function's source; empty where unknown. It is read from the function.
         takes: The function's parameters. They are read from it.
 
@@ -99,6 +101,7 @@ class Task:
     writes: Sequence[str] = field(default=(), kw_only=True)
     part: Part | None = field(default=None, kw_only=True, repr=False, hash=False)
     returns: Any = field(default=None, kw_only=True, repr=False, compare=False)
+    race: bool = field(default=False, kw_only=True)
     source_sha: str = field(default="", kw_only=True, repr=False)
     takes: tuple[Parameter, ...] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
@@ -174,8 +177,8 @@ class Task:
 
     @property
     def can_miss(self) -> frozenset[str]:
-        """The names it can do without: those with a default."""
-        return self.optional
+        """The names it can do without: those with a default; of a race, all that are not first."""
+        return frozenset(self.parameters) if self.race else self.optional
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -190,7 +193,7 @@ class Task:
     @property
     def is_recorded(self) -> bool:
         """Whether it was read from a record, which has no functions."""
-        return self.function is _gone
+        return self.function is _gone  # that of a race is here
 
     def with_defaults(self, **defaults: object) -> Task:
         """Return the task itself: the defaults of a session are about requests.
@@ -251,7 +254,7 @@ class Task:
 
 _AT_FUNCTION = ("each", *FLOW, "after", "retries", "concurrency", "writes", *FLAGS)
 """The options of `task` that are called like those of `Task`."""
-_OPTIONS = (*_AT_FUNCTION, "timeout_s", "uses_resources", "part")
+_OPTIONS = (*_AT_FUNCTION, "timeout_s", "uses_resources", "part", "race")
 
 
 def _bare(default: Any) -> Any:
@@ -259,7 +262,7 @@ def _bare(default: Any) -> Any:
 
 
 def _rebuilt(name: str, options: dict[str, Any]) -> Task:
-    return Task(name, _gone, **options)
+    return Task(name, first_answer if options.get("race") else _gone, **options)
 
 
 def _gone(**_: object) -> None:
@@ -376,3 +379,23 @@ def task(
         return function
 
     return mark if function is None else mark(function)
+
+
+def first_of(name: str, agents: str | Iterable[str]) -> Task:
+    """Declare a step whose value is the first answer of several agents; the others are cancelled then.
+
+    Args:
+        name: The key; `{{ name }}` is the answer that came first.
+        agents: The names of the agents: a list, or `"a,b"`. Nothing else may use them.
+
+    Raises:
+        DeclarationError: These are not two names or more.
+    """
+    if not isinstance(agents, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise must_be(f"first_of {name!r}", "names: 'a,b', or a list", agents)
+    names = tuple(dict.fromkeys(listed(agents)))
+    for one in names:
+        check_name(one, "an agent")
+    if len(names) < 2:
+        raise must_be(f"first_of {name!r}", "the names of two agents or more", ",".join(names))
+    return Task(name, first_answer, race=True, takes=tuple(Parameter(one, NOTHING, NOTHING) for one in names))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.actions import (
     Abort,
     Action,
@@ -29,6 +30,7 @@ from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.conductor import Conductor
+from agent_magic.engine.conductor.racing import RacingConductor
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement
@@ -131,7 +133,10 @@ class Engine:
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
-        self.conductor = Conductor(
+        flow = record.plan.flow
+        races = flow.races if flow is not None else ()
+        conductor = partial(RacingConductor, races=races, names=record.plan.names) if races else Conductor
+        self.conductor = conductor(
             dag or record.plan.dag,
             policy,
             timeouts_s=timeouts_s,
@@ -384,8 +389,7 @@ class Engine:
                 self.record.add(RunEnded(now, cut=cut))
                 out.append(decision)
             case Skipped(step, cause):
-                name = self.record.results[cause].name
-                self.record.add(AgentEnded(now, step, "skipped", f"{name!r} did not succeed", "Skipped"))
+                self.record.add(_skipped(self.record, step, cause, now))
             case Backoff(step, until_s, why):
                 self.record.add(BackoffStarted(now, step, on_grid(until_s), why))
             case Reopened(step):
@@ -572,6 +576,15 @@ class Engine:
     def _late(self, step: int, why: str | None) -> Failure:
         deadline_s = self._timeouts_s[step] if why == LATE else self._policy.deadline_s or 0.0
         return failure_of(Late(deadline_s, of_run=why == OVER), 1)
+
+
+def _skipped(record: RunRecord, step: int, cause: int, now: float) -> AgentEnded:
+    """Return the end of a step because others did not succeed: any one of them, or of a race all."""
+    if not record.plan.agents[step].race:
+        return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", "Skipped")
+    others = [record.results[one] for one in record.plan.dag.parents[step]]
+    told = "; ".join(f"{one.name}: {one.error or one.status}" for one in others)
+    return AgentEnded(now, step, "failed", f"nobody answered. {told}", NO_ANSWER)
 
 
 def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.content import tokens_of
+from agent_magic.declare.race import BEATEN
 from agent_magic.engine.batching import batching_of
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
@@ -45,6 +46,8 @@ NOTHING_SENT: Final[dict[str, Any]] = {
 """What a task has of what agents send."""
 CONTINUES: Final = Failure("the answer was paused, and goes on", MANY)
 """Stands for the turn of an answer that went on."""
+BEATEN_BY_OTHERS: Final = Failure("others of its race answered first", kind=BEATEN)
+"""Stands for the end of a request that was aborted when another agent of its race had answered."""
 TIMED: Final = frozenset({"live", "simulated", "replay", "forecast"})
 """The sources whose seconds are those of a model at work. What the ledger served took none."""
 
@@ -202,7 +205,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         return _task(result)
     asked = result.attempts[-1] if result.attempts else None
     answer = result.answer if asked is not None and asked.error is None else None
-    if answer is not None and answer.stop_reason == TOOL_USE:  # the run was over before it went on
+    if answer is not None and (answer.stop_reason == TOOL_USE or result.kind == BEATEN):  # it was over before
         answer = None
     usage = answer.usage if answer else None
     context = record.plan.context_of(number) or ""
@@ -304,12 +307,14 @@ def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterato
     attempts = result.attempts
     moved = any(one.model != result.model for one in attempts)
     for place, attempt in enumerate(attempts):
-        if attempt.ended_s is None or attempt.kind == "cancelled":
+        beaten = attempt.kind == "cancelled" and result.kind == BEATEN
+        if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
             continue  # somebody stopped it: a forecast goes on
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         moves = not last and attempts[place + 1].model != attempt.model
         final = (last or moves) and not waited_s
+        last = last and (result.kind != BEATEN or beaten)
         went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
         calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()
@@ -321,6 +326,8 @@ def _tries(result: AgentResult, *, may_batch: bool, falls_back: bool) -> Iterato
             attempt.ended_s - attempt.started_s,
             CONTINUES
             if went_on
+            else BEATEN_BY_OTHERS
+            if beaten
             else None
             if attempt.error is None
             else _failure(attempt, waited_s, final=final, moves=moves),

@@ -237,7 +237,10 @@ class ModelledService:
 
     def abort(self, flight: _Flight, now: float) -> Outcome:
         """Cut a request: what had arrived of it is billed."""
-        usage = _usage_of(flight.attempt, flight.billed, share=_share(flight, now))
+        if flight.attempt.cut_s == now - flight.started_s:  # as when it was recorded
+            usage = flight.attempt.usage or Usage()
+        else:
+            usage = _usage_of(flight.attempt, flight.billed, share=_share(flight, now))
         price = self._price_of(flight.attempt, usage)
         return Outcome(None, None, OK if flight.begun else None, usage, None, "", None, price)
 

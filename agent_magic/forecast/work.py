@@ -6,7 +6,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
-from agent_magic.forecast.evidence import FAULTS, NOT_IN_BATCH, needed_tokens, refusal_s_of, rows_of, seen_of
+from agent_magic.forecast.evidence import (
+    BEATEN_BY_OTHERS,
+    FAULTS,
+    NOT_IN_BATCH,
+    needed_tokens,
+    refusal_s_of,
+    rows_of,
+    seen_of,
+)
 from agent_magic.forecast.pace import (
     ENOUGH,
     HIGH,
@@ -22,6 +30,7 @@ from agent_magic.forecast.pace import (
 )
 from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED
+from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.history import History
 
 if TYPE_CHECKING:
@@ -61,6 +70,7 @@ class Try(NamedTuple):
         pool: The class of that model.
         batch_s: How long the batch took with which it was recorded; `None` where it went live, and takes as long as
             batches do. Its other seconds are those of a live request.
+        cut_s: From being sent to being aborted, when it was recorded; `None` where it was not. `usage` is of that.
     """
 
     local_s: float
@@ -77,6 +87,7 @@ class Try(NamedTuple):
     model: str = ""
     pool: str = ""
     batch_s: float | None = None
+    cut_s: float | None = None
 
     @property
     def turned_away(self) -> bool:
@@ -350,6 +361,7 @@ class _Modelling:
         effort = self.efforts.get(agent, seen.effort)
         recorded = [one for one in seen.tries if not (one.refused and pool in self.limited)]
         same = model == seen.model and effort == seen.effort
+        cut = recorded.pop() if recorded and recorded[-1].failure is BEATEN_BY_OTHERS else None
         given = None if seen.input_tokens is None else self._input(seen, seen.input_tokens, model, factor, change)
         failed = [_failing(one, factor, same=same) for one in recorded if one.failure is not None]
         if seen.answered and seen.timed:
@@ -362,7 +374,9 @@ class _Modelling:
         if failed and recorded[-1].failure is not None and recorded[-1].failure.attempts == 1:
             return tuple(failed), SAME, SAME  # it fails again as it did
         output, spread = self._output(agent, model, effort, factor)
-        if not seen.answered:
+        if cut is not None and same:
+            self.say(f"{seen.name}: when it would have answered nobody knows, but not before it was aborted", "assumed")
+        elif not seen.answered:
             self.assumed_answers.append(seen.name)
         made = self._guess(output, seen.max_tokens)
         again = bool(recorded) and recorded[-1].by_batch and agent in self.by_batch
@@ -373,6 +387,8 @@ class _Modelling:
             answer = answer._replace(model=recorded[-1].model)
             if recorded[-1].by_batch and recorded[-1].failure is None:
                 answer = _in_batch(answer, recorded[-1], as_it_was=same and not change)
+        if cut is not None and same:
+            answer = _cut_short(answer, cut)
         return (*failed, answer), SAME if again else (timing.low, timing.high), spread
 
     def _input(self, seen: Seen, tokens: int, model: str, factor: float, change: int) -> int:
@@ -473,6 +489,14 @@ def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
     return answer._replace(model=one.model) if one.model else answer
+
+
+def _cut_short(answer: Try, cut: Tried) -> Try:
+    """Return the answer of a request that was aborted: it begins as it did, and ends later than that."""
+    first_s = answer.first_s if cut.first_s is None else cut.first_s
+    takes_s = max(answer.takes_s, cut.takes_s + 1 / TICKS_PER_S)
+    known = {"local_s": cut.local_s, "usage": cut.usage, "price": cut.price, "cut_s": cut.takes_s}
+    return answer._replace(first_s=first_s, takes_s=takes_s, **known)
 
 
 def _failing(one: Tried, factor: float, *, same: bool) -> Try:

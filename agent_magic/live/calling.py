@@ -166,6 +166,8 @@ class Caller:
         found = plan.source_of(step, name)
         if isinstance(found, str):
             result = self._record[found]
+            if plan.agents[step].race and result.status != "succeeded":
+                return result.text if result.status == "capped" else MISSING
             return MISSING if result.is_left_out else result.value
         if found is None and name in plan.values and name not in plan.groups:
             return plan.values[name]

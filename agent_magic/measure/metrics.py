@@ -150,7 +150,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         output_tokens=total_tokens(usage.output_tokens for usage in usages),
         tokens=total_tokens(count for usage in usages for count in (usage.total_input_tokens, usage.output_tokens)),
         cost_usd=cost_usd,
-        cost_mark=_cost_mark(results),
+        cost_mark=cost_mark(results),
         succeeded=statuses["succeeded"],
         failed=statuses["failed"],
         skipped=statuses["skipped"] - left_out,
@@ -286,7 +286,8 @@ def _against(record: RunRecord, wall_s: float | None, cost_usd: float | None) ->
     }
 
 
-def _cost_mark(results: Sequence[AgentResult]) -> str:
+def cost_mark(results: Sequence[AgentResult]) -> str:
+    """Return what stands before the dollars of agents; see `Summary.cost_mark`."""
     attempts = [attempt for result in results for attempt in result.attempts if attempt.ended_s is not None]
     if any(attempt.price is None or attempt.price.cost_usd is None for attempt in attempts):
         return "≥"

@@ -94,6 +94,26 @@ class Dedent(CellHook):
         return made
 
 
+@dataclass(frozen=True, slots=True)
+class OneLine(CellHook):
+    """Lets a cell magic with a certain option stand alone: IPython refuses one with nothing below it.
+
+    Attributes:
+        magic: The name of the cell magic.
+        option: With this there is nothing to write below.
+    """
+
+    magic: str
+    option: str
+    stage: ClassVar[str] = "input_transformers_cleanup"
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines, with an empty one below a magic that stands alone."""
+        text = "".join(lines).strip()
+        alone = text.startswith(f"%%{self.magic} ") and "\n" not in text and self.option in text
+        return [f"{text}\n", "\n"] if alone else lines
+
+
 _MAGIC = re.compile(r"(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)$")
 _BEHIND_MAGIC = re.compile(r"^(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)\n(?:[ \t]*\n)*[ \t]+\S", re.MULTILINE)
 

@@ -307,6 +307,7 @@ def _shows(name: str, value: object) -> bool:
 _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "names": _agents,
     "after": _agents,
+    "first_of": _agents,
     "drop": _agents,
     "plan": lambda known, _: known.plans,
     **dict.fromkeys(("model", "fallback", "cascade"), _models),

@@ -12,13 +12,18 @@ from agent_magic.declare.cells import sections_of
 from agent_magic.declare.context import Context
 from agent_magic.declare.coordinator import STRATEGIES
 from agent_magic.declare.returns import look_up
+from agent_magic.declare.task import first_of
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable, Mapping
+
+    from agent_magic.declare.step import Step
+    from agent_magic.declare.task import Task
 
     LookUp = Callable[[str, str | None, str | None], dict[str, Any]]
     FindTools = Callable[[str, str], Tools]
@@ -148,6 +153,11 @@ def _agent_parser() -> Parser:
     add("--most", type=int, metavar="N", help="With --each of an answer: the most items it may have.")
     add("--group", type=int, metavar="N", help="With --each and --returns: ask for N items in one request.")
     add("--repeat", type=int, metavar="N", help="Ask it N times; {{ NAME }} is all its answers. See am.vote.")
+    add(
+        "--first-of",
+        metavar="A,B",
+        help="Ask nobody: be the first answer of these agents. The others are cancelled when it is there.",
+    )
     add("--when", metavar="EXPR", help='Run it only if this holds: "review.score < 4".')
     add("--until", metavar="EXPR", help='Run it, and what leads to this condition, again until it holds: "critic.ok".')
     add("--rounds", type=int, metavar="N", help="With --until: the most rounds.")
@@ -225,8 +235,8 @@ def _server_tools(agent: str, tools: str) -> Tools:
 
 def read_agent(
     line: str, cell: str, look_up: LookUp = look_up, find_tools: FindTools = _server_tools
-) -> tuple[Agent, str]:
-    """Read a `%%agent` cell; return the agent and the name of its plan.
+) -> tuple[Step, str]:
+    """Read a `%%agent` cell; return the agent, or the race between several, and the name of its plan.
 
     Args:
         line: The line of the magic.
@@ -239,6 +249,8 @@ def read_agent(
         DeclarationError: The agent is not valid.
     """
     given = PARSERS["agent"].read(line)
+    if given.first_of is not None:
+        return _read_race(given, cell), given.plan
     typed = look_up(given.name, given.returns, given.check)
     if given.tools is not None:
         typed["tools"] = find_tools(given.name, given.tools)
@@ -278,6 +290,20 @@ def read_agent(
     return agent, given.plan
 
 
+def _read_race(given: Namespace, cell: str) -> Task:
+    """Read a `%%agent` cell that asks nobody.
+
+    Raises:
+        UsageError: It has a prompt, or options of one that is asked.
+    """
+    alone = vars(PARSERS["agent"].read(f"{given.name} --first-of {given.first_of}"))
+    others = [name for name, value in vars(given).items() if value != alone[name] and name not in {"plan", "run"}]
+    if cell.strip() or others:
+        what = f"--{others[0].replace('_', '-')}" if others else "prompt of its own"
+        raise UsageError(f"{given.name} --first-of takes the answer of others, so it has no {what}.")
+    return first_of(given.name, given.first_of)
+
+
 def asks_at_once(_magic: str, line: str | None) -> bool:
     """Tell whether a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
     return line is None or "--run" in without_comment(line).split()
@@ -285,7 +311,7 @@ def asks_at_once(_magic: str, line: str | None) -> bool:
 
 def read_agents(
     line: str, cell: str, look_up: LookUp = look_up, find_tools: FindTools = _server_tools
-) -> tuple[list[Agent], str]:
+) -> tuple[list[Step], str]:
     """Read a `%%agents` cell; return its agents and the name of their plan. See `read_agent`.
 
     Raises:
@@ -293,7 +319,7 @@ def read_agents(
         DeclarationError: A heading cannot be read.
     """
     plan = PARSERS["agents"].read(line).plan
-    found: dict[str, Agent] = {}
+    found: dict[str, Step] = {}
     for one in sections_of(cell)[1]:
         where = f"Section {one.name!r}, line {one.number}"
         try:

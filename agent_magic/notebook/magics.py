@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping
 
     from agent_magic.api import Plan
-    from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
     from agent_magic.notebook.registry import Registry
@@ -217,7 +216,7 @@ class AgentMagics(Magics, Settings):
         if is_kernel(self.shell):
             self.session.warm_up.start()
 
-    def _declare_all(self, agents: list[Agent], plan: str, cell: Cell) -> None:
+    def _declare_all(self, agents: list[Step], plan: str, cell: Cell) -> None:
         registry, names = self.session.registry(plan), self.shell.user_ns
         done: Any = {"ran": self.session.ran, "variables": names, "cycles": self.on_cycle != "error"}
         notes = [*registry.declare_all(agents, cell, **done), *registry.gone(cell)]

@@ -95,7 +95,7 @@ class Registry:
         return [*notes, *said, *(self.stale_note(agent.name, ran) if changed else [])]
 
     def declare_all(
-        self, agents: Sequence[Agent], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
+        self, agents: Sequence[Step], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
         """Declare the agents of one cell, in place of all that it had declared before: all of them, or none.
 

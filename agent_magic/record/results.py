@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.flow import CONDITION, Left
+from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.schema import of_item, schema_of
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage
@@ -106,8 +107,11 @@ class AgentResult:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether it was not needed: a condition was false, or it was reserved and not used. That is no failure."""
-        return self.status == "unused" or (self.status == "skipped" and self.kind == CONDITION)
+        """Whether it was not needed: a condition was false, it was reserved and not used, or another answered first.
+
+        That is no failure.
+        """
+        return self.status == "unused" or (self.status == "skipped" and self.kind in {CONDITION, BEATEN})
 
     @property
     def answer(self) -> Answer | None:
@@ -427,18 +431,22 @@ class RunRecord:
     @property
     def left_out(self) -> dict[int, Left]:
         """The steps that were not needed, by number, and why."""
-        return {number: left for number, left in self.decisions.items() if left.status != "failed"}
+        return {number: left for number, left in self._ended_by_flow() if left.status != "failed"}
 
     @property
     def decisions(self) -> dict[int, Left]:
-        """The steps that a decision ended, by number, and why; `failed` where nothing could be decided."""
-        found: dict[int, Left] = {}
+        """The steps that a decision ended, by number, and why; `failed` where nothing could be decided.
+
+        Without those that lost a race: who loses it, the times of a run decide.
+        """
+        return {number: left for number, left in self._ended_by_flow() if left.kind not in {BEATEN, NO_ANSWER}}
+
+    def _ended_by_flow(self) -> Iterator[tuple[int, Left]]:
         for number in sorted(self.plan.flow.decides) if self.plan.flow is not None else ():
             one = self.results[number]
             unsure = one.status == "failed" and not (one.attempts or one.calls or one.kind == "Late")
             if unsure or one.is_left_out:
-                found[number] = Left(one.status, one.error or "", one.kind or "")  # pyright: ignore[reportArgumentType] - one of three
-        return found
+                yield number, Left(one.status, one.error or "", one.kind or "")  # pyright: ignore[reportArgumentType] - one of three
 
     @property
     def rows(self) -> list[AgentResult]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.race import BEATEN
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.contexts import shared_contexts
+from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.call import APPROVAL
 from agent_magic.record.returned import Returned
 from agent_magic.show.text import listed
@@ -54,6 +56,17 @@ def rounds_note(record: RunRecord) -> str:
         f"{name} ran all its rounds and {until} does not hold: the last one was passed on; --rounds allows more."
         for name, until in unmet
     )
+
+
+def races_note(record: RunRecord) -> str:
+    """Name the agents that were asked for a race and lost it, and what they cost; empty where there are none."""
+    lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
+    if not lost:
+        return ""
+    cost = math.fsum(one.cost_usd for one in lost if one.cost_usd is not None)
+    label = " (simulated)" if record.simulated else ""
+    names = listed([one.name for one in lost], 5)
+    return f"Not needed, since others answered first: {names}. They cost {cost_mark(lost)}{dollars(cost)}{label}."
 
 
 def _ended_plainly(result: AgentResult) -> bool:

@@ -505,9 +505,14 @@ class Conductor:
         todo = [agent]
         while todo:
             for child in self._dag.children[todo.pop()]:
-                if self._state[child] != ENDED:
+                if self._state[child] != ENDED and not self._can_do_without(child, now):
                     self._end(child, "skipped", None, now, cause=agent)
                     todo.append(child)
+
+    def _can_do_without(self, step: int, now: float) -> bool:
+        """Tell whether a step goes on although a parent did not succeed: no step does, but a race."""
+        del step, now
+        return False
 
     def _end(
         self,
@@ -561,11 +566,14 @@ class Conductor:
             if self._state[agent] == ENDED:
                 self._skip_descendants(agent, now)
 
+    def _to_reopen(self, asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
+        return to_reopen(self._dag, self._lost, asked)
+
     def _reopen(self, agents: Iterable[int], now: float) -> None:
         """Let agents run again that did not succeed, and what was skipped because of them."""
         asked = list(agents)
         self._again.update(agent for agent in asked if agent in self._stopping and self._state[agent] in UNDER_WAY)
-        again, skipped = to_reopen(self._dag, self._lost, asked)
+        again, skipped = self._to_reopen(asked)
         for agent in again:
             del self._lost[agent]
             self._stopping.pop(agent, None)

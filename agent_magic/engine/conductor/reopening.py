@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from agent_magic.declare.dag import Dag
 
 
-def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
+def to_reopen(
+    dag: Dag, lost: Mapping[int, int], asked: Iterable[int], races: Container[int] = ()
+) -> tuple[list[int], dict[int, int]]:
     """Say which agents are to run again, and which stay skipped for another reason than before.
 
     An agent that was asked for brings along what it cannot go without: its ancestors that did not succeed either. And
@@ -22,6 +24,7 @@ def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[
         lost: The agents that ended without success, each with the agent that was the cause: itself, or the ancestor
             that had it skipped.
         asked: The agents to run again. Those that succeeded, or have not ended, stay as they are.
+        races: The steps that need only one of their parents.
 
     Returns:
         The agents to run again, parents before children, and the new cause of those that stay skipped.
@@ -36,6 +39,8 @@ def to_reopen(dag: Dag, lost: Mapping[int, int], asked: Iterable[int]) -> tuple[
     for agent in dag.order:
         if agent in wanted or (agent in below and lost.get(agent, agent) != agent):
             in_its_way = [parent for parent in dag.parents[agent] if parent in lost and parent not in found]
+            if agent in races and len(in_its_way) < len(dag.parents[agent]):
+                in_its_way = []
             if not in_its_way:
                 found[agent] = None
             elif lost[agent] in found:

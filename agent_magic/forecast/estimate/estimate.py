@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.race import is_in_race
 from agent_magic.engine.admission.breaker import MINUTE_S
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.batching import batching_of
@@ -175,6 +176,9 @@ def _expect(
     known = [0.0] * len(ends) if guess.is_task else []
     known += [cost for one in ends if (cost := _cost_in(one, agent)) is not None]
     cost = _span(known) if len(known) == len(ends) else None
+    in_full = price(round(guess.input.high), round(guess.output.high))
+    if cost is not None and in_full is not None and is_in_race(plan, agent):  # it may lose at its last word
+        cost = cost._replace(high=max(cost.high, in_full))
     every = [(guess, request.model), *((one.guess, one.request.model) for one in later)]
     most = _total([price(one.most_input, one.most_output, model) for one, model in every])
     if most is not None and cost is not None:
@@ -361,8 +365,9 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
 
 
 def _cost_in(record: RunRecord, agent: int) -> float | None:
-    """Return what an agent costs in a run; nothing where it is left out."""
-    return 0.0 if record.results[agent].is_left_out else record.results[agent].cost_usd
+    """Return what an agent costs in a run; nothing where it is left out before it was asked."""
+    one = record.results[agent]
+    return 0.0 if one.is_left_out and not one.attempts else one.cost_usd
 
 
 def _work_notes(plan: Plan) -> Iterator[str]:
@@ -376,6 +381,8 @@ def _work_notes(plan: Plan) -> Iterator[str]:
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
         yield f"without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
+    if any(one.race for one in plan.agents):
+        yield "of a race those win that are likely to be first; the high end pays all of them in full"
     if any(one.cascade for one in plan.agents):
         yield "cascades escalate as often as earlier answers did, or always; at the low end never, at the high always"
 

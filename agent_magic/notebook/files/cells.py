@@ -12,10 +12,12 @@ from IPython.core.error import UsageError
 from IPython.core.inputtransformer2 import TransformerManager
 
 from agent_magic.declare.agent import NAMES, OPTIONS, Agent
-from agent_magic.declare.cells import options_text
+from agent_magic.declare.cells import options_text, race_text
 from agent_magic.declare.condition import FLOW
 from agent_magic.declare.context import Context
 from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic.declare.step import Step
+from agent_magic.declare.task import Task
 from agent_magic.errors import AgentMagicError, PlanError
 from agent_magic.notebook.declaring import read_agent, read_agents, read_context
 from agent_magic.notebook.session import DEFAULT_PLAN
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.declare.step import Step
 
 T = TypeVar("T")
 _CONFIG = re.compile(r"^\s*%config\s+AgentMagics\.(\w+)\s*=\s*(.+)$", re.MULTILINE)
@@ -46,7 +47,7 @@ class Found:
         runs: The lines of `%agents run` and `%agents start`, in order.
     """
 
-    agents: dict[str, dict[str, Agent]] = field(default_factory=dict[str, dict[str, Agent]])
+    agents: dict[str, dict[str, Step]] = field(default_factory=dict[str, dict[str, Step]])
     contexts: dict[str, dict[str, Context]] = field(default_factory=dict[str, dict[str, Context]])
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     computed: dict[str, int] = field(default_factory=dict[str, int])
@@ -168,8 +169,10 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     contexts = {one: text for one, text in common.items() if one in named and one not in agents}
     wanted = dict.fromkeys([*named, *(used for context in contexts.values() for used in context.uses)])
     wanted = [one for one in wanted if one not in agents and one not in contexts]
-    rows = [
-        {
+    rows: list[dict[str, Any]] = [
+        {**agent.to_dict(), "after": []}
+        if isinstance(agent, Task)
+        else {
             "name": agent.name,
             "prompt": agent.prompt,
             **{option: getattr(agent, option) for option in OPTIONS if getattr(agent, option) is not None},
@@ -262,6 +265,8 @@ def _assigned(name: str, value: object) -> str:
 
 def declaration(agent: Step, plan: str) -> str | None:
     """Write a `%%agent` cell; `None` where a line of options cannot hold what the agent has."""
+    if agent.race:
+        return f"%%agent {agent.name} {race_text(agent)}{plan}\n"
     if not isinstance(agent, Agent):
         return None
     try:

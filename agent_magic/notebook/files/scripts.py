@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.agent import NAMES, OPTIONS
 from agent_magic.declare.condition import FLOW
+from agent_magic.declare.task import first_of
 from agent_magic.errors import PlanError
 from agent_magic.notebook.settings import run_options
 
@@ -90,6 +91,8 @@ def _contexts(texts: Mapping[str, str]) -> str:
 
 
 def _agent(row: Mapping[str, Any]) -> str:
+    if row.get("race"):
+        return f"    am.first_of({row['name']!r}, {row['parameters']!r}),"
     every = (*OPTIONS, "each", *FLOW, "returns", *NAMES, "cite")
     given = [option for option in every if row.get(option) is not None]
     rows = [f"        {row['name']!r},", f"        {_literal(row['prompt'])},"]
@@ -236,6 +239,9 @@ class _Reader:
 
     def agent(self, node: ast.expr) -> dict[str, Any]:
         """Return an agent as JSON plans have it."""
+        if _called(node) == "first_of":
+            race = self.call(node, "first_of", ("name", "agents"))
+            return {**first_of(race["name"], race["agents"]).to_dict(), "after": []}
         row = self.call(node, "Agent", AGENT)
         wrong = sorted(set(row) - {*AGENT, *OPTIONS, *FLOW, "after", "each", "returns", *NAMES, "cite"})
         if wrong:

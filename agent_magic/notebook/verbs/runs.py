@@ -21,6 +21,7 @@ from agent_magic.show.notes import (
     capped_note,
     context_notes,
     filled_note,
+    races_note,
     replayed_files_note,
     rounds_note,
     unasked_note,
@@ -81,6 +82,7 @@ async def run_and_tell(
         run.totals.why if graphic and not unwatched else "",  # the line has it already
         capped_note(run.record, policy),
         rounds_note(run.record),
+        races_note(run.record),
         budget_note(run.record, policy),
         unasked_note(run.record),
         filled_note(run.record),

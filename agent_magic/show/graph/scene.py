@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from agent_magic.declare.race import BEATEN
 from agent_magic.measure.metrics import sources_of, summarize
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.graph.faces import faces_of, planned_faces
@@ -231,7 +232,8 @@ def planned_view(plan: Plan, agent: int, estimates: Estimates) -> NodeView:
     one = plan.agents[agent]
     line = _expected(plan, agent, estimates)
     parents = [plan.agents[parent].name for parent in plan.dag.parents[agent]]
-    tail = f"if {single_line(one.when)}" if one.when else "task" if one.is_task else one.model or ""
+    kind = "first answer" if one.race else "task" if one.is_task else one.model or ""
+    tail = f"if {single_line(one.when)}" if one.when else kind
     words = (one.name, "task" if one.is_task else "", line, "after " + ", ".join(parents) if parents else "")
     hint = single_line(" · ".join(filter(None, words)))[:MOST_HINT]
     return NodeView("p", one.name, line=line, tail=tail, hint=hint, is_task=one.is_task)
@@ -336,7 +338,8 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
 def _why_skipped(record: RunRecord, agent: int) -> str:
     result, lost = record.results[agent], _first_lost(record, agent)
     if result.is_left_out:
-        return "not needed" if result.status == "unused" else "condition is false"
+        why = result.error if result.kind == BEATEN else "condition is false"
+        return "not needed" if result.status == "unused" else why or ""
     return f"needs {lost}" if lost else "skipped"
 
 

@@ -1,0 +1,60 @@
+"""A race: a step whose value is the first answer of several agents. The others are cancelled when it is there.
+
+```
+%%agent quick --first-of fast,careful
+```
+
+What was sent of those is paid for. An agent that fails has lost, and the next answer counts; where all fail, the race
+has failed. Nobody but the race may use its agents, so that nothing is cancelled that somebody waits for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_magic.errors import PlanError, UnknownAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
+
+BEATEN: Final = "Beaten"
+"""The kind of an end because another one has answered first."""
+NO_ANSWER: Final = "NoAnswer"
+"""The kind of an end of a race that nobody has won."""
+
+
+async def first_answer(**answers: Any) -> Any:
+    """Return the answer that there is: those of agents that have lost are left out."""
+    return next(iter(answers.values()))
+
+
+def is_in_race(plan: Plan, agent: int) -> bool:
+    """Tell whether an agent may lose a race."""
+    return any(plan.agents[child].race for child in plan.dag.children[agent])
+
+
+def check_races(
+    agents: Sequence[Step], index: Mapping[str, int], groups: Mapping[str, Mapping[int, int]], dag: Dag
+) -> None:
+    """Raise for the first race that cannot be one.
+
+    Raises:
+        UnknownAgent: There is no such agent.
+        PlanError: It is between several at once, or somebody else needs one of them.
+    """
+    for number, race in enumerate(agents):
+        for name in race.parameters if race.race else ():
+            if name in groups:
+                message = f"{race.name!r} is the first of {name!r}, which is several agents or rounds."
+                raise PlanError(f"{message} A race is between single agents: name those.")
+            if name not in index:
+                raise UnknownAgent(name, known=index, wanted_by=race.name)
+            others = [agents[one].name for one in dag.children[index[name]] if one != number]
+            if others:
+                message = f"{name!r} is in the race of {race.name!r}, and {others[0]!r} uses it too."
+                hint = f"Let {others[0]!r} use {race.name!r}, or declare {name!r} once more under another name."
+                raise PlanError(f"{message} It may be cancelled. {hint}")
