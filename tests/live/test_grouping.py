@@ -43,7 +43,8 @@ def test_each_row_has_its_own_answer():
     run = am.Run(record)
     assert run.each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
     assert run.each("label")["label"].dtype == "Int64"
-    assert [one.prompt for one in client.asked if "after" in one.prompt] == [f"after {n}" for n in (3, 3, 5, 4, 4)]
+    asked = [record[f"next_{row}"].attempts[0].request.prompt for row in range(5)]
+    assert asked == [f"after {value}" for value in (3, 3, 5, 4, 4)]
     assert run.agents["cost_usd"].notna().sum() == 7
     assert len(client.asked) == 2 + 5
     assert run.each("label")["cost_usd"].isna().all()
