@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.actions import (
     Abort,
     Action,
@@ -33,7 +32,7 @@ from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.conductor.racing import RacingConductor
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.retry import Failure, failure_of
-from agent_magic.engine.settlement import Settlement
+from agent_magic.engine.settlement import Settlement, skipped
 from agent_magic.engine.turns import judge
 from agent_magic.errors import Escalated, InvalidAnswer, Late
 from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Usage
@@ -389,7 +388,7 @@ class Engine:
                 self.record.add(RunEnded(now, cut=cut))
                 out.append(decision)
             case Skipped(step, cause):
-                self.record.add(_skipped(self.record, step, cause, now))
+                self.record.add(skipped(self.record, step, cause, now))
             case Backoff(step, until_s, why):
                 self.record.add(BackoffStarted(now, step, on_grid(until_s), why))
             case Reopened(step):
@@ -576,15 +575,6 @@ class Engine:
     def _late(self, step: int, why: str | None) -> Failure:
         deadline_s = self._timeouts_s[step] if why == LATE else self._policy.deadline_s or 0.0
         return failure_of(Late(deadline_s, of_run=why == OVER), 1)
-
-
-def _skipped(record: RunRecord, step: int, cause: int, now: float) -> AgentEnded:
-    """Return the end of a step because others did not succeed: any one of them, or of a race all."""
-    if not record.plan.agents[step].race:
-        return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", "Skipped")
-    others = [record.results[one] for one in record.plan.dag.parents[step]]
-    told = "; ".join(f"{one.name}: {one.error or one.status}" for one in others)
-    return AgentEnded(now, step, "failed", f"nobody answered. {told}", NO_ANSWER)
 
 
 def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:

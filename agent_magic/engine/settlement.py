@@ -1,12 +1,13 @@
-"""The end of a request: what was reserved for it goes back, what it used is counted, and both are written down."""
+"""The end of a request, or of a step that makes none: what was reserved goes back, what was used is counted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.admission.breaker import Fault
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Usage
-from agent_magic.record.events import AttemptEnded
+from agent_magic.record.events import AgentEnded, AttemptEnded
 from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
 
@@ -106,3 +107,12 @@ def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
     if failure is not None and failure.fault:
         return Fault(failure.why, reached=failure.reached)
     return None if outcome.status is None else False  # what refuses a request with a reason is alive
+
+
+def skipped(record: RunRecord, step: int, cause: int, now: float) -> AgentEnded:
+    """Return the end of a step because others did not succeed: any one of them, or of a race all."""
+    if not record.plan.agents[step].race:
+        return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", "Skipped")
+    others = [record.results[one] for one in record.plan.dag.parents[step]]
+    told = "; ".join(f"{one.name}: {one.error or one.status}" for one in others)
+    return AgentEnded(now, step, "failed", f"nobody answered. {told}", NO_ANSWER)
