@@ -28,8 +28,7 @@ from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
-from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.conductor.racing import RacingConductor
+from agent_magic.engine.conductor.racing import conductor_for
 from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement, skipped
@@ -132,10 +131,7 @@ class Engine:
         self.admission = self._gate(requests, timeouts_s, pacer, untried) if limited else None
         resources = Resources()
         self.calls = Calls(resources)
-        flow = record.plan.flow
-        races = flow.races if flow is not None else ()
-        conductor = partial(RacingConductor, races=races, names=record.plan.names) if races else Conductor
-        self.conductor = conductor(
+        self.conductor = conductor_for(record.plan, requests)(
             dag or record.plan.dag,
             policy,
             timeouts_s=timeouts_s,

@@ -156,6 +156,10 @@ def unbought(
         if (why := _decided(plan, agent, texts, unneeded)) is not None:
             unneeded[agent] = why
             continue
+        if plan.agents[agent].race and (won := _won(plan, agent, texts)):  # those that have lost are not asked
+            texts[name] = texts[won]
+            found = [one for one in found if one not in plan.dag.parents[agent]]
+            continue
         answer = None
         if all(one in texts or plan.index[one] in unneeded for one in plan.inputs[agent]):
             answer = known.find(agent, ask(plan, agent, texts, timeout_s, ahead=True))
@@ -164,6 +168,12 @@ def unbought(
         else:
             texts[name] = plan.meaning_of(agent, answer.text)
     return found
+
+
+def _won(plan: Plan, race: int, answers: Mapping[str, Any]) -> str:
+    """Return the first agent of a race whose answer is there; empty where none is."""
+    names = (plan.agents[one].name for one in plan.dag.parents[race])
+    return next((name for name in names if name in answers), "")
 
 
 def _decided(plan: Plan, agent: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:

@@ -192,6 +192,15 @@ def test_an_estimate_counts_the_losers():
     assert raced.cost.low <= alone.cost.low
 
 
+def test_a_race_that_was_won_is_won_again_for_nothing():
+    """The winner's answer comes from the ledger before another request has left."""
+    ledger = am.Ledger()
+    drive(plan_of("a", "b", "c"), answering(), Policy(seed=1), ledger=ledger)
+    again, client = drive(plan_of("a", "b", "c"), answering(), Policy(seed=1), ledger=ledger)
+    assert "b" == again["quick"].value
+    assert [] == client.asked
+
+
 @st.composite
 def drawn(draw):
     """Plans of agents and races of earlier ones, each of which has one reader at most."""

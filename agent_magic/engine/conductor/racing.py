@@ -6,19 +6,22 @@ answered the others end at once, those under way as soon as their requests have 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.flow import Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
-from agent_magic.engine.actions import Abort
+from agent_magic.engine.actions import Abort, Send
 from agent_magic.engine.conductor.conductor import ENDED, PASSED_ON, PENDING, UNDER_WAY, Conductor
 from agent_magic.engine.conductor.reopening import to_reopen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
+    from agent_magic.declare.plan import Plan
     from agent_magic.engine.actions import Decision
+    from agent_magic.engine.contract import Requests
     from agent_magic.engine.policy import Policy
     from agent_magic.record.answer import Status
 
@@ -31,12 +34,22 @@ class RacingConductor(Conductor):
         policy: How to run.
         races: The steps that take the first answer of their parents.
         names: The name of each step.
+        requests: Tells whose answer is there already.
         **more: As `Conductor` takes them.
     """
 
-    def __init__(self, dag: Dag, policy: Policy, *, races: Collection[int], names: Sequence[str], **more: Any) -> None:
+    def __init__(
+        self,
+        dag: Dag,
+        policy: Policy,
+        *,
+        races: Collection[int],
+        names: Sequence[str],
+        requests: Requests,
+        **more: Any,
+    ) -> None:
         super().__init__(dag, policy, **more)
-        self._races, self._names = races, names
+        self._races, self._names, self._requests = races, names, requests
         self._won: set[int] = set()
         self._beaten: dict[int, Left] = {}  # also those whose request is still being aborted
 
@@ -54,6 +67,16 @@ class RacingConductor(Conductor):
             self._leave(agent)
         self._leave_out(agent, self._beaten[agent], now)
         return self._go_on(now)
+
+    def _fill(self, now: float) -> None:
+        super()._fill(now)
+        self._out.sort(key=self._is_sent_for_a_race)
+
+    def _is_sent_for_a_race(self, one: Decision) -> bool:
+        """Tell whether it is a request that need not leave if another answer of its race is there already."""
+        if not isinstance(one, Send) or one.step in self._tasks or not self._races_of(one.step):
+            return False
+        return not self._requests.need(one.step).free
 
     def _pass_on(
         self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
@@ -141,3 +164,14 @@ class RacingConductor(Conductor):
             for race in self._races_of(agent):
                 self._missing[race] += 1
         return again, skipped
+
+
+def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
+    """Return what makes the conductor of a plan: one that knows races, where it has some.
+
+    Args:
+        plan: The plan.
+        requests: Tells whose answer is there already.
+    """
+    races = () if plan.flow is None else plan.flow.races
+    return partial(RacingConductor, races=races, names=plan.names, requests=requests) if races else Conductor

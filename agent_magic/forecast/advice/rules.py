@@ -254,8 +254,9 @@ def cost_against_time(outlook: Outlook) -> Finding | None:
 def cheaper_model(outlook: Outlook) -> Finding | None:
     """The agents that cost most, alike ones together: what the default model would do to seconds and dollars."""
     results, total = outlook.record.results, summarize(outlook.record).cost_usd
-    priced = {number: one.cost_usd or 0.0 for number, one in enumerate(results) if one.model != DEFAULT_MODEL}
-    if not priced or not total:
+    others = [(number, one) for number, one in enumerate(results) if one.model != DEFAULT_MODEL and not one.is_task]
+    priced = {number: one.cost_usd or 0.0 for number, one in others}
+    if not any(priced.values()) or not total:
         return None
     dearest = [number for number, cost in priced.items() if cost >= ALIKE * max(priced.values())]
     changed = outlook.ask(models=dict.fromkeys(dearest, DEFAULT_MODEL))

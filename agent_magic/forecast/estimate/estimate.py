@@ -408,6 +408,8 @@ def _needed(
     asked = sum(one.when is not None for one in plan.agents)
     words = [f"{len(places):,} reserved places"] if places else []
     words += ["1 condition" if asked == 1 else f"{asked:,} conditions"] if asked else []
+    if not words:
+        return ({}, {}, {}), []
     told, low = " and ".join(words), "the low end has one round, one item, none true"
     if not known:
         return (plan.flow.least(), {}, {}), [f"as if all were needed, of {told}; {low}"]
