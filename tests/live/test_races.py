@@ -201,6 +201,15 @@ def test_a_race_that_was_won_is_won_again_for_nothing():
     assert [] == client.asked
 
 
+@pytest.mark.parametrize("budget", [2100, 4300, 9000])
+def test_no_race_crosses_a_budget(budget):
+    """All agents of a race are reserved for; those without room lose, whoever else answers."""
+    record, _ = drive(plan_of("a", "b", "c"), answering(), Policy(seed=1, budget_tokens=budget))
+    used = [one.usage.total_input_tokens + one.usage.output_tokens for one in record.attempts]
+    assert sum(used) <= budget
+    assert record["quick"].status == "succeeded"
+
+
 @st.composite
 def drawn(draw):
     """Plans of agents and races of earlier ones, each of which has one reader at most."""

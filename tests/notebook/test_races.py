@@ -1,0 +1,56 @@
+"""`%%agent NAME --first-of A,B`: a cell without a prompt."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from IPython.core.error import UsageError
+
+import agent_magic as am
+from agent_magic.declare.cells import declared, to_cell
+from agent_magic.notebook.cell_hooks import OneLine
+from agent_magic.notebook.declaring import read_agent, read_agents
+from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
+from agent_magic.notebook.files.scripts import from_script, to_script
+
+PLAN = am.Plan([am.Agent("a", "A"), am.Agent("b", "B"), am.first_of("quick", "a,b"), am.Agent("end", "{{ quick }}")])
+
+
+def test_a_race_is_written_and_read_again():
+    """As a `%%agents` cell, as cells of a notebook, and as a script."""
+    agents, _ = read_agents("", to_cell(declared(PLAN)).split("\n", 1)[1])
+    assert am.Plan(agents) == PLAN
+    cells = [(one["cell_type"], "".join(one["source"])) for one in to_notebook(PLAN)["cells"]]
+    data, unknown = plan_data(find_agents(cells), "agents")
+    assert am.Plan.from_dict(data) == PLAN
+    script = to_script(data, title="race", unknown=unknown)
+    assert ast.parse(script)
+    assert am.Plan.from_dict(from_script(script)[0]) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "told"),
+    [
+        ("q --first-of a,b", "a prompt", "no prompt of its own"),
+        ("q --first-of a,b --model m", "\n", "no --model"),
+        ("q --first-of a,b --max-tokens 9", "\n", "no --max-tokens"),
+    ],
+)
+def test_a_race_asks_nobody(line, cell, told):
+    """So it has neither a prompt nor options of a request."""
+    with pytest.raises(UsageError, match=told):
+        read_agent(line, cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "made"),
+    [
+        (["%%agent q --first-of a,b"], ["%%agent q --first-of a,b\n", "\n"]),
+        (["%%agent q --first-of a,b\n", "x\n"], ["%%agent q --first-of a,b\n", "x\n"]),
+        (["%%agent q\n"], ["%%agent q\n"]),
+    ],
+)
+def test_a_cell_of_one_line(cell, made):
+    """IPython refuses a cell magic with nothing below it, so an empty line is put there."""
+    assert made == OneLine(None, "agent", "--first-of")(cell)
