@@ -23,13 +23,13 @@ import math
 import re
 import secrets
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MOST_BYTES = 10_000_000
 """The largest picture, as base64. Source: the vendor's page on vision, like the next three."""
@@ -99,10 +99,33 @@ class Attachment:
         """The text of a document that is text; empty for the others."""
         return self.data.decode() if self.media_type == PLAIN_TEXT else ""
 
+    def block(self, data: str) -> dict[str, Any]:
+        """Return its content block.
+
+        Args:
+            data: What stands for its bytes.
+        """
+        kind = "text" if self.media_type == PLAIN_TEXT else "base64"
+        block: dict[str, Any] = {
+            "type": self.kind,
+            "source": {"type": kind, "media_type": self.media_type, "data": data},
+        }
+        return block | {"title": self.title} if self.kind == "document" and self.title else block
+
     @property
     def sent_bytes(self) -> int:
         """How many bytes of a request it takes: text as it is, the rest as base64."""
         return self.size if self.media_type == PLAIN_TEXT else -(-self.size // 3) * 4
+
+
+def with_bytes(files: Iterable[Attachment], file_of: Callable[[str], bytes]) -> tuple[Attachment, ...]:
+    """Return pictures and documents with their bytes.
+
+    Args:
+        files: What a record holds of them.
+        file_of: Returns bytes by their sha256; none where they are lost.
+    """
+    return tuple(replace(one, data=file_of(one.sha256)) for one in files)
 
 
 class Placed(NamedTuple):

@@ -1,13 +1,19 @@
-"""The result of a tool as the model reads it: text, frames as CSV, all else as JSON."""
+"""The result of a tool as the model reads it: text, frames as CSV, pictures and PDFs as they are, all else as JSON."""
 
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from agent_magic.declare.content import PLAIN_TEXT, Attachment, check_sizes
+from agent_magic.declare.pictures import frozen, holds_content
 from agent_magic.declare.serialization import as_json, as_text, sendable
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import AgentMagicError
+from agent_magic.errors import AgentMagicError, DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST_CHARS = 100_000
 """The characters of a result that a model is sent: some 25,000 tokens, paid for again in each later turn."""
@@ -17,14 +23,16 @@ class ToolResult(NamedTuple):
     """What goes back to the model for one call.
 
     Attributes:
-        content: The text.
+        content: The text; where there are files, content blocks as JSON, with a sha256 in the place of bytes.
         is_error: Whether the model is told that the call failed.
         chars: How many characters the whole result has, or what is known of them.
+        files: The pictures and PDFs in it.
     """
 
     content: str
     is_error: bool
     chars: int
+    files: tuple[Attachment, ...] = ()
 
 
 class _NoText(AgentMagicError):
@@ -35,15 +43,16 @@ def result_text(value: object, most: int = MOST_CHARS) -> ToolResult:
     """Return what a model is sent of what a tool returned.
 
     Args:
-        value: What it returned. A text goes as it is, a frame as CSV, `None` as a remark, other things as JSON, or as
-            their `str` where JSON has no form for them.
+        value: What it returned. A text goes as it is, a frame as CSV, a figure as a picture, `None` as a remark, other
+            things as JSON, or as their `str` where JSON has no form for them. Lists and dicts may hold pictures.
         most: The characters that go out. The model is told what was left out.
     """
     if type(value) is str:
         return _written(value, most)
     try:
-        return run_user_code(lambda: _written(value, most), _failed)  # `__str__` and its like are the user's code
-    except _NoText as error:
+        write = _with_files if holds_content(value) else _written
+        return run_user_code(lambda: write(value, most), _failed)  # `__str__` and its like are the user's code
+    except (_NoText, DeclarationError) as error:  # the latter of a picture
         return error_text(str(error))
 
 
@@ -55,6 +64,39 @@ def error_text(message: str, most: int = MOST_CHARS) -> ToolResult:
 def _failed(error: BaseException) -> _NoText:
     why = str(error) if type(error) in {ValueError, OverflowError} else reason_of(error)
     return _NoText(f"The tool ran, but what it returned cannot be sent: {why}.")
+
+
+def _with_files(value: Any, most: int) -> ToolResult:
+    """Return content blocks: texts, pictures and PDFs in their order."""
+    blocks: list[dict[str, Any]] = []
+    files: dict[str, Attachment] = {}
+    chars = 0
+    for part in _parts(frozen(value, "result")):
+        if isinstance(part, Attachment) and part.media_type != PLAIN_TEXT:
+            files[part.sha256] = part
+            blocks.append(part.block(part.sha256))
+            continue
+        plain = f"{part.label}\n{part.text}" if isinstance(part, Attachment) else part
+        told = _written(plain, max(0, most - chars))
+        chars += told.chars
+        if told.content.strip():  # a block of nothing is refused
+            blocks.append({"type": "text", "text": told.content})
+    check_sizes(files.values(), "")
+    found = tuple(files.values())
+    return ToolResult(json.dumps(blocks, ensure_ascii=True), is_error=False, chars=chars, files=found)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield what a value holds, in order: what stands under a name has the name in front."""
+    if isinstance(value, dict):
+        for name, one in cast("dict[Any, Any]", value).items():
+            yield f"{name}:"
+            yield from _parts(one)
+    elif isinstance(value, list | tuple) and holds_content(cast("list[Any]", value)):
+        for one in cast("list[Any]", value):
+            yield from _parts(one)
+    else:
+        yield value
 
 
 def _written(value: Any, most: int) -> ToolResult:

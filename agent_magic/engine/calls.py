@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.declare.resources import Held
     from agent_magic.record.answer import Source
     from agent_magic.record.events import Artifact, CallStatus
@@ -74,6 +75,7 @@ class Result(NamedTuple):
         ends: Whether the agent cannot go on with it: it has failed.
         takes: What a task took; see `agent_magic.record.taken`.
         artifacts: The files it wrote.
+        files: The pictures and PDFs in `text`; see `CallEnded.files`.
     """
 
     status: CallStatus
@@ -90,6 +92,7 @@ class Result(NamedTuple):
     ends: bool = False
     takes: str = ""
     artifacts: tuple[Artifact, ...] = ()
+    files: tuple[Attachment, ...] = ()
 
 
 class Verdict(NamedTuple):

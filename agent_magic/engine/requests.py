@@ -22,11 +22,12 @@ from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escala
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
-from agent_magic.record.request import Message, Request, continued, said
+from agent_magic.record.request import Message, Request, continued, read_blocks, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
@@ -108,6 +109,7 @@ def ask(
         prompt.attachments,
         agent.cite,
         False,
+        (),
     )
     return made(Request, asked)
 
@@ -148,7 +150,7 @@ def _result_block(id_: str, result: Result) -> dict[str, Any]:
     """Write what the model gets of a call: each has exactly one result, a failed one too."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": id_}
     if result.text:
-        block["content"] = json.loads(result.text) if result.blocks else result.text
+        block["content"] = read_blocks(result.text) if result.blocks else result.text
     return block if result.status == "succeeded" else {**block, "is_error": True}
 
 
@@ -229,6 +231,7 @@ class PlanRequests:
         self._written: dict[int, Request] = {}
         self._stopped: set[int] = set()
         self._so_far: dict[int, tuple[Message, ...]] = {}
+        self._returned: dict[int, tuple[Attachment, ...]] = {}
         self.checked: dict[int, bool] = {}
         self.tasks: dict[int, Wanted] = {}
         self.holds = plan.holds
@@ -283,7 +286,7 @@ class PlanRequests:
         if first.tools and self._policy.cache != "off" and not self._goes_by_batch(step):
             first = first._replace(cached_turns=True)
         if step in self._so_far:
-            first = first._replace(messages=self._so_far[step])
+            first = first._replace(messages=self._so_far[step], returned=self._returned.get(step, ()))
         elif not self._plan.agents[step].tools.functions:  # what a server does with its tools needs no second turn
             return first
         return _last(first) if self._turns.get(step, 0) + 1 >= self.max_turns(step) else first
@@ -370,6 +373,7 @@ class PlanRequests:
         """Record what the agent's next request goes on from; `None` begins a new conversation."""
         if answer is None:
             self._so_far.pop(step, None)
+            self._returned.pop(step, None)
             self._turns.pop(step, None)
             self._turn.pop(step, None)
         else:
@@ -463,7 +467,10 @@ class PlanRequests:
         if len(turn.ended) == turn.calls:
             del self._turn[step]
             self.continue_turn(step, turn.answer)
-            results = [_result_block(*one) for _, one in sorted(turn.ended.items())]
+            ended = [one for _, one in sorted(turn.ended.items())]
+            results = [_result_block(*one) for one in ended]
+            files = (*self._returned.get(step, ()), *(file for _, one in ended for file in one.files))
+            self._returned[step] = files
             self._so_far[step] = (*self._so_far[step], Message("user", json.dumps(results, ensure_ascii=True)))
 
     def _worst(self, step: int, request: Request) -> tuple[Worst, Worst | None]:
@@ -486,9 +493,7 @@ class PlanRequests:
 
     def _attached(self, request: Request) -> tuple[int, int]:
         """Return the tokens of a request's pictures and PDFs, likely and at most."""
-        if not request.attachments:
-            return 0, 0
-        return tokens_of((one.attachment for one in request.attachments), self._rules[request.model])
+        return tokens_of(request.files, self._rules[request.model]) if request.files else (0, 0)
 
     def _cost(self, request: Request, size: int, *, by_batch: bool) -> Worst:
         """Return what a request uses that has this much input and fills its answer."""

@@ -273,7 +273,7 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
     if not result.attempts:
         return sent_ahead(record.plan, record, number)
     request = result.attempts[-1].request
-    attached = tuple(one.attachment for one in request.attachments)
+    attached = request.files
     if request.tools:  # texts of documents are among them
         return "".join(request.texts()), attached
     after = (request.system or "") + (request.context or "") + request.schema

@@ -112,7 +112,8 @@ class Caller:
         told = tool_result(ran, secrets)
         if told.is_error:
             return _broken(ran, told.content, shown.prints, secrets)
-        return Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts)
+        done = Result("succeeded", told.content, prints=shown.prints, artifacts=ran.artifacts)
+        return done._replace(blocks=bool(told.files), files=told.files)
 
     async def _save(self, step: int) -> Result:
         """Write the answer of an agent to its file."""
@@ -265,6 +266,7 @@ def _result_of(end: CallEnded) -> Result:
         trace=end.trace,
         blocks=end.blocks,
         artifacts=end.artifacts,
+        files=end.files,
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import json
 import os
 import re
@@ -25,14 +26,17 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Self, cast
 
+from agent_magic.declare.pictures import PDF, pdf, picture_of
 from agent_magic.declare.tool import Tool
 from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.validation import check_name, listed, must_be
-from agent_magic.errors import AgentMagicError, shown_value
+from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.record.secret_scan import masked, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from agent_magic.declare.content import Attachment
 
 OPEN_S = 60.0
 """How long a server may take to start: `npx` loads it first."""
@@ -148,7 +152,7 @@ class McpServer:
         there = str(told["name"])
         hints: Mapping[str, Any] = told.get("annotations") or {}
 
-        async def call(**arguments: Any) -> str:
+        async def call(**arguments: Any) -> str | list[str | Attachment]:
             return await self._call(there, arguments)
 
         return Tool(
@@ -161,17 +165,18 @@ class McpServer:
 
     # from any other
 
-    async def _call(self, there: str, arguments: dict[str, Any]) -> str:
+    async def _call(self, there: str, arguments: dict[str, Any]) -> str | list[str | Attachment]:
         if self._session is None:
             raise McpError(f"The MCP server {self.name!r} has ended. Start it again: %agents mcp {self.name} COMMAND")
         asked = asyncio.run_coroutine_threadsafe(self._session.call_tool(there, arguments), self._loop)
         answer = cast("dict[str, Any]", (await asyncio.wrap_future(asked)).model_dump(by_alias=True))
-        text = "\n".join(map(_text_of, answer.get("content") or ()))
+        parts = [_part_of(block) for block in answer.get("content") or ()]
+        text = "\n".join(map(str, parts))
         if not text and answer.get("structuredContent") is not None:
             text = json.dumps(answer["structuredContent"], ensure_ascii=False)
         if answer.get("isError"):
             raise McpError(text or "the server says no more than that it failed")
-        return text
+        return text if all(isinstance(one, str) for one in parts) else parts
 
     def _failed(self, error: BaseException, said: IO[str]) -> AgentMagicError:
         """Say why a server did not start."""
@@ -186,11 +191,23 @@ class McpServer:
         return AgentMagicError("\n".join([f"{what} {reason_of(error)}", *([quoted] if lines else [])]))
 
 
-def _text_of(block: Mapping[str, Any]) -> str:
-    """Return a content block as text. What is none is named."""
+def _part_of(block: Mapping[str, Any]) -> str | Attachment:
+    """Return a content block as a text, a picture or a PDF. What is none of them is named."""
     if block.get("type") == "text":
         return str(block.get("text", ""))
-    resource: Any = block.get("resource")
-    if isinstance(resource, dict) and isinstance(cast("dict[str, Any]", resource).get("text"), str):
-        return str(cast("dict[str, Any]", resource)["text"])
-    return f"({block.get('type', 'something')} left out: {block.get('mimeType') or block.get('uri') or 'no text'})"
+    found: Any = block.get("resource") or block
+    held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if isinstance(held.get("text"), str):
+        return str(held["text"])
+    media_type = str(held.get("mimeType") or "")
+    why = media_type or held.get("uri") or "no text"
+    title = str(held.get("uri") or "").rpartition("/")[2] or f"of {media_type}"
+    data = held.get("blob") or (held.get("data") if block.get("type") == "image" else None)
+    try:
+        if isinstance(data, str) and media_type.startswith("image/"):
+            return picture_of(base64.b64decode(data, validate=True), title)
+        if isinstance(data, str) and media_type == PDF:
+            return pdf(base64.b64decode(data, validate=True), title=title)
+    except (ValueError, DeclarationError) as error:
+        why = f"{media_type}; {error if isinstance(error, DeclarationError) else 'its data is no base64'}"
+    return f"({block.get('type', 'something')} left out: {why})"

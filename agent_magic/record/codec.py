@@ -37,9 +37,9 @@ NAMES: dict[str, Any] = {name: getattr(answers, name) for name in _OF_ANSWERS} |
 }
 """What the annotations of events name without importing it."""
 SELDOM: dict[type, frozenset[str]] = {
-    Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite"}),
+    Request: frozenset({"messages", "tools", "schema", "tool_choice", "attachments", "cite", "returned"}),
     answers.Answer: frozenset({"citations", "batch"}),
-    events.CallEnded: frozenset({"artifacts"}),
+    events.CallEnded: frozenset({"artifacts", "files"}),
     events.AttemptEnded: frozenset({"worker"}),
     events.AttemptStarted: frozenset({"endpoint"}),
 }

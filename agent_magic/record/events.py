@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from agent_magic.declare.content import Attachment, with_bytes
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_magic.record.answer import Answer, Price, Source, Status, Usage
     from agent_magic.record.request import Request
 
@@ -147,6 +151,7 @@ class CallEnded(NamedTuple):
         blocks: Whether `result` is content blocks.
         takes: What a task took, as fingerprints; see `agent_magic.record.taken`.
         artifacts: The files it wrote, as far as it has said so.
+        files: The pictures and PDFs in `result`, where the sha256 of each stands for its bytes.
     """
 
     at_s: float
@@ -163,6 +168,11 @@ class CallEnded(NamedTuple):
     blocks: bool = False
     takes: str = ""
     artifacts: tuple[Artifact, ...] = ()
+    files: tuple[Attachment, ...] = ()
+
+    def with_files(self, file_of: Callable[[str], bytes]) -> CallEnded:
+        """Return it with the bytes of its files; see `with_bytes`."""
+        return self._replace(files=with_bytes(self.files, file_of)) if self.files else self
 
 
 class AgentEnded(NamedTuple):

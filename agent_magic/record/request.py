@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from agent_magic.declare.content import PLAIN_TEXT, Placed, blocks_of
+from agent_magic.declare.content import Attachment, Placed, blocks_of, with_bytes
 from agent_magic.declare.serialization import sendable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from agent_magic.declare.content import Attachment
 
 Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
@@ -49,6 +46,7 @@ class Request(NamedTuple):
         attachments: Pictures and documents, and where in the prompt each stands; its label stands there.
         cite: Whether the answer names the places of the documents that it quotes.
         cached_turns: Whether the provider is asked to cache the conversation up to its end, for its next turn.
+        returned: Pictures and PDFs that tools returned. In `messages` the sha256 of each stands for its bytes.
     """
 
     model: str
@@ -67,6 +65,7 @@ class Request(NamedTuple):
     attachments: tuple[Placed, ...] = ()
     cite: bool = False
     cached_turns: bool = False
+    returned: tuple[Attachment, ...] = ()
 
     def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
         """Write the first message: the prompt, or its parts in order where it has pictures or documents.
@@ -80,13 +79,8 @@ class Request(NamedTuple):
         return [{"type": "text", "text": one} if isinstance(one, str) else self._block(one, data_of) for one in parts]
 
     def _block(self, one: Attachment, data_of: Callable[[Attachment], str]) -> dict[str, Any]:
-        plain = one.media_type == PLAIN_TEXT
-        source = {"type": "text" if plain else "base64", "media_type": one.media_type, "data": data_of(one)}
-        block: dict[str, Any] = {"type": one.kind, "source": source}
-        if one.kind == "document":
-            block |= {"title": one.title} if one.title else {}
-            block |= {"citations": {"enabled": True}} if self.cite else {}
-        return block
+        block = one.block(data_of(one))
+        return block | {"citations": {"enabled": True}} if self.cite and one.kind == "document" else block
 
     def canonical(self) -> dict[str, Any]:
         """Write what is asked as plain data, without what changes only the bill or the waiting. Bytes are a sha256.
@@ -95,7 +89,7 @@ class Request(NamedTuple):
         never changes for a request that could be written before.
         """
         messages: list[dict[str, Any]] = [{"role": "user", "content": self.content(lambda one: one.sha256)}]
-        messages += [{"role": one.role, "content": _plain(one.content)} for one in self.messages]
+        messages += [{"role": one.role, "content": read_blocks(one.content)} for one in self.messages]
         asked: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens, "messages": messages}
         if self.context:
             asked["system"] = [{"type": "text", "text": self.context}]
@@ -105,11 +99,11 @@ class Request(NamedTuple):
             asked["system"] = sendable(self.system)
         output: dict[str, Any] = {"effort": self.effort} if self.effort else {}
         if self.schema:
-            output["format"] = {"type": "json_schema", "schema": _plain(self.schema)}
+            output["format"] = {"type": "json_schema", "schema": read_blocks(self.schema)}
         if output:
             asked["output_config"] = output
         if self.tools:
-            asked["tools"] = _plain(self.tools)
+            asked["tools"] = read_blocks(self.tools)
             if self.tool_choice:
                 asked["tool_choice"] = {"type": self.tool_choice}
         return asked
@@ -128,11 +122,18 @@ class Request(NamedTuple):
         Args:
             file_of: Returns bytes by their sha256.
         """
-        if not self.attachments:
+        if not self.files:
             return self
-        filled = [replace(one, data=file_of(one.sha256)) for _, one in self.attachments]
+        filled = with_bytes([one.attachment for one in self.attachments], file_of)
         places = [at for at, _ in self.attachments]
-        return self._replace(attachments=tuple(map(Placed, places, filled)))
+        return self._replace(
+            attachments=tuple(map(Placed, places, filled)), returned=with_bytes(self.returned, file_of)
+        )
+
+    @property
+    def files(self) -> tuple[Attachment, ...]:
+        """All its pictures and documents, in the order in which they are sent."""
+        return (*(one.attachment for one in self.attachments), *self.returned)
 
     def texts(self) -> tuple[str, ...]:
         """Return all text of the request, to estimate its length."""
@@ -141,7 +142,7 @@ class Request(NamedTuple):
         return (self.prompt, self.system or "", self.context or "", self.tools, self.schema, *said)
 
 
-def _plain(text: str) -> Any:
+def read_blocks(text: str) -> Any:
     """Read JSON; a text that is none, such as one that was left out of a cassette, stays a text."""
     try:
         return json.loads(text)

@@ -6,9 +6,11 @@ import os
 import sys
 
 from mcp.server import MCPServer
-from mcp.types import ImageContent, ToolAnnotations
+from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, ToolAnnotations
 
 server = MCPServer("shop")
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+"""A picture of one pixel."""
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -32,7 +34,19 @@ def who() -> dict[str, int | str]:
 @server.tool(structured_output=False)
 def picture() -> ImageContent:
     """Return a picture."""
-    return ImageContent(type="image", data="AAAA", mime_type="image/png")
+    return ImageContent(type="image", data=DOT, mime_type="image/png")
+
+
+@server.tool(structured_output=False)
+def scraps() -> list[ImageContent | AudioContent | EmbeddedResource]:
+    """Return a picture that is none, a sound, and the picture as a file."""
+    return [
+        ImageContent(type="image", data="AAAA", mime_type="image/png"),
+        AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
+        EmbeddedResource(
+            type="resource", resource=BlobResourceContents(uri="file:///a/dot.png", blob=DOT, mime_type="image/png")
+        ),
+    ]
 
 
 if __name__ == "__main__":

@@ -504,4 +504,4 @@ def test_a_model_is_told_errors_without_secrets(monkeypatch):
 
 def test_a_model_is_told_results():
     """As `result_text` writes them."""
-    assert ("42", False, 2) == tool_result(run(double, {"x": 21}), {})
+    assert ("42", False, 2, ()) == tool_result(run(double, {"x": 21}), {})

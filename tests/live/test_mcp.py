@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import threading
@@ -46,22 +47,33 @@ def test_its_tools_are_tools(shop):
     """Named by server and tool, in letters that the API takes, with the server's own schema."""
     assert isinstance(shop, Toolbox)
     found = {one.name: one for one in tools_of("shop.*", {"shop": shop})}
-    assert ["shop_price", "shop_fail", "shop_who_is", "shop_picture"] == list(found)
+    assert ["shop_price", "shop_fail", "shop_who_is", "shop_picture", "shop_scraps"] == list(found)
     price = found["shop_price"].definition()
     assert "Return the price of an item." == price["description"]
     assert ["item", "number"] == list(price["input_schema"]["properties"])
     assert "strict" not in price
     assert [True, False] == [shop.tools[name].safe for name in ("price", "fail")], "one only reads"
     assert ["shop_who_is"] == [one.name for one in tools_of("shop.who.is", {"shop": shop})]
-    assert 4 == len(tools_of([shop]))
+    assert 5 == len(tools_of([shop]))
     with pytest.raises(DeclarationError, match=r"Did you mean 'shop\.price'"):
         tools_of("shop.prise", {"shop": shop})
 
 
 def test_calls_come_from_any_loop(shop):
     """Each of these runs on another one; the session belongs to a loop of its own."""
-    assert ("tea: 6 EUR", False, 10) == call(shop, "price", item="tea", number=2)
-    assert "(image left out: image/png)" == call(shop, "picture").content
+    assert ("tea: 6 EUR", False, 10, ()) == call(shop, "price", item="tea", number=2)
+
+
+def test_pictures_of_a_server_are_pictures(shop):
+    """In an image block or as a file; what is no picture, and what no model hears, is named."""
+    (picture,) = call(shop, "picture").files
+    assert ("image/png", 1, 1) == (picture.media_type, picture.width, picture.height)
+    found = call(shop, "scraps")
+    assert [picture.sha256] == [one.sha256 for one in found.files]
+    *told, dot = json.loads(found.content)
+    assert "(image left out: image/png; 'of image/png' is no picture" in told[0]["text"]
+    assert "(audio left out: audio/wav)" == told[1]["text"]
+    assert ("image", picture.sha256) == (dot["type"], dot["source"]["data"])
 
 
 def test_calls_run_at_once(shop):

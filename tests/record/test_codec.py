@@ -74,6 +74,7 @@ requests = st.builds(
     effort=st.none() | texts,
     timeout_s=st.floats(0, 1e6),
     attachments=st.lists(st.builds(Placed, st.integers(0, 99), attachments)).map(tuple),
+    returned=st.lists(attachments).map(tuple),
 )
 
 

@@ -174,10 +174,10 @@ class _Attached(NamedTuple):
 
 
 def _attached(request: Request, terms: Terms | None) -> _Attached:
-    if not request.attachments:
+    if not request.files:
         return _Attached()
     rule = facts_of(terms, request.model).token_rule
-    every = [one.attachment for one in request.attachments]
+    every = request.files
     likely, most = tokens_of(every, rule)
     pages = sum(one.pages for one in every)
     words: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ top level moves along with the end of a conversation: each turn reads what the o
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic.models import server_tool
@@ -31,12 +31,26 @@ def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
             tool["type"] = server_tool(tool["type"], request.model, basic=basic_tools)
     if request.attachments:
         found["messages"][0]["content"] = request.content(_sent)
+    if request.returned:
+        _fill(found["messages"], request)
     if request.cached and request.context:
         long = {"ttl": request.ttl} if request.ttl != "5m" else {}
         found["system"][0]["cache_control"] = {"type": "ephemeral", **long}
     if request.cached_turns:
         found["cache_control"] = {"type": "ephemeral"}
     return found
+
+
+def _fill(messages: list[dict[str, Any]], request: Request) -> None:
+    """Put the bytes of what tools returned in the place of its sha256."""
+    known = {one.sha256: one for one in request.returned}
+    results = (one for message in messages[1:] if message["role"] == "user" for one in message["content"])
+    inside = (one.get("content") for one in results if one["type"] == "tool_result")
+    for block in (one for content in inside if isinstance(content, list) for one in cast("list[Any]", content)):
+        if "source" in block:
+            block["source"]["data"] = _sent(known[block["source"]["data"]])
+            if request.cite and block["type"] == "document":  # on for all documents or for none
+                block["citations"] = {"enabled": True}
 
 
 def _sent(one: Attachment) -> str:

@@ -68,7 +68,7 @@ class Channel(Protocol):
 
 def request_out(request: Request) -> tuple[str, dict[str, bytes]]:
     """Write a request, and beside it the bytes of its pictures and documents."""
-    files = {one.sha256: one.data for _, one in request.attachments}
+    files = {one.sha256: one.data for one in request.files}
     return line_of(to_json(request)), files
 
 

@@ -218,8 +218,12 @@ class _Lines:
 
 
 def _with_files(call: Call, files: Mapping[str, bytes]) -> Call:
-    request = call.started.request.with_files(lambda name: files.get(name, b""))
-    return call._replace(started=call.started._replace(request=request))
+    def file_of(name: str) -> bytes:
+        return files.get(name, b"")
+
+    request = call.started.request.with_files(file_of)
+    then = tuple(one.with_files(file_of) if isinstance(one, CallEnded) else one for one in call.then)
+    return call._replace(started=call.started._replace(request=request), then=then)
 
 
 def _terms(data: object) -> Terms | None:

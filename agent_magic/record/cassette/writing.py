@@ -13,7 +13,7 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import CassetteError, shown_value
 from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, NO_AGENT, checked, is_cassette
 from agent_magic.record.codec import event_to_json, line_of, to_json
-from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken, RunEnded
+from agent_magic.record.events import AttemptEnded, AttemptStarted, CallEnded, FirstToken, RunEnded
 from agent_magic.record.files import check_folder, check_regular, real_path, write_whole
 from agent_magic.record.results import RunRecord
 
@@ -152,8 +152,10 @@ def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
 
 
 def files_of(record: RunRecord) -> list[Attachment]:
-    """Return the pictures and documents that a run sent, each once."""
-    every = (one.attachment for attempt in record.attempts for one in attempt.request.attachments)
+    """Return the pictures and documents that a run sent, and that its tools returned, each once."""
+    sent = (one for attempt in record.attempts for one in attempt.request.files)
+    ended = (event for event in record.events if isinstance(event, CallEnded))
+    every = itertools.chain(sent, (one for event in ended for one in event.files))
     return list({one.sha256: one for one in every if one.data}.values())
 
 

@@ -20,7 +20,15 @@ from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, 
 from agent_magic.record.ledger.base import Busy, Done, Doubt
 from agent_magic.record.ledger.file import FAILURES, is_locked
 from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S, Owner
-from agent_magic.record.ledger.rows import INSERT_ANSWER, Texts, answer_row, chunk_of, most_input_tokens
+from agent_magic.record.ledger.rows import (
+    INSERT_ANSWER,
+    READ_FILE,
+    Texts,
+    answer_row,
+    chunk_of,
+    file_in,
+    most_input_tokens,
+)
 from agent_magic.record.prices import Prices
 
 if TYPE_CHECKING:
@@ -207,6 +215,7 @@ class SqliteJournal:
                 return None if key.repeats or key.pure else Doubt(began_at, _arguments(data))
             if state == "done":
                 end = from_json(CallEnded, {**data_of(data), "agent": agent, "number": number})
+                end = end.with_files(lambda sha: file_in(db.execute(READ_FILE, (bytes.fromhex(sha),)).fetchall(), sha))
                 return end._replace(source="ledger") if end.status == "succeeded" or not key.pure else None
         return None
 

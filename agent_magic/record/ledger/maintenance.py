@@ -160,6 +160,7 @@ def _names_of_texts(db: sqlite3.Connection) -> Iterator[str]:
     for (chunk,) in db.execute("SELECT data FROM events"):
         for event in json.loads(chunk):
             yield from event.get("texts", {}).values()
+            yield from (name for _, name in event.get("messages", ()))
 
 
 def _names_of_files(db: sqlite3.Connection) -> set[str]:

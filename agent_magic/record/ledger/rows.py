@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.record.answer import Answer
 from agent_magic.record.codec import data_of, event_from_json, event_to_json, from_json, line_of, to_json
-from agent_magic.record.events import AttemptEnded, AttemptStarted, Event
+from agent_magic.record.events import AttemptEnded, AttemptStarted, CallEnded, Event
 from agent_magic.record.request import Message
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agent_magic.declare.content import Attachment
     from agent_magic.record.request import Request
@@ -53,6 +53,7 @@ CALLS = """CREATE TABLE calls (
 )"""
 EVENTS = "CREATE TABLE events (run INTEGER NOT NULL, place INTEGER NOT NULL, data TEXT NOT NULL, UNIQUE (run, place))"
 STORED_TEXTS = "CREATE TABLE texts (sha BLOB PRIMARY KEY, text BLOB NOT NULL)"
+READ_FILE = "SELECT data FROM files WHERE sha = ?"
 STORED_FILES = "CREATE TABLE files (sha BLOB PRIMARY KEY, data BLOB NOT NULL)"
 LEASES = """CREATE TABLE leases (
     key TEXT NOT NULL, ordinal INTEGER NOT NULL, run INTEGER NOT NULL, owner TEXT NOT NULL, until REAL NOT NULL,
@@ -168,6 +169,19 @@ def _checksum(*parts: object) -> bytes:
     return seal.digest()[:SUM_BYTES]
 
 
+def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
+    """Return the bytes of a picture or document.
+
+    Args:
+        rows: What `READ_FILE` found.
+        name: The sha256 of the bytes.
+
+    Returns:
+        None where they are lost or damaged.
+    """
+    return rows[0][0] if rows and hashlib.sha256(rows[0][0]).hexdigest() == name else b""
+
+
 class Texts:
     """The long texts of one run and its pictures and documents on their way into the file, each stored once."""
 
@@ -231,14 +245,17 @@ def _event_data(event: Event, texts: Texts, kept: Mapping[tuple[int, int], int])
             for field, text in found.items()
             if text is not None and (text or field not in SELDOM)
         }
-        for placed in request.attachments:
-            texts.attach(placed.attachment)
+        for one in request.files:
+            texts.attach(one)
         texts.forget(request.prompt)
         return data
     if isinstance(event, AttemptEnded) and event.answer is not None:
         row = kept.get((event.agent, event.number))
         if row is not None:
             return event_to_json(event._replace(answer=None)) | {"kept": row}
+    if isinstance(event, CallEnded):
+        for one in event.files:
+            texts.attach(one)
     return event_to_json(event)
 
 
@@ -268,6 +285,8 @@ def events_of(
             if said := row.get("messages"):
                 found["messages"] = tuple(Message(role, text_of(bytes.fromhex(name))) for role, name in said)
             event = event._replace(request=event.request._replace(**found).with_files(file_of))
+        if isinstance(event, CallEnded):
+            event = event.with_files(file_of)
         if isinstance(event, AttemptEnded) and row.get("kept") is not None:
             answer = answer_at(row["kept"])
             event = event._replace(answer=replace(answer, source=event.source or answer.source) if answer else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 import warnings
@@ -21,7 +20,7 @@ from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEn
 from agent_magic.record.history import MEASURED, Past
 from agent_magic.record.ledger.batches import name_of, open_batches
 from agent_magic.record.ledger.lease import Owner
-from agent_magic.record.ledger.rows import ANSWER_OF_ID, answer_of, decode, events_of
+from agent_magic.record.ledger.rows import ANSWER_OF_ID, READ_FILE, answer_of, decode, events_of, file_in
 from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms, checked_terms
@@ -208,8 +207,7 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
 
     def file_of(name: str) -> bytes:
         if name not in files:
-            found = file.read("SELECT data FROM files WHERE sha = ?", bytes.fromhex(name))
-            files[name] = found[0][0] if found and hashlib.sha256(found[0][0]).hexdigest() == name else b""
+            files[name] = file_in(file.read(READ_FILE, bytes.fromhex(name)), name)
         return files[name]
 
     plan = _plan(text_of(plan_sha), run, kind, file_of)

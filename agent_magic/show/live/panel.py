@@ -116,6 +116,7 @@ def _call(call: ToolCall, name: str) -> dict[str, Any]:
         "facts": " · ".join([took, *([] if call.status == "succeeded" else [call.status])]),
         "arguments": _arguments(call.arguments, name),
         "texts": {what: _cut(text, name, MOST_RESULT) for what, text in texts.items() if text},
+        "pictures": thumbnails(() if call.ended is None else call.ended.files),
     }
 
 
@@ -167,7 +168,7 @@ def _citation(one: Citation) -> str:
 def _pictures(record: RunRecord, agent: int) -> list[dict[str, str]]:
     """Return thumbnails of what the agent sent."""
     attempts = record.results[agent].attempts
-    return thumbnails(one.attachment for one in attempts[-1].request.attachments) if attempts else []
+    return thumbnails(attempts[-1].request.files) if attempts else []
 
 
 def _task_texts(result: AgentResult) -> dict[str, str]:
