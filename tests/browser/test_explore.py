@@ -57,7 +57,7 @@ def test_a_slider_moves_the_forecast(tmp_path: Path, chromium: str):
             "drawn => document.querySelector('.am-explore img').src !== drawn",
             arg=drawn,
         )
-        page.wait_for_function("document.querySelector('.am-explore-line').innerText.includes('limited by slot')")
+        page.wait_for_function("/limited by .*slot/.test(document.querySelector('.am-explore-line').innerText)")
         page.get_by_role("button", name="Write as a cell").click()
         page.get_by_text("%agents apply chosen").wait_for()
         page.screenshot(path=str(tmp_path / "explore.png"), full_page=True)

@@ -138,7 +138,7 @@ def test_a_run_in_the_background_says_what_it_waits_for(kernel, calls):
         "while not any(one.ended for one in record.attempts):\n"
         "    await asyncio.sleep(0.01)"
     )
-    listed = kernel.do("%agents").text
+    listed = " ".join(kernel.do("%agents").text.split())
     assert "agents, running for " in listed
     assert ": 0 of 2 done · 1 queued · " in listed
     assert " was told to wait (429): " in listed

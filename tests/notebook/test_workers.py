@@ -54,8 +54,11 @@ def test_workers_come_between_the_kernel_and_whoever_answers(magics, capsys):
     assert isinstance(magics.session.workers.client, Claude)
     magics.agents("connect api")
     assert magics.session.workers is None
+    capsys.readouterr()
+    magics.agents("workers")
+    assert "%agents connect dask" in capsys.readouterr().out
     with pytest.raises(UsageError, match="%agents connect dask"):
-        magics.agents("workers")
+        magics.agents("workers scale 2")
 
 
 def test_whoever_has_no_key_is_told_at_once(magics, capsys, monkeypatch):
