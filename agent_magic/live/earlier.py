@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
@@ -92,6 +92,24 @@ class Earlier:
         if end is None or not (task.is_recorded or self._takes_the_same(record, step, takes, read(end.takes))):
             return None
         return Result("succeeded", end.result, source="ledger", value=result.value, packed=end.value, prints=end.prints)
+
+    def returned(self, plan: Plan, number: int) -> tuple[Any] | None:
+        """Return what a task returned then, if it and the variables it takes are as they were.
+
+        Args:
+            plan: What would run now. What the task takes of other steps is as it was.
+            number: The task's number in it.
+        """
+        task, then = plan.agents[number], self._record.plan
+        if not isinstance(task, Task) or task.name in self.again or task.name not in then.index:
+            return None
+        before = self._record.results[then.index[task.name]]
+        asked = task.part is not None and bool(task.part.asked)
+        if not asked and task.part is not None and task.part.has_item:
+            return None
+        same = asked or _is_same_code(task, then.agents[then.index[task.name]])
+        same = same and all(plan.values.get(name) is then.values.get(name) for name in task.parameters)
+        return (before.value,) if same and before.status == "succeeded" and before.has_value else None
 
     def _takes_the_same(
         self, record: RunRecord, step: int, takes: Mapping[str, str], before: Mapping[str, str]

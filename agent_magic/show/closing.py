@@ -98,7 +98,7 @@ def _reused(record: RunRecord) -> _Next | None:
 
 def _fine(numbers: Summary) -> _Next:
     cut = f", {numbers.capped:,} capped" if numbers.capped else ""
-    out = f", {numbers.left_out:,} left out: a condition was false" if numbers.left_out else ""
+    out = f", {numbers.left_out:,} left out" if numbers.left_out else ""
     return _Next(
         f"{plural(numbers.agents - numbers.left_out, 'agent')} done{cut}{out}",
         "run.agents has the numbers, %agents advise says what would be faster or cheaper.",

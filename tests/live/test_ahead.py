@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
+from agent_magic.declare.task import Task
 from agent_magic.errors import Rejected
 from agent_magic.live.ahead import unbought
 from agent_magic.live.earlier import Earlier
@@ -54,6 +55,32 @@ def test_what_is_in_the_ledger_is_not_bought(x, fresh, names):
     ledger = Ledger()
     run(plan_of(), scripted(), ledger=ledger)
     assert list(names) == said(plan_of(x), ledger=ledger, fresh=fresh)
+
+
+def count(a, y):
+    """Use an answer and a value."""
+    return f"{a} {y}"
+
+
+@pytest.mark.parametrize(("y", "names"), [("1", []), ("2", ["count", "e"])])
+def test_a_task_is_as_it_was_where_all_it_takes_is(y, names):
+    """So what uses it is not stale after a good run; a value that has changed makes it so."""
+    steps = [*AGENTS, Task("count", count), Agent("e", "e {{ count }}")]
+    done = run(Plan(steps, {"x": "1", "y": "1"}), scripted())
+    plan = Plan(steps, {"x": "1", "y": y})
+    assert names == said(plan, earlier=Earlier(done.record, "scripted", plan=plan))
+
+
+def test_answers_of_a_request_for_several_rows_are_as_they_were():
+    """Each is taken out of the same reply."""
+    plan = Plan(
+        [Agent("row", "{{ item }}", each="rows", returns=int, group=2), Agent("e", "e {{ row }}")],
+        {"rows": ["1", "2", "3"]},
+    )
+    reply = '{"answers": [{"item": 1, "answer": 4}, {"item": 2, "answer": 5}]}'
+    done = run(plan, Scripted(lambda prompt, _: Reply(text=reply if "<item" in prompt else "end")))
+    assert done.ok
+    assert [] == said(plan, earlier=Earlier(done.record, "scripted", plan=plan))
 
 
 @pytest.mark.parametrize(("x", "names"), [("1", "cd"), ("2", "acd")])

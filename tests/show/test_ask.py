@@ -63,6 +63,9 @@ def answers(prompt: str, number: int) -> Reply:
     tokens = (50 + len(prompt) // 4, 40, 0, 0)
     if "Refused" in prompt and number == 1:
         return Reply(0.1, error=RateLimited("429: too many", retry_after_s=3.0))
+    if "<item" in prompt:
+        rows = [{"item": number, "answer": {"ok": True}} for number in (1, 2)]
+        return Reply(size, text=json.dumps({"answers": rows}), tokens=tokens)
     if "List" in prompt:
         return Reply(size, text=json.dumps({"steps": [f"{CANARY} {one}" for one in range(3)]}), tokens=tokens)
     if "Judge" in prompt:
@@ -90,6 +93,10 @@ PLANS: dict[str, Plan] = {
             Agent("a", "Ask", cascade=MODELS[:2], escalate="'again' in answer"),
             Agent("b", "Ask {{ a }}", fallback=MODELS[1:2], tools=[look]),
         ]
+    ),
+    "grouped": Plan(
+        [Agent("row", "Rows: {{ item }}", each="rows", returns=schema(ok="boolean"), group=2), Agent("e", "{{ row }}")],
+        {"rows": [f"{CANARY} {one}" for one in range(3)]},
     ),
     "loop": Plan(
         [
