@@ -42,6 +42,7 @@ ONE_OF_EACH = [
     errors.UnexpectedToolUse("why"),
     errors.Unreadable("why"),
     errors.Unreachable("why"),
+    errors.LeftOut("work", "Its key is refused."),
     errors.Late(300.0, of_run=True, partial="half"),
     errors.BudgetExceeded("why"),
     errors.CassetteError("why"),

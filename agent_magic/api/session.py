@@ -139,7 +139,8 @@ class Session:
         Args:
             models: The names; `None` is left out.
         """
-        names = [one for one in dict.fromkeys(filter(None, models)) if one not in self.prices]
+        prices = self.price_book()
+        names = [one for one in dict.fromkeys(filter(None, models)) if prices.tariff_of(one)[1] != "given"]
         wrong = [one for one in names if self.client.lacks_model(one)]
         return [f"{self.client.endpoint} has no model {one!r}.{near_model(one)}" for one in wrong]
 

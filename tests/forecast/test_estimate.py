@@ -143,7 +143,7 @@ def test_what_binds():
 
 def test_no_price_is_unknown_and_no_budget_reaches_it():
     """Never $0."""
-    plan = Plan([Agent("a", "x", model="nobody-knows")])
+    plan = Plan([Agent("a", "x", model="claude-opus-99")])
     with pytest.warns(UserWarning, match="No price is known"):
         found = plan.estimate(budget_usd=100.0)
     assert (None, None) == (found.cost, found.most_usd)

@@ -9,7 +9,7 @@ import { besideCard, verbsFor } from "./pure.js";
  *   pictures: {src: string, label: string}[], turns: Turn[]}} Detail
  * @typedef {{heading: string, said: string, calls: Call[]}} Turn
  * @typedef {{number: number, tool: string, status: string, facts: string, arguments: [string, string][],
- *   texts: Record<string, string>}} Call
+ *   texts: Record<string, string>, pictures: {src: string, label: string}[]}} Call
  */
 
 const WIDTH = 480;
@@ -134,7 +134,7 @@ export class Panel {
     parts.push(...(first ?? []));
     for (const turn of detail.turns) parts.push(conversation(turn));
     if (detail.attempts.length) parts.push(attempts(detail));
-    if (detail.pictures.length) parts.push(html("p", { class: "am-sent" }, detail.pictures.map(({ src, label }) => html("img", { src, alt: label, title: label }))));
+    parts.push(...thumbnails(detail.pictures));
     return [...parts, ...rest.flat()];
   }
 }
@@ -194,17 +194,26 @@ function conversation({ heading, said, calls }) {
 }
 
 /**
+ * Small pictures in a row.
+ * @param {{src: string, label: string}[]} pictures
+ */
+function thumbnails(pictures) {
+  const every = pictures.map(({ src, label }) => html("img", { src, alt: label, title: label }));
+  return every.length ? [html("p", { class: "am-sent" }, every)] : [];
+}
+
+/**
  * A call: its arguments as a small table, and folded what came of it.
  * @param {Call} call
  */
-function called({ number, tool, status, facts, arguments: given, texts }) {
+function called({ number, tool, status, facts, arguments: given, texts, pictures }) {
   const bad = status === "failed" || status === "denied";
   const rows = given.map(([name, value]) => html("tr", {}, [html("th", { scope: "row" }, [name]), html("td", {}, [value])]));
   const table = rows.length ? [html("table", { class: "am-given" }, [html("tbody", {}, rows)])] : [];
   const title = html("div", { class: "am-tool" }, [html("b", {}, [tool]), ` ${facts}`]);
   const folded = Object.entries(texts).flatMap(([what, text]) => {
     const raw = html("pre", { tabindex: "0", "aria-label": `${what} of ${tool}` }, [text]);
-    return what === "result" ? [raw] : [html("h5", {}, [what]), raw];
+    return what === "result" ? [...thumbnails(pictures), raw] : [html("h5", {}, [what]), raw];
   });
   const fold = html("details", { "data-call": String(number) }, [html("summary", {}, [Object.keys(texts).join(", ")]), ...folded]);
   return html("div", { class: `am-call${bad ? " am-bad" : ""}` }, [title, ...table, ...(folded.length ? [fold] : [])]);
