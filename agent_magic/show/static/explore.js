@@ -216,7 +216,7 @@ function onKernelEnd(manager, ended) {
 
 /**
  * @typedef {{title: string, concurrency: number, most: number, schedule: string, schedules: string[], recorded: string,
- *   limits: string[], caches: string[], agents: string[], models: string[], goals: {under: number, least: number} | null}} Setup
+ *   limits: string[], caches: string[], agents: string[], models: string[], batch: boolean, goals: {under: number, least: number} | null}} Setup
  * @typedef {{seq: number, words: string, facts: [string, string, string][], line: string, picture: string, goal: string,
  *   cell: string, error: string, still: Object<string, string>}} Shown
  * @typedef {{setup: Setup, shown: Shown, choice: {seq?: number}, top: string}} State
