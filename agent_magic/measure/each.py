@@ -96,9 +96,15 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
 
 def _one(record: RunRecord, numbers: list[int]) -> pd.DataFrame:
+    import pandas as pd
+
     frame = agents_frame(record)
     wanted = [record.results[number].name for number in numbers]
     frame = frame.set_index("agent", drop=False).loc[wanted, [*OF_EACH]]
+    parts = [part for number in numbers if (part := record.plan.agents[number].part) is not None and part.asked]
+    if parts:  # whoever answered has answered their requests
+        sources = [record.results[record.plan.index[part.asked]].source for part in parts]
+        frame["source"] = pd.array(sources, dtype="string")
     return frame.set_axis(range(len(frame)), axis=0)
 
 

@@ -93,3 +93,4 @@ def test_a_rerun_asks_nothing_for_rows_that_are_answered():
     assert client.asked == []
     assert am.Run(record).agents["cost_usd"].sum() == 0
     assert am.Run(record).each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
+    assert {"ledger"} == set(am.Run(record).each("label")["source"])
