@@ -106,7 +106,7 @@ class Caller:
         if tool.function is None:
             return _failed(f"The function of {tool.name!r} is not here: it was read from a record.", "DeclarationError")
         ran = await run_function(
-            tool.function, arguments, main=tool.main, timeout_s=tool.timeout_s, prints=shown.printed
+            tool.function, arguments, main=tool.main, timeout_s=tool.timeout_s, prints=_masking(shown.printed)
         )
         secrets = {} if ran.error is None else secrets_of(os.environ)  # reading the environment takes 0.1 ms
         told = tool_result(ran, secrets)
@@ -144,7 +144,7 @@ class Caller:
             main=task.main,
             process=task.process,
             timeout_s=task.timeout_s,
-            prints=shown.printed,
+            prints=_masking(shown.printed),
         )
         if ran.error is not None:
             secrets = secrets_of(os.environ)
@@ -268,6 +268,18 @@ def _result_of(end: CallEnded) -> Result:
         artifacts=end.artifacts,
         files=end.files,
     )
+
+
+def _masking(tell: Callable[[str], object]) -> Callable[[str], None]:
+    """Return what takes the prints of a function, and hands them on without secrets."""
+    secrets: dict[str, str] | None = None
+
+    def told(text: str) -> None:
+        nonlocal secrets
+        secrets = secrets_of(os.environ) if secrets is None else secrets
+        tell(masked(text, secrets))
+
+    return told
 
 
 def _broken(ran: Ran, told: str, prints: str, secrets: Mapping[str, str]) -> Result:

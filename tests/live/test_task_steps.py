@@ -81,6 +81,12 @@ def fails() -> None:
     raise ConnectionError(f"no user {SECRET} with {key}")
 
 
+def tells() -> int:
+    """Print what nobody should read."""
+    print(f"connected with {SECRET} and {KEY}")
+    return 1
+
+
 def test_no_secret_of_a_task_s_error_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither message nor traceback: not in the record, the ledger's file, a cassette, a frame."""
     monkeypatch.setenv("DB_PASSWORD", SECRET)
@@ -108,6 +114,17 @@ def test_no_secret_of_a_value_that_does_not_fit_is_kept(monkeypatch: pytest.Monk
     done = run(Task("load", takes), values={"word": SECRET})
     assert SECRET not in str(done["load"].calls[0].ended)
     assert "$DB_PASSWORD" in str(done["load"].error)
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_no_secret_of_a_print_is_kept(monkeypatch: pytest.MonkeyPatch, process: bool) -> None:
+    """Nor shown while it goes on; the rest of what was printed is."""
+    monkeypatch.setenv("DB_PASSWORD", SECRET)
+    done = run(Task("load", tells, process=process))
+    said = done["load"].calls[0].prints
+    assert SECRET not in said
+    assert KEY not in said
+    assert "connected with [the value of $DB_PASSWORD] and [an Anthropic key]" in said
 
 
 # going on with a run
