@@ -34,7 +34,7 @@ def test_a_server_is_started_and_its_tools_are_named(magics, capsys):
     """`--tools NAME.*` takes all, `--tools NAME.TOOL` one; a server of the same name takes the place of the other."""
     command(magics, f"mcp shop {SHOP}")
     assert (
-        "shop: 4 tools. --tools shop.* takes all.\n  price    Return the price of an item.\n" in capsys.readouterr().out
+        "shop: 5 tools. --tools shop.* takes all.\n  price    Return the price of an item.\n" in capsys.readouterr().out
     )
     first = magics.session.servers["shop"]
     magics.agent("clerk --tools shop.*", "What is tea?\n")
