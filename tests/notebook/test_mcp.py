@@ -40,14 +40,16 @@ def test_a_server_is_started_and_its_tools_are_named(magics, capsys):
     magics.agent("clerk --tools shop.*", "What is tea?\n")
     magics.agent("other --tools shop.price", "What is tea?\n")
     clerk, other = magics.session.plan(magics.shell.user_ns, defaults={}).agents
-    assert ["shop_price", "shop_fail", "shop_who_is", "shop_picture"] == [one.name for one in clerk.tools]
+    assert ["shop_price", "shop_fail", "shop_who_is", "shop_picture", "shop_scraps"] == [
+        one.name for one in clerk.tools
+    ]
     assert ["shop_price"] == [one.name for one in other.tools]
     command(magics, f"mcp shop {SHOP}")
     assert first is not magics.session.servers["shop"]
     assert not first._thread.is_alive()
     capsys.readouterr()
     command(magics, "mcp")
-    assert capsys.readouterr().out.startswith("shop: 4 tools.")
+    assert capsys.readouterr().out.startswith("shop: 5 tools.")
     magics.session.close()
     assert not magics.session.servers["shop"]._thread.is_alive()
 
