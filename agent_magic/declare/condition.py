@@ -32,7 +32,8 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
         DeclarationError: It cannot be read, or is about nothing.
     """
     title = f"--{option} {text!r} of agent {agent!r}"
-    hint = 'Write an expression over answers and values: --when "review.score < 4".'
+    example = "answer.confidence < 0.7" if option == "escalate" else "review.score < 4"
+    hint = f'Write an expression over answers and values: --{option} "{example}".'
     if "{%" in text or "%}" in text or "{{" in text:
         raise DeclarationError(f"{title} is no expression: it has braces.", agent=agent, hint=hint)
     found = Template.parse(f"{{% if {text} %}}{TRUE}{{% endif %}}", agent=agent, title=title, hint=hint)

@@ -17,12 +17,12 @@ GROUPS = "plan = layered_plan(300, 60)\nawait play(record_of(plan), finished_run
 STACKS = "plan = each_plan(40)\nawait play(record_of(plan), finished_run(plan).events, until_s=4.0)"
 
 
-def violations(jupyter: Lab, part: str = ".am-live") -> list[str]:
-    """Let axe-core look at the live view, or at another part of the page."""
+def violations(jupyter: Lab, part: str = ".am-live", *, rules: int = 10) -> list[str]:
+    """Let axe-core look at the live view, or at another part of the page, to which more than these rules apply."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     options: Any = {"runOnly": {"type": "tag", "values": RULES}}
     answer = axe.run(jupyter.page, context=part, options=options).response
-    assert len(answer["passes"]) > 5  # it has looked
+    assert len(answer["passes"]) > rules  # it has looked
     nodes = [(one["id"], node) for one in answer["violations"] for node in one["nodes"]]
     return [f"{rule}: {node['html'][:200]} {node.get('failureSummary', '')}" for rule, node in nodes]
 

@@ -47,7 +47,7 @@ def test_loops_maps_conditions_and_boxes_say_what_they_are(jupyter: Lab, book: s
     page.locator(".am-drawer").wait_for(state="hidden")
     listing = page.locator(".jp-OutputArea-output .am-value", has_text="%agents plan shows")
     assert 5 == listing.locator("tbody tr").count()
-    assert [] == violations(jupyter, ".am-value")
+    assert [] == violations(jupyter, ".am-value", rules=5)
     assert [] == jupyter.errors
 
 

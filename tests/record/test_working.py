@@ -197,7 +197,7 @@ def test_without_texts_nothing_of_a_tool_run_is_left(tmp_path: Path) -> None:
         _ = plan.replay(path)["task"].value
 
 
-@pytest.mark.parametrize("where", ["argument", "result", "task", "print"])
+@pytest.mark.parametrize("where", ["argument", "result", "task"])
 def test_a_key_anywhere_in_a_tool_run_is_found_before_it_is_shared(where: str, tmp_path: Path) -> None:
     """A tool is where keys come in: nothing is written, and the finding does not show it."""
     key = "sk-ant-" + "Q9zX7vB3nM" * 3
@@ -206,8 +206,6 @@ def test_a_key_anywhere_in_a_tool_run_is_found_before_it_is_shared(where: str, t
     @am.tool
     def look(word: str) -> str:
         """Look."""
-        if where == "print":
-            print(key)
         return key if where == "result" else word
 
     def task() -> str:
@@ -220,6 +218,25 @@ def test_a_key_anywhere_in_a_tool_run_is_found_before_it_is_shared(where: str, t
         am.share(run, tmp_path / "run.cassette.jsonl")
     assert key not in str(caught.value)
     assert not (tmp_path / "run.cassette.jsonl").exists()
+
+
+def test_a_key_that_a_tool_prints_never_gets_into_the_record(tmp_path: Path) -> None:
+    """Nobody looks for keys in prints, so they are masked as they are printed: the run can be shared."""
+    key = "sk-ant-" + "Q9zX7vB3nM" * 3
+
+    @am.tool
+    def look(word: str) -> str:
+        """Look."""
+        print(f"asking with {key}")
+        return word
+
+    with start(latency="none", unlimited=True) as server:
+        plan = am.Plan([am.Agent("a", 'Go [[tool:look {"word": "x"}]]', tools=[look])])
+        run = asyncio.run(plan.run(client=am.Claude(base_url=server.url, api_key="any")))
+    path = tmp_path / "run.cassette.jsonl"
+    am.share(run, path)
+    assert key not in path.read_text()
+    assert "asking with [" in path.read_text()
 
 
 # elsewhere
