@@ -47,7 +47,7 @@ def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: boo
     if answer.stop_reason == TOOL_USE and is_last:
         return _capped(f"The model asks for more tools in its last turn ({turns}); {KEPT}. Raise --max-turns.", policy)
     if answer.stop_reason == TOOL_USE:
-        why = "The model asks for a tool call (tool_use), and this agent has no tools."
+        why = "The model asks for a tool call (tool_use), but names none, or this agent has no tools."
         return Verdict(failure_of(UnexpectedToolUse(why), 1))
     if answer.stop_reason == "refusal" and policy.on_refusal == "fail":
         category = f" ({answer.refusal})" if answer.refusal else ""

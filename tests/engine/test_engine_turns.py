@@ -16,8 +16,9 @@ def test_a_request_for_a_tool_is_never_a_success():
     plan = Plan([Agent("a", "x"), Agent("b", "{{ a }}")])
     record, client = drive(plan, lambda *_: Reply(stop_reason="tool_use"), Policy(max_attempts=3, seed=1))
     assert ["failed", "skipped"] == [result.status for result in record.results]
-    assert "UnexpectedToolUse: The model asks for a tool call (tool_use), and this agent has no tools." == (
-        record["a"].error
+    assert (
+        "UnexpectedToolUse: The model asks for a tool call (tool_use), but names none, or this agent has no tools."
+        == (record["a"].error)
     )
     assert 1 == len(client.asked)
     assert 5 == record["a"].usage.output_tokens

@@ -224,6 +224,25 @@ def test_calls_of_one_id_have_a_result_each():
     assert ["found a", "found b"] == [one["content"] for one in results_of(sent[1])]
 
 
+@pytest.mark.parametrize("id_", ["", None, 7, "same"])
+def test_calls_without_an_id_of_their_own_get_one(id_):
+    """Servers that translate for other models leave it out, or give the same one twice: results go back by it."""
+    twice = b"".join(block(n, {"type": "tool_use", "id": id_, "name": "look", "input": {"word": "x"}}) for n in (0, 1))
+    run, bodies = played(begin() + twice + end("tool_use"), says("done"))
+    assert ("succeeded", "done") == (run["a"].status, run["a"].text)
+    asked = [one["id"] for one in bodies[1]["messages"][1]["content"]]
+    assert asked == [one["tool_use_id"] for one in results_of(bodies[1])]
+    assert len(set(asked)) == 2 == len(run.tool_calls)
+    assert all(isinstance(one, str) and one for one in asked)
+
+
+@pytest.mark.parametrize(("reason", "runs"), [("end_turn", 1), ("tool_calls", 1), ("max_tokens", 0), ("refusal", 0)])
+def test_a_call_runs_whatever_the_end_of_its_response_is_called(reason, runs):
+    """Only what was cut or declined does not run."""
+    run, _ = played(begin() + call(0, "{}") + end(reason), says("done"))
+    assert runs == len(run.tool_calls)
+
+
 def test_thirty_calls_of_which_one_fails():
     """The others go on; results stand in the order of the calls, in one message."""
 

@@ -23,7 +23,8 @@ from agent_magic.declare.serialization import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import excerpt, note_response, raised_by_sdk, word
 from agent_magic.providers.base import Stream
-from agent_magic.record.answer import TURNS, Answer, Citation, Usage
+from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
+from agent_magic.record.results import CAPPED, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
@@ -42,6 +43,8 @@ IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """Content types that are no stream. Under any other, the events decide."""
 MOST_TOKENS = 2**48
 """More than this is no count of tokens."""
+BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
+"""The stop reasons of a response whose calls are not to be run."""
 DRAIN_S = 0.25
 """How long to wait for the end of a connection whose answer is complete."""
 ENDING_S = 2.0
@@ -224,6 +227,9 @@ class _Message:
     def end(self, ending: Any) -> None:
         """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
         self.stop_reason = word(ending.get("stop_reason")) or self.stop_reason
+        runs = self.stop_reason is not None and self.stop_reason not in BROKEN_OFF
+        if runs and any(one.fields.get("type") == TOOL_USE for one in self._blocks.values()):
+            self.stop_reason = TOOL_USE  # servers that translate for other models use other words for it
         if self.stop_reason == "refusal":
             self.refusal = word(_fields(ending.get("stop_details")).get("category")) or "unnamed"
 
@@ -265,6 +271,7 @@ class _Message:
         """
         found = [block.whole(text) for block, text in self._with_texts(stream)]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
+        _name_calls(kept)
         text = json.dumps(kept, ensure_ascii=True, separators=(",", ":")) if kept else None
         if text is not None and "\\ud" in text:  # there may be half a character, which could not be sent
             whole = json.loads(sendable(json.dumps(kept, ensure_ascii=False)))
@@ -285,6 +292,16 @@ class _Message:
         for block, text in self._with_texts(stream):
             if block.is_cited:
                 yield from (citation(text, _fields(one)) for one in block.whole(text).get("citations") or ())
+
+
+def _name_calls(blocks: list[Json]) -> None:
+    """Give calls an id of their own where a server gave none, or the same one twice: results go back by it."""
+    taken: set[str] = set()
+    for number, one in enumerate(blocks):
+        if one.get("type") == TOOL_USE:
+            if not isinstance(one.get("id"), str) or not one["id"] or one["id"] in taken:
+                one["id"] = f"call_{number}"
+            taken.add(one["id"])
 
 
 class _Block:
@@ -319,7 +336,7 @@ class _Block:
                     pass
         if partial_json:
             return {**found, "input": as_input(partial_json)}
-        if found.get("type") == "tool_use" and not isinstance(found.get("input"), dict):  # it came in one piece
+        if found.get("type") == TOOL_USE and not isinstance(found.get("input"), dict):  # it came in one piece
             return {**found, "input": as_input(json.dumps(found.get("input", {})))}
         return found
 
