@@ -247,14 +247,22 @@ class UndefinedVariable(PlanError):
     """A prompt names something that is neither an agent nor a value."""
 
     def __init__(
-        self, variable: str, *, agent: str = "", user: str = "", known: Iterable[str] = (), what: str = ""
+        self,
+        variable: str,
+        *,
+        agent: str = "",
+        user: str = "",
+        known: Iterable[str] = (),
+        what: str = "",
+        hint: str = "",
     ) -> None:
         self.variable = variable
         self.agent = agent
         otherwise = f"declare it with %%context {variable}" if what else "declare an agent of that name"
-        hint = did_you_mean(variable, known) or f" Define it in a cell{'' if user else f', or {otherwise}'}."
+        define = f"Define it in a cell{'' if user else f', or {otherwise}'}."
+        then = f" {hint}." if hint else did_you_mean(variable, known) or f" {define}"
         used = f"{what} {variable!r}" if what else f"{{{{ {variable} }}}}"
-        super().__init__(f"{user or f'Agent {agent!r}'} uses {used}, which is not defined.{hint}")
+        super().__init__(f"{user or f'Agent {agent!r}'} uses {used}, which is not defined.{then}")
 
 
 class UndefinedField(PlanError):

@@ -130,6 +130,19 @@ def count_items(value: object) -> int | None:
         return None
 
 
+def first_item(value: object) -> object:
+    """Return the first item that a value has for `each`; `None` if it has none."""
+    try:
+        return next((item for _, item in read_items(value, "", "")), None)
+    except DeclarationError:
+        return None
+
+
+def hint_at_item(name: str, item: object) -> str:
+    """Say how a prompt writes a field of its item that it names alone; empty where the item has no such field."""
+    return f"{{{{ {ITEM}.{name} }}}} is that of the item" if isinstance(item, Mapping) and name in item else ""
+
+
 def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = False) -> list[tuple[Any, Any]]:
     """Return the keys and items of a value.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.declare.condition import condition_of
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.declare.each import view_of
+from agent_magic.declare.each import hint_at_item, view_of
 from agent_magic.errors import UndefinedVariable, UnknownAgent
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ class Edges:
         if name not in self.values and name in agent.optional:
             return
         if name not in self.values:
-            raise UndefinedVariable(name, agent=agent.name, known=known, what=what)
+            hint = "" if agent.part is None else hint_at_item(name, agent.part.item)
+            raise UndefinedVariable(name, agent=agent.name, known=known, what=what, hint=hint)
         self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:

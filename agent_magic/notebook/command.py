@@ -140,6 +140,7 @@ TRIED: Mapping[str, str] = {
     **dict.fromkeys(("status", "ps", "progress"), "%agents lists what is declared, and what runs."),
     **dict.fromkeys(("cancel", "abort", "kill", "interrupt"), "%agents stop ends the run; what has finished is kept."),
     **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes an agent, %agents clear all."),
+    **dict.fromkeys(("history", "log", "logs"), "%agents runs lists the runs of before."),
     **dict.fromkeys(("config", "set", "options"), "%config AgentMagics shows and sets the defaults of a run."),
     **dict.fromkeys(
         ("init", "setup", "login", "key"), "%agents doctor tells what is set up, %agents connect who answers."

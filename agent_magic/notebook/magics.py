@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from traitlets import observe
 
 from agent_magic.api.choosing import choose
-from agent_magic.declare.each import count_items
+from agent_magic.declare.each import count_items, first_item, hint_at_item
 from agent_magic.declare.models import candidates_of
 from agent_magic.declare.roles import ROLES
 from agent_magic.declare.serialization import python_notes
@@ -78,14 +78,18 @@ class AgentMagics(Magics, Settings):
     @cell_magic("agent")  # pyright: ignore[reportUntypedFunctionDecorator]
     def agent(self, line: str, cell: str = "") -> None:  # noqa: D102 - set below, with the options
         with user_errors(partial(self._stays, line)):
-            if (asked := self._declare_agent(line, cell)) is not None:
+            asked = self._declare_agent(line, cell)
+        if asked is not None:
+            with user_errors():
                 run_sync(asked, message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     async def agent_async(self, line: str, cell: str = "") -> None:
         """Declare an agent and ask it, awaited on the notebook's loop."""
         with user_errors(partial(self._stays, line)):
-            if (asked := self._declare_agent(line, cell)) is not None:
+            asked = self._declare_agent(line, cell)
+        if asked is not None:
+            with user_errors():
                 await awaited(asked, message=self._stopped)
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
@@ -231,6 +235,8 @@ class AgentMagics(Magics, Settings):
         hidden = agent.name in names and not agent.is_task
         taken = f"prompts take {{{{ {agent.name} }}}} from the agent, not from your variable of that name"
         said = [*lines_that_declare(agent.prompt), *python_notes(registry.variables(agent), names)]
+        item = first_item(names.get(agent.each))
+        said += filter(None, (hint_at_item(name, item) for name in registry.undefined(agent, names)))
         return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
 
     def _notes_on_models(self, agent: Step) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Claude, Plan, Run
-from agent_magic.errors import AgentMagicError, PlanError, Rejected
+from agent_magic.errors import AgentMagicError, PlanError, Rejected, UndefinedVariable
 from agent_magic.measure.each import OF_EACH
 from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
 from agent_magic.notebook.files.scripts import to_script
@@ -53,6 +53,16 @@ def test_the_card_says_how_many(capsys, magics):
     shown = capsys.readouterr().out
     assert "one for each of rows (2)" in shown
     assert "one for each of words ·" in shown
+
+
+def test_a_field_of_the_item_that_stands_alone_is_told_how_to_write(capsys, magics):
+    """On the card and in the error: the commonest slip of whoever goes over a frame."""
+    magics.shell.user_ns["rows"] = pd.DataFrame({"text": ["good"], "stars": [5]})
+    magics.agent("word --each rows", "{{ text }} {{ topic }}\n")
+    shown = capsys.readouterr().out
+    assert "not defined yet: text, topic · {{ item.text }} is that of the item" in shown
+    with pytest.raises(UndefinedVariable, match=r"not defined\. \{\{ item\.text \}\} is that of the item\.$"):
+        plan_of(magics)
 
 
 def test_the_listing_has_each_declaration_once(magics):

@@ -100,6 +100,16 @@ def test_a_mistake_leaves_the_agent_of_that_name_and_says_so(magics):
     assert ["x"] == [agent.prompt for agent in plan_of(magics).agents]
 
 
+def test_a_run_that_is_refused_says_nothing_of_the_declaration(monkeypatch, magics):
+    """The agent is declared, as the cell has it: only what asks it failed."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(UsageError) as caught:
+        magics.agent("a --run", "x\n")
+    assert "No API key found" in str(caught.value)
+    assert "as it was declared before" not in str(caught.value)
+    assert ["a"] == [agent.name for agent in magics.session.registry("agents").agents]
+
+
 def test_a_class_that_was_run_again_counts(magics):
     """For the next plan, without running the cell of the agent; a frozen plan keeps its own."""
     magics.agent("a --returns Label", "x\n")

@@ -14,6 +14,7 @@ from agent_magic.notebook.front_end import is_kernel, is_unwatched, show_page
 from agent_magic.record.request import Request
 from agent_magic.show.graph.layout import place
 from agent_magic.show.page import Column, Line, Page, Table
+from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -85,7 +86,7 @@ def _ledger(ctx: CommandContext) -> Check:
         return Check(WRONG, "ledger", str(error))
     if ledger is None:
         return Check(TOLD, "ledger", "off: what is bought is not kept")
-    return Check(OK, "ledger", f"{ledger.path or 'in memory'}, {len(ledger):,} answers")
+    return Check(OK, "ledger", f"{ledger.path or 'in memory'}, {plural(len(ledger), 'answer')} to reuse")
 
 
 def _graphviz() -> Check:
