@@ -26,7 +26,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.errors import CallError, NotInBatch, Overloaded, PlanError, RateLimited, Rejected, did_you_mean
+from agent_magic.errors import (
+    CallError,
+    NotInBatch,
+    Overloaded,
+    PlanError,
+    RateLimited,
+    Rejected,
+    Unreadable,
+    did_you_mean,
+)
 from agent_magic.live.partial import PASSED_ON
 from agent_magic.record.ledger.batches import name_of
 
@@ -84,6 +93,7 @@ class _Watched:
         look_s: How soon the provider wants to be asked again; `None` where it has not said.
         given_up: Whether this run has cancelled it, to ask the rest live.
         others: Batches that were taken for it and are not it.
+        unread: Why the reply to its creation could not be read; `None` where it could.
     """
 
     row: int
@@ -95,6 +105,7 @@ class _Watched:
     look_s: float | None = None
     given_up: bool = False
     others: set[str] = field(default_factory=set[str])
+    unread: Unreadable | None = None
 
 
 class Waiting(NamedTuple):
@@ -252,6 +263,7 @@ class Batcher:
                 self._book.over(batch.row, "refused")
                 _fail(items, error)
                 return
+            batch.unread = error if isinstance(error, Unreadable) else None
         else:
             self._book.sent(batch.row, state.id)
             batch.id, batch.look_s = state.id, state.ask_again_s
@@ -282,6 +294,8 @@ class Batcher:
                 batch.id = None
             self._book.over(batch.row, "refused")
             self._watched.pop(batch.row, None)
+            if batch.unread is not None:  # whoever answered is not the API: more batches would get no answer either
+                raise batch.unread
             await self._place(list(batch.waiting.values()))
         except CallError as error:
             self._watched.pop(batch.row, None)

@@ -7,6 +7,7 @@ between two lines: whoever reads them counts.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -91,9 +92,8 @@ class MessageBatches:
             lines = await sdk.messages.batches.results(batch)
             simulated = SIMULATED_HEADER in lines.http_response.headers
             try:
-                async for line in lines:
-                    item = _item(line.to_dict(mode="python", warnings=False), batch, simulated=simulated)
-                    yield item._replace(simulated=simulated)
+                async for line in _lines(lines.http_response.aiter_bytes()):
+                    yield _item(line, batch, simulated=simulated)._replace(simulated=simulated)
             finally:
                 await lines.close()
 
@@ -104,6 +104,30 @@ class MessageBatches:
             await sdk.messages.batches.cancel(batch)
 
 
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Yield the objects of lines of JSON. A line that is none, or torn, is passed over: the SDK would end there."""
+    rest = b""
+    async for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        for found in map(_read, whole):
+            if found:
+                yield found
+    if found := _read(rest):
+        yield found
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    try:
+        return _dict(json.loads(line))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _dict(said: Any) -> dict[str, Any]:
+    """Return an object of the API's; an empty one for what is none."""
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
+
 def _state(said: MessageBatch) -> BatchState:
     """Read what the API says of a batch.
 
@@ -111,10 +135,11 @@ def _state(said: MessageBatch) -> BatchState:
         Unreadable: It is nothing of the API's.
     """
     try:
-        counts, ended = said.request_counts, said.processing_status == "ended"
+        ended = said.processing_status == "ended"
+        counts = _dict(said.to_dict(mode="json", warnings=False).get("request_counts")).values()
         return BatchState(
             said.id,
-            counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired,
+            sum(one for one in counts if isinstance(one, int)),
             said.created_at.timestamp(),
             (said.ended_at or said.created_at).timestamp() if ended else None,
             said.cancel_initiated_at is not None or said.processing_status == "canceling",
@@ -125,21 +150,21 @@ def _state(said: MessageBatch) -> BatchState:
 
 def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
     """Read a line of results."""
-    name, result = str(line.get("custom_id")), cast("dict[str, Any]", line.get("result") or {})
+    name, result = str(line.get("custom_id")), _dict(line.get("result"))
     kind = result.get("type")
     if kind == "succeeded":
         try:
-            return BatchItem(name, replace(answer_of(result.get("message") or {}, simulated=simulated), batch=batch))
+            return BatchItem(name, replace(answer_of(_dict(result.get("message")), simulated=simulated), batch=batch))
         except CallError as error:
             return BatchItem(name, error=error)
     if kind == "errored":
-        return _errored(name, result.get("error") or {})
+        return _errored(name, _dict(result.get("error")))
     return BatchItem(name, cancelled=kind == "canceled")
 
 
 def _errored(name: str, error: dict[str, Any]) -> BatchItem:
     """Read an error of one request as if it had been sent alone."""
-    inner = cast("dict[str, Any]", error.get("error") or error)
+    inner = _dict(error.get("error")) or error
     status = STATUS_OF_TYPE.get(str(inner.get("type")), 500)
     message = f"{excerpt(inner.get('message') or 'The server gave no reason')} ({status}, in a batch)"
     if status == TOO_MANY:
