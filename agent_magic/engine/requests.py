@@ -140,6 +140,15 @@ def _last(request: Request) -> Request:
     return request._replace(tool_choice="none", cached_turns=False) if request.tools else request
 
 
+def _broken_off(answer: Answer) -> CallError | None:
+    """Return why a response is no value, whatever its text: it was cut, or declined."""
+    if answer.stop_reason in HALF:
+        return Capped(f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}")
+    if answer.stop_reason == "refusal":
+        return Refused("The model declined to answer, so there is no value.", category=answer.refusal)
+    return None
+
+
 def calls_in(answer: Answer) -> list[dict[str, Any]]:
     """Return the blocks of a response that ask for a call of a tool of ours, in order."""
     blocks: Any = json.loads(answer.content or "[]")
@@ -403,14 +412,10 @@ class PlanRequests:
     def _fault(self, step: int, answer: Answer) -> CallError | None:
         agent = self._plan.agents[step]
         try:
-            if agent.returns is not None and answer.stop_reason in HALF:
-                return Capped(
-                    f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}"
-                )
-            if agent.returns is not None and answer.stop_reason == "refusal":
-                return Refused("The model declined to answer, so there is no value.", category=answer.refusal)
             if agent.part is not None and agent.part.asks:
                 return self._fault_by_item(step, answer)
+            if agent.returns is not None and (fault := _broken_off(answer)) is not None:
+                return fault
             value = answer.text if agent.returns is None else agent.returns.value(answer.text)
             if agent.check is not None:
                 agent.check.run(value)
@@ -425,8 +430,15 @@ class PlanRequests:
     def _fault_by_item(self, step: int, answer: Answer) -> CallError | None:
         """Return which of several items an answer lacks. Asked for them once more, what there is will do."""
         before = self._by_item.get(step, []) if step in self._so_far else []  # else it is a new conversation
-        texts = self._by_item[step] = [*before, answer.text]
-        good, fault = taken_apart(self._plan.agents[step], "".join(texts))
+        agent, good, fault = self._plan.agents[step], 0, _broken_off(answer)
+        if fault is None:
+            try:
+                good, fault = taken_apart(agent, "".join([*before, answer.text]))
+                self._by_item[step] = [*before, answer.text]
+            except InvalidAnswer as error:
+                fault = error
+        if before and not good:  # nothing came of the second reply
+            good = taken_apart(agent, "".join(before))[0]
         return None if before and good else fault
 
     def answered(self, step: int, text: str) -> None:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pandas as pd
+import pytest
 
 import agent_magic as am
 from agent_magic.api import Ledger
@@ -68,6 +69,23 @@ def test_what_stays_missing_fails_alone():
     assert [status[f"next_{n}"] for n in range(5)] == ["succeeded", "skipped", "succeeded", "succeeded", "skipped"]
     assert "asked for twice" in am.Run(record).each("label")["error"]["b"]
     assert sum("Count" in one.prompt for one in client.asked) == 4
+
+
+@pytest.mark.parametrize("second", [Reply(text='{"answers": [', stop_reason="max_tokens"), Reply(text="Sorry")])
+def test_a_second_reply_that_is_none_takes_nothing_away(second):
+    """Cut, or not of the type: the rows of the first reply stay, those it was for have failed."""
+    answer = script({2})
+    record, _ = drive(plan_of(), lambda prompt, turn: second if turn == 2 else answer(prompt, turn), SEED)
+    status = {one.name: one.status for one in record.results}
+    assert [status[f"label_{n}"] for n in range(5)] == ["succeeded", "failed", "succeeded", "succeeded", "failed"]
+    assert am.Run(record).each("label")["label"].to_dict()["c"] == 5
+
+
+def test_a_first_reply_that_is_none_is_asked_for_again_whole():
+    """What was no JSON does not spoil what comes after it."""
+    answer = script()
+    record, _ = drive(plan_of(), lambda prompt, turn: Reply(text="Sorry") if turn == 1 else answer(prompt, turn), SEED)
+    assert am.Run(record).each("label")["label"].to_dict() == {"a": 3, "b": 3, "c": 5, "d": 4, "e": 4}
 
 
 def test_a_check_is_asked_of_each_row():
