@@ -51,11 +51,12 @@ async def sampling(now: Callable[[], float]) -> AsyncGenerator[list[Sample]]:
 
 
 async def _sample(now: Callable[[], float], samples: list[Sample]) -> None:
-    rss_mb, every_s = _memory(), EVERY_S
+    rss_mb, every_s = None, EVERY_S
     while True:
         wall, cpu = time.perf_counter(), time.process_time()
         await asyncio.sleep(every_s)
         took_s = time.perf_counter() - wall
+        rss_mb = rss_mb or _memory()  # not before: to find itself costs psutil as much as a short run takes
         share = (time.process_time() - cpu) / took_s
         samples.append(Sample(now(), share, rss_mb(), max(0.0, took_s - every_s)))
         if len(samples) > MOST:
