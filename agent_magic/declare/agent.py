@@ -86,6 +86,8 @@ class Agent:
             what was answered in the round before: `None` in the first.
         rounds: The most rounds that `until` makes.
         priority: Those with more go first when something has to wait; then those with more work to come.
+        expect: Seconds that its answer is expected to take, where no earlier answers of it are known.
+        expect_out: Output tokens that it is expected to use, likewise.
         returns: The type of its answers: a pydantic model, dataclass, TypedDict, Enum, `Literal`, `int`, `list[...]`
             and the like; see `agent_magic.declare.returns`; or a JSON schema. `None`: text.
         check: A function that takes an answer's value, or its text, and returns `None` or what is wrong with it. Then
@@ -133,6 +135,8 @@ class Agent:
     until: str | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     priority: int = field(default=0, kw_only=True)
+    expect: float | None = field(default=None, kw_only=True, compare=False)
+    expect_out: int | None = field(default=None, kw_only=True, compare=False)
     returns: Any = field(default=None, kw_only=True)
     check: Any = field(default=None, kw_only=True, repr=False, hash=False)
     tools: Any = field(default=(), kw_only=True, repr=False)

@@ -49,7 +49,7 @@ FLAGS: Mapping[str, str] = {
     "save": "--save",
     "batch": "--batch",
     "escalate": "--escalate",
-    **{option: f"--{option}" for option in FLOW},
+    **{option: f"--{option.replace('_', '-')}" for option in FLOW},
 }
 """The options with one value, by the agent's field."""
 WRITTEN: Mapping[str, str] = {"returns": "--returns", "check": "--check", "tools": "--tools"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.each import OWN
 from agent_magic.declare.template import Template
-from agent_magic.declare.validation import check_integer, check_text, must_be
+from agent_magic.declare.validation import check_integer, check_positive, check_text, must_be
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -42,22 +42,24 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     return found
 
 
-FLOW = ("most", "repeat", "when", "until", "rounds", "priority")
-"""The options of steps that decide whether they run, how often, and when."""
+FLOW = ("most", "repeat", "when", "until", "rounds", "priority", "expect", "expect_out")
+"""The options of steps that decide whether they run, how often, when, and how long that is expected to take."""
 
 
 def check_flow(step: Step) -> None:
     """Raise `DeclarationError` for the first option of `FLOW` that is not what it must be."""
-    if all(getattr(step, option) in (None, 0) for option in FLOW):
+    if not step.priority and all(getattr(step, option) is None for option in FLOW if option != "priority"):
         return
     of, error = f"of {step.name!r}", partial(DeclarationError, agent=step.name)
-    for option in ("most", "repeat", "rounds"):
+    for option in ("most", "repeat", "rounds", "expect_out"):
         if (value := getattr(step, option)) is not None:
             check_integer(f"{option} {of}", value, error=error)
     for option in ("when", "until"):
         if (text := getattr(step, option)) is not None:
             check_text(f"{option} {of}", text, error=error)
             condition_of(text, step.name, option)
+    if step.expect is not None:
+        check_positive(f"expect {of}", step.expect, error=error)
     priority: Any = step.priority
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise must_be(f"priority {of}", "an integer", priority, error=error)

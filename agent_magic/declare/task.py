@@ -61,7 +61,7 @@ class Task:
             A default makes a parameter optional: it counts where nothing has the parameter's name.
         each: The name of a list, dict, Series or DataFrame: a plan has one task per item, which it takes as the
             parameter `item`, and its key as `key`; see `agent_magic.declare.each`.
-        most, repeat, when, until, rounds, priority: As those of `Agent`.
+        most, repeat, when, until, rounds, priority, expect: As those of `Agent`.
         after: Steps that must have succeeded before, whose results it does not use: a list, or `"a,b"`.
         timeout_s: Seconds until a call is given up; `None` waits.
         retries: How often a call that failed is made again.
@@ -90,6 +90,7 @@ class Task:
     until: str | None = field(default=None, kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     priority: int = field(default=0, kw_only=True)
+    expect: float | None = field(default=None, kw_only=True, compare=False)
     after: Sequence[str] = field(default=(), kw_only=True)
     timeout_s: float | None = field(default=None, kw_only=True)
     retries: int = field(default=0, kw_only=True)
@@ -120,6 +121,7 @@ class Task:
     """This and what follows is what only an agent has, since steps of both kinds are asked for it."""
     model: ClassVar[None] = None
     max_tokens: ClassVar[None] = None
+    expect_out: ClassVar[None] = None
     effort: ClassVar[None] = None
     context: ClassVar[None] = None
     prefix: ClassVar[None] = None
@@ -252,7 +254,7 @@ class Task:
         return _rebuilt(str(data["name"]), {**options, **known})
 
 
-_AT_FUNCTION = ("each", *FLOW, "after", "retries", "concurrency", "writes", *FLAGS)
+_AT_FUNCTION = ("each", *FLOW[:-1], "after", "retries", "concurrency", "writes", *FLAGS)
 """The options of `task` that are called like those of `Task`."""
 _OPTIONS = (*_AT_FUNCTION, "timeout_s", "uses_resources", "part", "race")
 
@@ -331,6 +333,7 @@ def task(
     until: str | None = None,
     rounds: int | None = None,
     priority: int = 0,
+    expect: float | None = None,
     after: str | Iterable[str] = (),
     timeout: float | None = None,
     retries: int = 0,
@@ -357,8 +360,8 @@ def task(
         name: The step's name; by default the function's.
         timeout: Seconds until a call is given up.
         uses: Names of resources that it holds while it runs.
-        **options: `each`, `most`, `repeat`, `when`, `until`, `rounds`, `priority`, `after`, `retries`, `concurrency`,
-            `pure`, `main`, `process`, `writes`; see `Task`.
+        **options: `each`, `most`, `repeat`, `when`, `until`, `rounds`, `priority`, `expect`, `after`, `retries`,
+            `concurrency`, `pure`, `main`, `process`, `writes`; see `Task`.
 
     Raises:
         DeclarationError: An option is not what it must be, or a parameter cannot be an edge.

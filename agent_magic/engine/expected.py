@@ -1,4 +1,4 @@
-"""How long agents are expected to work, by what earlier answers took: who goes first among ready ones stands on it."""
+"""How long steps are expected to work, by what earlier answers took: who goes first among ready ones stands on it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
     """Say how long each agent will work.
 
     1. An agent that was answered by the same model before, or else one of its group: the median of what that took.
-    2. One that names its `max_tokens`: so much of them as such answers use, at the model's median pace.
-    3. Any other: the median answer of its model, or of all models where it has none.
+    2. One with `expect`: that; with `expect_out`: so many tokens at the model's median pace.
+    3. One that names its `max_tokens`: so much of them as such answers use, at that pace.
+    4. Any other: the median answer of its model, or of all models where it has none, or else of what is declared.
 
     Simulated answers and real ones are never mixed: the kind of the latest answer counts.
 
@@ -35,13 +36,12 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
         Seconds per agent, all above 0; `None` where nothing at all is known, so that every agent counts the same.
     """
     latest = history.latest
-    if latest is None:
-        return None
-    made_up = latest.simulated
+    made_up = latest is not None and latest.simulated
     rows = _answers_of(agents, models, history, simulated=made_up)
     middle_s = {key: median(row.api_s for row in some) for key, some in rows.items() if some}
     answers = {model: _usable(history.of_model(model), simulated=made_up) for model in set(models)}
     known = [row.api_s for some in answers.values() for row in some]
+    known = known or [one.expect for one in agents if one.expect is not None]
     if not known:
         return None
     paces = {model: _pace_s(some) for model, some in answers.items()}
@@ -52,7 +52,11 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
     def seconds(agent: Step, model: str, key: _Key) -> float:
         if key in middle_s:
             return middle_s[key]
+        if agent.expect is not None:
+            return agent.expect
         pace_s = paces[model]
+        if pace_s is not None and agent.expect_out is not None:
+            return pace_s * agent.expect_out
         if agent.max_tokens is None or pace_s is None:
             return usual[model]
         return pace_s * agent.max_tokens * share

@@ -28,6 +28,7 @@ from agent_magic.record.events import (
     FirstToken,
     RunEnded,
 )
+from agent_magic.record.history import MEASURED
 from agent_magic.record.plaintext import clean
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ DTYPES: Mapping[str, str] = _columns(
     numbers="total_s queued_s api_s tool_s backoff_s local_s ttft_s started_s finished_s slack_s cost_usd at_s "
     "wall_s agent_s mean_concurrency critical_path_s bound efficiency speedup cost_multiple saved_usd uncached_usd "
     "waited_s work_s share halving_saves_s removing_saves_s started_early_s mean p50 p95 p99 max busy_s utilization "
-    "slot_utilization requests_per_min mean_s wanted measured seconds_a seconds_b diff_s cost_usd_a cost_usd_b "
-    "diff_usd duration_s score low high worst cpu_share rss_mb lag_s",
+    "slot_utilization requests_per_min expected_s bias mean_s wanted measured seconds_a seconds_b diff_s "
+    "cost_usd_a cost_usd_b diff_usd duration_s score low high worst cpu_share rss_mb lag_s",
     counts="run attempt attempts layer layers agents succeeded failed skipped cancelled rate_limited http_status "
     "input_tokens output_tokens cache_read_tokens cache_write_tokens tokens calls served unknown requests "
     "prefix_tokens uncounted n peak tokens_a tokens_b diff_tokens turn round context_tokens result_chars tasks errors",
@@ -82,6 +83,8 @@ AGENTS = table(
 """`run.agents`. pandas shows the first ten and the last ten of so many. `kind` is `agent` or `task`: a task asks no
 model and uses no tokens. `model` is the one asked, `model_used` the one whose answer it is: another one of its cascade,
 or a fallback. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1.
+Where durations were expected, by earlier answers or as declared, `expected_s` has the seconds of an answer, and `bias`
+how far off that was: 0.5 took half as long again, -0.5 half of it; `NA` where nothing was measured.
 Where a model was chosen, `model_asked` is `auto`, and `model_reason` says why it is `model`.
 Places that were reserved and not needed have no row. Where a step wrote files, `artifacts` has the list of their
 names; where worker processes made requests, `worker` names the last one."""
@@ -133,6 +136,7 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
             "round": _round(record, number),
             "artifacts": result.artifacts,
             "worker": (result.attempts[-1].worker or None) if result.attempts else None,
+            **_expectation(record, number),
             "model_asked": AUTO if record.plan.agents[number].chosen else None,
             "model_reason": record.plan.agents[number].chosen or None,
         }
@@ -140,8 +144,20 @@ def agents_frame(record: RunRecord) -> pd.DataFrame:
         if result.status != "unused"
     ]
     wrote = {"artifacts": "object"} if any(row["artifacts"] for row in rows) else {}
-    auto = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
-    return frame_of(rows, _with_place({**AGENTS, **wrote, **table(auto)}, rows), record)
+    more = "model_asked model_reason" if any(row["model_asked"] for row in rows) else ""
+    more += " expected_s bias" if any(row["expected_s"] for row in rows) else ""
+    return frame_of(rows, _with_place({**AGENTS, **wrote, **table(more)}, rows), record)
+
+
+def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
+    """Return how long a step was expected to work, and how far off that was. A task is expected where it says so."""
+    result, step, terms = record.results[number], record.plan.agents[number], record.terms
+    expected_s = terms.work_s[number] if terms is not None and terms.work_s else None
+    if not expected_s or (step.is_task and step.expect is None):
+        return {"expected_s": None, "bias": None}
+    took_s = result.tool_s if step.is_task else result.api_s
+    is_measured = result.status == "succeeded" and bool(took_s) and (step.is_task or result.source in MEASURED)
+    return {"expected_s": expected_s, "bias": took_s / expected_s - 1 if is_measured and took_s else None}
 
 
 def _round(record: RunRecord, number: int) -> int | None:

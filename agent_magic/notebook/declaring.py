@@ -17,6 +17,7 @@ from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
 from agent_magic.notebook.command import Parser, without_comment
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.settings import duration
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -162,6 +163,8 @@ def _agent_parser() -> Parser:
     add("--until", metavar="EXPR", help='Run it, and what leads to this condition, again until it holds: "critic.ok".')
     add("--rounds", type=int, metavar="N", help="With --until: the most rounds.")
     add("--priority", type=int, default=0, metavar="N", help="Higher goes first where something has to wait.")
+    add("--expect", type=duration, metavar="S", help="Seconds its answer is expected to take: 90, 90s, 2m.")
+    add("--expect-out", type=int, metavar="N", help="Output tokens it is expected to use.")
     add("--returns", metavar="TYPE", help="The type of its answers: a class of the notebook, Literal[...], int, ...")
     add("--check", metavar="FUNCTION", help="Takes an answer; returns None, or what is wrong with it.")
     add("--tools", metavar="A,B", help="Functions of the notebook that it may have called; web_search, ...")
@@ -274,6 +277,8 @@ def read_agent(
         until=given.until,
         rounds=given.rounds,
         priority=given.priority,
+        expect=given.expect,
+        expect_out=given.expect_out,
         after=given.after,
         attach=given.attach,
         cite=given.cite,

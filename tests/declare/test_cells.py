@@ -82,12 +82,12 @@ def test_a_loop_is_written_as_it_was_declared():
         Agent("draft", "x {% if critic %}{{ critic }}{% endif %}", until="critic", rounds=3),
         Agent("critic", "{{ draft }}"),
         Agent("plan", "x", **kind),
-        Agent("tries", "x", repeat=4),
+        Agent("tries", "x", repeat=4, expect=90, expect_out=800),
         Agent("work", "{{ item }}", each="plan", most=9, priority=2, when='critic == "no"'),
     ]
     text = Plan(agents).to_cell()
     assert "## draft --until critic --rounds 3\n" in text
-    assert "## tries --repeat 4\n" in text
+    assert "## tries --repeat 4 --expect 90 --expect-out 800\n" in text
     assert "## work --each plan --most 9 --when 'critic == \"no\"' --priority 2\n" in text
 
 

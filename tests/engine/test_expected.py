@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.task import Task
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.record.events import on_grid
 from agent_magic.record.history import History, Past
@@ -44,6 +45,24 @@ def test_one_that_names_its_length_takes_the_model_s_pace():
     """Such answers used half of their `max_tokens`, at 0.05 s a token."""
     agents = [Agent("a", "x", max_tokens=200), Agent("new", "x", max_tokens=4_000)]
     assert [5.0, 0.05 * 4_000 * 0.5] == expected(agents, past("a", 5.0))
+
+
+def test_what_is_declared_counts_where_nothing_is_known_of_its_own():
+    """Seconds, or tokens at the model's pace; its own answers are believed over it."""
+    agents = [
+        Agent("a", "x", expect=9.0),
+        Agent("new", "x", expect=30.0, expect_out=7),
+        Agent("long", "x", expect_out=800),
+        Task("task", len, expect=2.5, takes=()),
+    ]
+    assert [5.0, 30.0, 0.05 * 800, 2.5] == expected(agents, past("a", 5.0))
+
+
+def test_what_is_declared_is_enough_to_begin_with():
+    """Without any answer, the others take the middle of it."""
+    agents = [Agent("a", "x", expect=1.0), Agent("b", "x", expect=3.0), Agent("c", "x", expect=8.0), Agent("d", "x")]
+    assert [1.0, 3.0, 8.0, 3.0] == expected(agents)
+    assert expected([Agent("a", "x", expect_out=800)]) is None, "no pace is known"
 
 
 def test_any_other_takes_the_usual_answer():

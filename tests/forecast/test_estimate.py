@@ -274,6 +274,19 @@ def test_a_budget_reaches_an_agent_with_tools_surely_only_with_all_its_turns():
     assert (2, 1) == found.reach(most)[1:]
 
 
+def test_what_is_declared_stands_in_for_answers():
+    """Of an agent without answers of its own, and of a task; taken as half to twice, and it says so."""
+    agents = [Agent("a", "x", expect=30.0, expect_out=800), Agent("b", "x"), Task("t", lambda: 1, expect=4.0)]
+    one, other, task = Plan(agents).estimate(prices=PRICES).expected
+    assert ((15.0, 30.0, 60.0), (400, 800, 1600)) == (one.seconds, one.output)
+    assert ("assumed", "assumed") == (one.output_basis, one.seconds_basis)
+    assert "length: as declared, taken as half to twice" in one.stands_on
+    assert other.output.likely == ASSUMED_OUTPUT_TOKENS
+    assert (2.0, 4.0, 8.0) == task.seconds
+    seen = Plan(agents).estimate(prices=PRICES, history=History([past("a", 100, 7.0)])).expected[0]
+    assert (7.0, 100) == (seen.seconds.likely, seen.output.likely)
+
+
 def test_tasks_cost_nothing_and_the_notes_say_what_is_left_out():
     """Nobody knows how long a task takes, nor a tool."""
 

@@ -19,6 +19,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, Unreachable
 from agent_magic.measure.frames import agents_frame, attempts_frame, events_frame, layers_frame, summary_frame
+from agent_magic.record.history import History
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
@@ -371,3 +372,15 @@ def check_summary(record, agents, summary, work):
     for agent in agents:
         if not pd.isna(agent["slack_s"]):
             assert 0 <= agent["slack_s"] <= last
+
+
+def test_how_far_off_an_expectation_was():
+    """Seconds over what was expected, less 1; missing where nothing was, and no column where nothing was at all."""
+    plan = Plan([Agent("a", "x", expect=4.0), Agent("b", "{{ a }}", expect=1.0), Agent("c", "{{ b }}", expect=1.0)])
+    replies = {"x": Reply(6.0, text="y"), "y": Reply(0.5, text="z"), "z": Reply(1.0, Overloaded("no"))}
+    record, _ = drive(plan, lambda prompt, _: replies[prompt], Policy(seed=1, max_attempts=1), history=History())
+    frame = agents_frame(record).set_index("agent")
+    assert [4.0, 1.0, 1.0] == frame["expected_s"].tolist()
+    assert [0.5, -0.5] == frame["bias"].iloc[:2].tolist()
+    assert frame["bias"].isna()["c"]
+    assert "bias" not in agents_frame(drive(Plan([Agent("a", "x")]), lambda *_: Reply(1.0))[0])

@@ -61,6 +61,7 @@ class Span(NamedTuple):
 
 
 NOTHING: Final = Span(0.0, 0.0, 0.0)
+DECLARED: Final = "as declared, taken as half to twice"
 
 
 class Guess(NamedTuple):
@@ -127,30 +128,33 @@ def guess_all(
     """
     history, speeds, counted = History(rows), Speeds(rows), counted or [None] * len(plan)
     tried = [row for row in rows if row.agent in pilot]
-    shared: dict[tuple[str, str, str | None], _Seen] = {}  # of agents without answers of their own, once a group
+    shared: dict[
+        tuple[str, str, str | None, float | None, int | None], _Seen
+    ] = {}  # of agents without answers of their own, once a group
     found: dict[int, Guess] = {}
     for agent in plan.dag.order:
         request = requests[agent]
-        if plan.agents[agent].is_task:
-            found[agent] = TASK
+        step = plan.agents[agent]
+        if step.is_task:
+            found[agent] = _task(step)
             continue
         if held[agent] is not None:
             found[agent] = _held(request)
             continue
         waits_for = [plan.index[name] for name in plan.inputs[agent]]
         parents = [(found[one], tokens_factor(requests[one].model, request.model)) for one in waits_for]
-        name = plan.agents[agent].name
+        name = step.name
         before = [one for one in parents if not one[0].held]
         attached = _attached(request, terms)
-        turns = _turns(plan.agents[agent], max_turns, history)
+        turns = _turns(step, max_turns, history)
         if own := history.of_agent(name):
-            guess = _guess(request, before, counted[agent], _seen(request, own, tried), speeds, attached)
+            guess = _guess(request, before, counted[agent], _seen(step, request, own, tried), speeds, attached)
             found[agent] = _in_turns(guess, turns)
             continue
-        key = (kin_of(name), request.model, request.effort)
+        key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out)
         if key not in shared:
             kin = history.of_kin(name)
-            shared[key] = _seen(request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
+            shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
         guess = _guess(request, before, counted[agent], shared[key], speeds, attached)
         found[agent] = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns)
     return [found[agent] for agent in range(len(plan))]
@@ -195,6 +199,13 @@ TASK: Final = Guess(
 """A task costs nothing. Nobody knows how long it takes and what it returns: nothing, the notes say."""
 
 
+def _task(step: Step) -> Guess:
+    """Return what is expected of a task: at most how long it takes."""
+    if step.expect is None:
+        return TASK
+    return TASK._replace(seconds=Span.around(step.expect, UNSURE), words=(*TASK.words, f"seconds: {DECLARED}"))
+
+
 class _Seen(NamedTuple):
     """What earlier answers say of the next one.
 
@@ -204,19 +215,22 @@ class _Seen(NamedTuple):
             asked like that.
         tried: Whether a pilot has answers by its model and effort.
         piloted: Whether the answers of its group are a pilot's, in part.
+        expect: Seconds that are declared; `None` where none are.
     """
 
     length: tuple[Span, Basis, str]
     timing: tuple[Span, float, str] | None
     tried: bool
     piloted: bool = False
+    expect: float | None = None
 
 
-def _seen(request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
-    """Look through the earlier answers of an agent or its group, and those of a pilot."""
+def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
+    """Look through the earlier answers of an agent or its group, those of a pilot, and what is declared."""
     same = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
     tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
-    return _Seen(_length(request, same, earlier, tried), _timing(same) if same else None, bool(tried))
+    length = _length(request, same, earlier, tried, step.expect_out)
+    return _Seen(length, _timing(same) if same else None, bool(tried), expect=step.expect)
 
 
 def _guess(
@@ -309,13 +323,15 @@ def _in_turns(guess: Guess, turns: _Turns | None) -> Guess:
 
 
 def _length(
-    request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past]
+    request: Request, same: Sequence[Past], earlier: Sequence[Past], tried: Sequence[Past], declared: int | None
 ) -> tuple[Span, Basis, str]:
     """Return the length of an agent's answer, what it stands on, and that in words."""
     lengths = [float(row.output_tokens) for row in same if row.output_tokens is not None]
     if lengths:
         few = "" if len(lengths) >= ENOUGH else ", taken as half to twice"
         return Span.of(lengths), "ledger", f"length: {_answers(len(same))}{few}"
+    if declared is not None:
+        return Span.around(declared, UNSURE), "assumed", f"length: {DECLARED}"
     others = [
         row.output_tokens * tokens_factor(row.model, request.model) for row in earlier if row.output_tokens is not None
     ]
@@ -353,6 +369,8 @@ def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tup
         seconds, first_s, words = seen.timing
         return seconds, first_s, "ledger", words
     timing, basis, words = speeds.of(request.model)
+    if seen.expect is not None:
+        return Span.around(seen.expect, UNSURE), min(timing.ttft_s, seen.expect), "assumed", f"seconds: {DECLARED}"
     likely, low, high = ((timing.ttft_s + output[end] / timing.pace) for end in (1, 0, 2))
     basis = "pilot" if basis == "ledger" and seen.tried else basis
     return Span(low * timing.low, likely, high * timing.high), timing.ttft_s, basis, f"seconds: {words}"

@@ -377,7 +377,7 @@ def _work_notes(plan: Plan) -> Iterator[str]:
         if part is not None and part.asked:
             asked = len({one.part.asked for one in map(plan.agents.__getitem__, members.values()) if one.part})
             yield f"{name}: {len(members):,} items in {asked:,} {'request' if asked == 1 else 'requests'}"
-    if tasks := sum(one.is_task and one.returns is None for one in plan.agents):
+    if tasks := sum(one.is_task and one.returns is None and one.expect is None for one in plan.agents):
         yield f"{tasks} {'task' if tasks == 1 else 'tasks'} counted as no time and no text: nobody knows yet"
     if calling := [one.name for one in plan.agents if one.tools]:
         yield f"without the seconds of tools: {', '.join(calling[:MOST_NAMED])}"
