@@ -5,16 +5,26 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.record.history import kin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.record.history import History, Past
 
 _Key = tuple[str, str, str]
 """Whose answers: an agent's name, or else its group's, and the model."""
+
+
+def kinds_of(plan: Plan) -> list[str]:
+    """Return per step what it is alike in: the group that was declared, or else the model it asks, or its own name."""
+    return [
+        one.part.group if one.part is not None else one.name if one.is_task else one.model or DEFAULT_MODEL
+        for one in plan.agents
+    ]
 
 
 def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: History) -> list[float] | None:

@@ -30,6 +30,7 @@ from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
 from agent_magic.engine.conductor.racing import conductor_for
 from agent_magic.engine.contract import UNSENT
+from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.settlement import Settlement, skipped
 from agent_magic.engine.turns import judge
@@ -136,6 +137,7 @@ class Engine:
             policy,
             timeouts_s=timeouts_s,
             work_s=work_s,
+            kinds=kinds_of(record.plan),
             room=self.admission,
             seed=seed,
             done=done,
@@ -147,7 +149,7 @@ class Engine:
             batching=requests.batching,
             fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
-        self._settlement = Settlement(record, requests, self.admission, price)
+        self._settlement = Settlement(record, requests, self.admission, price, self.conductor.learn)
         self.batched: AbstractSet[int] = frozenset[int]() if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
         self._tasks, self._asked_of = requests.tasks, requests.asked_of

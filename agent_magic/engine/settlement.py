@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.admission.breaker import Fault
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, Usage
+from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAID_BEFORE, Usage
 from agent_magic.record.events import AgentEnded, AttemptEnded
 from agent_magic.record.made import made
 from agent_magic.record.prices import of_batch
@@ -33,6 +33,7 @@ class Settlement:
         requests: What the steps ask.
         gate: Holds what is reserved; `None` where nothing limits the run.
         price: Says what tokens of a model cost.
+        learn: Is told how long an answer took, in seconds; `None` where nothing follows from it.
 
     Attributes:
         granted: The steps that were let go and have not sent anything yet: when, and what they had waited for.
@@ -44,7 +45,9 @@ class Settlement:
         requests: Requests,
         gate: Gate | None,
         price: Callable[[str, Usage | None], Price],
+        learn: Callable[[int, float], None] | None = None,
     ) -> None:
+        self._learn = learn
         self._record, self._requests, self._gate, self._price = record, requests, gate, price
         self.granted: dict[int, tuple[float, str]] = {}
 
@@ -90,6 +93,10 @@ class Settlement:
             outcome.worker,
         )
         self._record.add(made(AttemptEnded, ended))
+        if self._learn is not None and failure is None and answer is not None:
+            bought_before = outcome.source == "ledger" or price == PAID_BEFORE
+            if not (bought_before or answer.batch):
+                self._learn(step, now - attempt.begun.at_s)
 
     def _priced(self, step: int, model: str, usage: Usage | None) -> Price:
         price, batching = self._price(model, usage), self._requests.batching

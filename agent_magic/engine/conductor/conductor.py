@@ -24,7 +24,8 @@ from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened,
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Resources
 from agent_magic.engine.conductor.alarms import RUN, Alarms
-from agent_magic.engine.conductor.lines import Barrier, Lines, turns_of
+from agent_magic.engine.conductor.lines import Barrier, Lines
+from agent_magic.engine.conductor.order import Order
 from agent_magic.engine.conductor.reopening import to_reopen
 from agent_magic.engine.conductor.tries import Slots, Tries
 from agent_magic.record.events import AgentEnded, AgentReady
@@ -67,6 +68,7 @@ class Conductor:
         timeouts_s: Per agent, seconds from its first launch to its deadline.
         work_s: Per agent, expected seconds of work. Agents with more work before the end of the plan go first.
             Without it every agent counts the same.
+        kinds: Per agent, what it is alike in: what some took corrects what is expected of others.
         room: Asked before an agent goes: rate limits, a budget. `None` is room for all.
         seed: Makes the jitter of waiting times repeatable, where the policy names none.
         done: Agents that have ended before, each with its status: those of a recording that is completed.
@@ -86,6 +88,7 @@ class Conductor:
         *,
         timeouts_s: Sequence[float],
         work_s: Sequence[float] | None = None,
+        kinds: Sequence[str] = (),
         room: Room | None = None,
         seed: int | None = None,
         done: Mapping[int, Status] | None = None,
@@ -112,7 +115,9 @@ class Conductor:
         self._batching, self._batched = batching, set[int]() if batching is None else batching.now
         name = self._line if tasks or self._holds or batching else room.line if room else None
         self._room = room
-        self._lines = Lines(name, *turns_of(dag, policy, work_s), barrier)
+        order = Order(dag, policy, work_s, kinds)
+        self._lines = Lines(name, order, barrier)
+        self.learn = self._lines.learn if order.learns else None
         self._alarms = Alarms()
         self._running = 0
         self._open = count

@@ -5,13 +5,11 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.declare.dag import by_most, places
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Sequence
+    from collections.abc import Callable, Collection, Container
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.engine.policy import Policy
+    from agent_magic.engine.conductor.order import Order
 
 
 NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
@@ -23,8 +21,7 @@ class Lines:
 
     Args:
         name: Returns the name of an agent's line; `None` puts all into one.
-        turns: Per agent, its place among all; lower goes first.
-        by_turn: The agents by their places.
+        order: Says who goes first.
         barrier: Keeps agents out of their lines until earlier layers have ended; `None` keeps none.
 
     Attributes:
@@ -34,19 +31,27 @@ class Lines:
     def __init__(
         self,
         name: Callable[[int], str] | None,
-        turns: Sequence[int],
-        by_turn: Sequence[int],
+        order: Order,
         barrier: Barrier | None = None,
     ) -> None:
+        turns = order.turns
         self._name = name
         self._numbers, self._line_of = ({"": 0}, [0] * len(turns)) if name is None else _numbered(name, len(turns))
         count = len(self._numbers)
-        self._turns, self._by_turn, self._barrier = turns, by_turn, barrier
+        self._order, self._turns, self._by_turn, self._barrier = order, turns, order.by_turn, barrier
         self._waiting: list[list[int]] = [[] for _ in range(count)]
         self._reasons = [""] * count
         self._since_s = [0.0] * count
         self._longest = [NOTHING] * count
         self.waiting = 0
+
+    def learn(self, agent: int, took_s: float) -> None:
+        """Count what a step took: those that wait may change places."""
+        if self._order.learn(agent, took_s):
+            before, self._turns, self._by_turn = self._by_turn, self._order.turns, self._order.by_turn
+            for waiting in self._waiting:
+                waiting[:] = [self._turns[before[turn]] for turn in waiting]
+                heapify(waiting)
 
     def join(self, agent: int) -> None:
         """Put an agent into its line, as soon as the barrier lets it."""
@@ -142,13 +147,6 @@ def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], l
     """Number the names of agents by their first appearance. Returns the number of each name, and of each agent."""
     numbers: dict[str, int] = {}
     return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
-
-
-def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[Sequence[int], Sequence[int]]:
-    """Number the agents by who goes first among ready ones; return turn by agent and agent by turn."""
-    if policy.schedule == "sequential":
-        return places(dag.order), dag.order
-    return dag.turns if work_s is None else by_most(dag.remaining(work_s), dag.priority)
 
 
 class Barrier:
