@@ -243,11 +243,13 @@ def test_run_in_the_background(kernel, server):
 
 
 def test_stop_a_run_in_the_background(kernel, server):
-    """`%agents stop` ends the run in the background, and `%agents wait` returns what became of it."""
+    """`%agents stop` ends the run in the background, says what is kept, and `%agents wait` returns what it became."""
     declare(kernel, left=HANG, after="{{ left }}")
     kernel.do("%agents start")
     server.until(lambda log: log["in_flight"] == 1)
-    assert "ok" == kernel.do("%agents stop").status
+    stopped = kernel.do("%agents stop").text
+    assert "stopped, 0 kept" in stopped
+    assert "%agents run goes on with the 2 left." in stopped
     assert "cancelled" in kernel.do("run = %agents wait\nprint(run['left'].status)").text
     server.until(lambda log: log["in_flight"] == 0)
     assert "[]\n" == kernel.do(TASKS).text

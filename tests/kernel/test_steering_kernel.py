@@ -99,12 +99,12 @@ def test_steering_what_runs_in_the_background(kernel, calls):
     failed = f"while {driver}.record['bad'].status != 'failed': await asyncio.sleep(0)"
     assert "ok" == kernel.do(failed).status
     assert "Paused" in kernel.do("%agents pause").text
-    assert "ok" == kernel.do("%agents retry bad").status
+    assert "The run asks bad again." in kernel.do("%agents retry bad").text
     assert "paused queued\n" == kernel.do(f"print({driver}.held_by(1), {driver}.record['bad'].status)").text
     assert 2 == calls()
-    assert "ok" == kernel.do("%agents resume").status
-    assert "ok" == kernel.do("%agents skip slow").status
-    assert "ok" == kernel.do("run = %agents wait").status
+    assert "The run goes on." in kernel.do("%agents resume").text
+    assert "Skipped: slow, with what waits for it. The rest goes on." in kernel.do("%agents skip slow").text
+    assert "1 skipped" in kernel.do("run = %agents wait").text
     assert "{'slow': 'skipped', 'bad': 'succeeded', 'b': 'succeeded'}" == statuses(kernel)
     assert 4 == calls()
     assert "skipped by the user" in kernel.do("%agents error slow").text

@@ -34,8 +34,10 @@ def test_a_group_is_steered_by_its_name():
         _running(desk, ["lable"])
 
 
-def test_the_run_in_the_background_is_what_is_waited_for():
-    """Another run may have ended after it: `run = %agents wait` is the one in the background all the same."""
+def test_the_run_in_the_background_is_what_is_waited_for(monkeypatch):
+    """Another run may have ended after it: `run = %agents wait` is the background's, and its end is told."""
+    told = []
+    monkeypatch.setattr("agent_magic.notebook.verbs.runs.tell_end", lambda _, run: told.append(run))
 
     async def wait():
         async def work():
@@ -46,3 +48,4 @@ def test_the_run_in_the_background_is_what_is_waited_for():
         return await VERBS["wait"].do(desk, SimpleNamespace()), session.background
 
     assert ("the background's", None) == asyncio.run(wait())
+    assert ["the background's"] == told

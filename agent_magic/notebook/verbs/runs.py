@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from agent_magic.declare.tool import Tool
+from agent_magic.forecast.terms import policy_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_magic.api import Plan, Run
+    from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.record.results import RunRecord
 
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses its earlier answers"
 
@@ -76,10 +79,28 @@ async def run_and_tell(
         note(MOCK_AGAIN)
     run = await execute(session, plan, policy, fresh=given.fresh, resume=resume, again=again, **front)
     session.just_shown = run
-    if (unwatched := is_unwatched(ctx.shell)) and answer is None:
+    if is_unwatched(ctx.shell) and answer is None:
         say(one_line(run.totals))  # a log keeps the first picture as a line, not the last one
+    tell_end(ctx, run, policy, before, closes=answer is None or not run.ok)
+    return run
+
+
+def tell_end(
+    ctx: CommandContext, run: Run, policy: Policy | None = None, before: RunRecord | None = None, *, closes: bool = True
+) -> None:
+    """Print what the picture of a run that is over does not show, and the line of what to do next.
+
+    Args:
+        ctx: Where.
+        run: The run.
+        policy: How it ran; `None` is what its record says.
+        before: The last run of its plan; why answers of it were bought again is said.
+        closes: Whether the line is wanted below the notes.
+    """
+    session, graphic = ctx.session, is_kernel(ctx.shell)
+    policy = policy or policy_of(run.record)[0]
     notes = [
-        run.totals.why if graphic and not unwatched else "",  # the line has it already
+        run.totals.why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
         capped_note(run.record, policy),
         rounds_note(run.record),
         races_note(run.record),
@@ -93,12 +114,9 @@ async def run_and_tell(
     ]
     for text in filter(None, notes):
         note(text)
-    if answer is not None and run.ok:
-        return run
-    if graphic or sys.stdout.isatty():  # a log has a line at each end
+    if closes and (graphic or sys.stdout.isatty()):  # a log has a line at each end
         price = "" if run.ok else retry_price(session, run, policy)
         show_page(closing(run.record, price, before), graphic=graphic)
-    return run
 
 
 async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
@@ -170,9 +188,11 @@ async def _wait(ctx: CommandContext, _: Namespace) -> Run:
     if task is None:
         raise UsageError("Nothing runs in the background. %agents start starts a run there.")
     try:
-        return await task  # no shield: Stop in this cell stops the run too
+        run = await task  # no shield: Stop in this cell stops the run too
     finally:
         ctx.session.background = None
+    tell_end(ctx, run)
+    return run
 
 
 def _report(task: asyncio.Task[Run]) -> None:

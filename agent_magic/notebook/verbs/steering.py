@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
 
 from IPython.core.error import UsageError
 
@@ -12,13 +13,18 @@ from agent_magic.notebook.command import CommandContext, Verb, add_names, add_no
 from agent_magic.notebook.front_end import say
 from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell
+from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end
+from agent_magic.show.text import listed
 from agent_magic.show.units import plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from agent_magic.api import Plan, Run
+
+SETTLES_S: Final = 2.0
+"""So long `%agents stop` waits for the end of the run: a function in a thread cannot be cut."""
+MOST_NAMED: Final = 5
 
 
 def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list[str]]]:
@@ -42,16 +48,43 @@ def _running(ctx: CommandContext, names: list[str]) -> list[tuple[Controls, list
     return [(Controls(driver), its) for driver, its in of_each if its or not names]
 
 
-def _stop(ctx: CommandContext, given: Namespace) -> None:
+async def _stop(ctx: CommandContext, given: Namespace) -> None:
+    """Stop a run and say what was kept, or some agents of it."""
+    task = ctx.session.background
+    told = _told(ctx, given.names, "Stopped")
     for controls, names in _running(ctx, given.names):
         controls.stop(names or None)
+    if told:
+        say(told)
+        return
+    if task is not None:
+        await asyncio.wait({task}, timeout=SETTLES_S)
+    if task is None or not task.done():
+        say("Stopping: no request goes out any more, a function of yours still runs. %agents wait waits for it.")
+    elif not task.cancelled() and task.exception() is None:
+        tell_end(ctx, task.result())
+
+
+def _told(ctx: CommandContext, names: list[str], word: str) -> str:
+    """Say which of these agents are about to be stopped or skipped; empty without names. Ask before it is done."""
+    open_now = [
+        name
+        for driver in ctx.session.running
+        for name in names
+        if (name in driver.plan.index or name in driver.plan.groups)
+        and any(driver.record.results[one].finished_s is None for one in driver.plan.numbers([name]))
+    ]
+    done = f"{word}: {listed(open_now, MOST_NAMED)}, with what waits for it. The rest goes on."
+    return done if open_now else "Nothing to do: finished before." if names else ""
 
 
 def _skip(ctx: CommandContext, given: Namespace) -> None:
     if not given.names:
         raise UsageError("%agents skip needs the names of agents. %agents stop ends the whole run.")
+    told = _told(ctx, given.names, "Skipped")
     for controls, names in _running(ctx, given.names):
         controls.skip(names)
+    say(told)
 
 
 def _pause(ctx: CommandContext, _: Namespace) -> None:
@@ -65,6 +98,7 @@ async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
     if ctx.session.running:
         for controls, _names in _running(ctx, []):
             controls.resume()
+        say("The run goes on. %agents wait waits for its end.")
         return None
     last = ctx.session.last
     if last is None:
@@ -98,6 +132,7 @@ async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
     if ctx.session.running:
         for controls, names in _running(ctx, given.names):
             controls.retry(names or None)
+        say(f"The run asks {listed(given.names, MOST_NAMED) or 'what failed'} again.")
         return None
     return await run_again(ctx, given, ctx.session.last_run(), given.names or None)
 
@@ -134,6 +169,7 @@ VERBS = {
         "Stop the run under way, or these agents of it. What has finished is kept.",
         add_names,
         _stop,
+        waits=True,
         examples=("%agents stop", "%agents stop draft critic"),
     ),
     "skip": Verb(
