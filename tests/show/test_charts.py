@@ -16,9 +16,9 @@ from agent_magic.api import Run
 from agent_magic.errors import DeclarationError
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spans import chain_of, spans_of
-from agent_magic.show.charts.chart import MIME
+from agent_magic.show.charts.chart import MIME, compose
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks
-from agent_magic.show.charts.marks import numbers
+from agent_magic.show.charts.marks import Panel, Rows, numbers, times
 from agent_magic.show.charts.timeline import STACK, binned, look_of
 from agent_magic.show.charts.tradeoff import pareto, rows_of, scenarios_of, tradeoff
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
@@ -139,7 +139,7 @@ def test_the_steps_of_the_waterfall_are_the_wall_time_and_the_cost(size: tuple[i
 def test_curves_count_what_was_sent(size: tuple[int, int, int], at_s: float):
     """At any moment: the requests under way, and those sent within the last minute, counted by hand."""
     record = finished_run(layered_plan(size[0], size[1], size[2]), size[2])
-    curves = {curve.name: curve for curve in curves_of(record, {})}
+    curves = {curve.name: curve for curve in curves_of(record.attempts, {})}
     sent = [(one.started_s, one.ended_s or math.inf) for one in record.attempts]
     assert sum(start <= at_s < end for start, end in sent) == value_at(curves[CONCURRENT], at_s)
     assert sum(at_s - WINDOW_S < start <= at_s for start, _ in sent) == value_at(curves[REQUESTS], at_s)
@@ -290,3 +290,17 @@ def test_a_large_limit_is_written_in_full():
     chart = Run(business_run()).limits_chart({"input tokens": 2_000_000})
     assert "limit 2,000,000, far above" in chart.svg
     assert "e+0" not in chart.text
+
+
+def test_a_long_caption_goes_on_in_a_second_line():
+    """Nothing of it is cut: it breaks between its phrases, and the picture is as much higher."""
+    phrases = [f"{word}, which takes well over half of a line" + ", and more" * 4 for word in ("first", "second")]
+    panel = Panel([], times(1.0), Rows(["a"]), height=20, left=40)
+    one, two = (compose("t", "l", [panel], caption=each) for each in (phrases[:1], phrases))
+    assert all(f">{phrase}</text>" in two.svg for phrase in phrases)
+    assert 16 == height(two.svg) - height(one.svg)
+
+
+def height(svg: str) -> float:
+    """Return the height of a picture."""
+    return float(ET.fromstring(svg).attrib["viewBox"].split()[3])

@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ET
 
 import agent_magic as am
 from agent_magic.engine.alerts import episodes_of, rules_of
+from agent_magic.engine.pacing.limits import Limits
+from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited
 from agent_magic.live.vitals import Sample
 from agent_magic.measure.kernel import KERNEL
@@ -56,6 +58,16 @@ def test_it_is_one_picture_with_two_columns() -> None:
     assert "queue 32, above 5" in chart.text
     assert "forty &lt;agents&gt;" in chart.svg
     assert chart.svg != run_dashboard(record, theme="dark").svg
+
+
+def test_of_several_models_the_limit_that_is_used_the_most_is_drawn() -> None:
+    """Limits are per model: each kind shows the model nearest to its limit, by name; so does the chart of limits."""
+    names = ("claude-haiku-5-5", "claude-opus-5-5")
+    plan = am.Plan([am.Agent(f"a{one}", "x", model=names[one > 0]) for one in range(4)])
+    record, _ = drive(plan, lambda *_: Reply(), pacer=Pacer({name: Limits(requests=60) for name in names}))
+    run = am.Run(record)
+    assert "at most 5.0 % of requests (claude-opus-5-5)" in run.dashboard().svg
+    assert "at most 5.0 % of a limit: requests (claude-opus-5-5)" in run.limits_chart().svg
 
 
 def test_a_run_that_has_not_begun_has_an_empty_one() -> None:

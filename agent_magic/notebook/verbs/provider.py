@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 SIMULATOR_OPTIONS = ("seed", "latency", "rpm", "itpm", "otpm", "script", "slips", "batch")
 LIMIT_COLUMNS = (
     Column("model"),
-    Column("limit"),
-    Column("at most", "number"),
+    *(Column(f"{kind.unit} a minute", "number") for kind in KINDS.values()),
     Column("source"),
-    Column("used", "number"),
 )
 RATES = ("input", "output", "cache_read", "cache_write")
 
@@ -105,7 +103,7 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _limits_page(pacer: Pacer, kernels: int) -> Page:
-    """Compose a row per known limit of a model class: per minute, where it is from, how much of it is used now.
+    """Compose a row per model class: of each limit how much is used now, and who says so.
 
     Where several kernels divide the limits, it says how many, and which part is this one's.
     """
@@ -113,19 +111,25 @@ def _limits_page(pacer: Pacer, kernels: int) -> Page:
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
             uses = pools[name].limits.values()
-            each = [(one.kind, one.limit_per_min, one.source, one.used_per_min, one.share) for one in uses]
+            each = {one.kind: (one.limit_per_min, one.source, one.used_per_min, one.share) for one in uses}
         else:
-            each = [(kind, limit, "given", 0.0, 1.0) for kind, limit in pacer.given[name].rates.items()]
-        for kind, limit, source, used, share in each:
-            known = ("unknown", "") if limit is None else (f"{limit:,.0f}/min", source)
-            part = (f"{100 * share:.0f} %",) if kernels > 1 else ()
-            rows.append((name, kind, *known, f"{used:,.0f}/min", *part))
-    if rows and kernels > 1:
-        table = Table((*LIMIT_COLUMNS, Column("may take", "number")), rows, strong=True)
-        return Page([table, Line(f"{kernels} kernels use this key and divide its limits; this one may take so much.")])
-    if rows:
-        return Page([Table(LIMIT_COLUMNS, rows, strong=True)])
-    return Page([Line("No rate limits are known yet. The first responses tell them, or you do with --rpm.")])
+            each = {kind: (limit, "given", 0.0, 1.0) for kind, limit in pacer.given[name].rates.items()}
+        told = [(limit, used, share if kernels > 1 else 1.0) for limit, _, used, share in map(each.__getitem__, KINDS)]
+        cells = [_used(*one) for one in told]
+        sources = {kind: source for kind, (limit, source, _, _) in each.items() if limit is not None}
+        same = len(set(sources.values())) == 1
+        said = [*sources.values()][:1] if same else [f"{kind} {source}" for kind, source in sources.items()]
+        rows.append((name, *cells, ", ".join(said)))
+    if not rows:
+        return Page([Line("No rate limits are known yet. The first responses tell them, or you do with --rpm.")])
+    shared = f"{kernels} kernels use this key and divide its limits; this one may take the part in brackets."
+    return Page([Table(LIMIT_COLUMNS, rows, strong=True), *([Line(shared)] if kernels > 1 else [])])
+
+
+def _used(limit: float | None, used: float, share: float) -> str:
+    """Write the use of a limit: `7 of 1,000`, of a part of it `7 of 1,000 (40 %)`."""
+    part = f" ({100 * share:.0f} %)" if share < 1.0 else ""
+    return f"{used:,.0f} of {'unknown' if limit is None else f'{limit:,.0f}'}{part}"
 
 
 def _prices_options(parser: Parser) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.show.charts.marks import Area, Bar, Point, Rows
-from agent_magic.show.charts.svg import svg_of
+from agent_magic.show.charts.svg import SEPARATOR, svg_of
 from agent_magic.show.charts.vega import spec_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def compose(
         caption: Phrases below it, such as where its numbers come from; empty ones are left out.
         theme: Its colours.
     """
-    below = " · ".join(filter(None, caption))
+    below = SEPARATOR.join(filter(None, caption))
     rows = [row for panel in panels for row in _text_rows(panel)]
     text = "\n".join(filter(None, [title, line, *rows, below]))
     given = (title, line, panels, legend, below)

@@ -9,7 +9,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.events import AttemptEnded
 from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
-from agent_magic.show.charts.limits import CONCURRENT, curves_of, known_limits
+from agent_magic.show.charts.limits import percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times
 from agent_magic.show.text import one_line
 from agent_magic.show.units import count, seconds
@@ -195,18 +195,16 @@ def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
 
 def _limits(record: RunRecord, x: Scale, until_s: float) -> Panel:
     """Draw the share of each known limit that is used."""
-    curves = [one for one in curves_of(record, known_limits(record)) if one.limit and one.name != CONCURRENT]
+    curves = list(shares_of(record).values())
     marks: list[Mark] = []
-    words: list[str] = []
     for ink, curve in zip(LIMIT_INKS, curves, strict=False):
-        limit = curve.limit or 1.0
-        points = [(at, value / limit) for at, value in curve.steps if at <= until_s]
+        points = [(at, share) for at, share in curve.steps if at <= until_s]
         if points:
             points.append((until_s, points[-1][1]))
             marks.append(Line(points, Look(ink, size=1.6, word=curve.name), is_stepped=True))
-            words.append(f"{curve.name} {curve.most / limit:.0%}")
-    most = max((curve.most / (curve.limit or 1.0) for curve in curves), default=1.0)
-    note = f"at most: {', '.join(words)}" if words else "limits unknown"
+    nearest = max(curves, key=lambda one: one.most, default=None)
+    most = 1.0 if nearest is None else nearest.most
+    note = "limits unknown" if nearest is None else f"at most {percent(most)} of {nearest.name}"
     return _panel(marks, x, most, "rate limits used", _percent, note)
 
 

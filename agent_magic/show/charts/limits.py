@@ -70,13 +70,41 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
     until_s = max((event.at_s for event in record.events), default=0.0)
     refused_s = [one.ended_s or 0.0 for one in record.attempts if one.status_code == 429]
     x = times(until_s)
+    shares = shares_of(record)
     panels = [
-        _panel(curve, x, refused_s if curve.name == REQUESTS else (), until_s) for curve in curves_of(record, given)
+        _panel(curve, x, refused_s if curve.name == REQUESTS else (), until_s, shares.get(curve.name))
+        for curve in curves_of(record.attempts, given)
     ]
     refused = f"red ticks: {len(refused_s):,} requests refused (429)" if refused_s else ""
     title = f"{single_line(record.plan.name)}: limits over time"
     caption = [refused, *provenance(simulated=record.simulated)]
     return compose(title, one_line(summarize(record)), panels, caption=caption, theme=theme)
+
+
+def shares_of(record: RunRecord) -> dict[str, Curve]:
+    """Return how much of each known limit was used, by its unit: of several models' limits the one used the most.
+
+    Limits are per model class. A curve has the class in its name where there are several.
+    """
+    classes = {} if record.terms is None else record.terms.after or record.terms.before
+    found: dict[str, Curve] = {}
+    for name, ceilings in classes.items():
+        its = [one for one in record.attempts if name in _classes_of(record, one)]
+        limits = {kind.unit: ceilings[word].per_minute for word, kind in KINDS.items() if word in ceilings}
+        for curve in curves_of(its, limits):
+            if curve.limit is None or curve.name == CONCURRENT:
+                continue
+            limit, beside = curve.limit, f" ({single_line(name)})" if len(classes) > 1 else ""
+            share = Curve(curve.name + beside, tuple((at, value / limit) for at, value in curve.steps))
+            if curve.name not in found or share.most > found[curve.name].most:
+                found[curve.name] = share
+    return found
+
+
+def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
+    """Return the names under which limits of an attempt may be kept: its class, with and without its endpoint."""
+    facts = None if record.terms is None else record.terms.models.get(attempt.model)
+    return set() if facts is None else {facts.limit_class, f"{attempt.endpoint}/{facts.limit_class}"}
 
 
 def known_limits(record: RunRecord) -> dict[str, float | None]:
@@ -109,16 +137,16 @@ def _given_limits(limits: object) -> dict[str, float | None]:
     return cast("dict[str, float | None]", dict(given))
 
 
-def curves_of(record: RunRecord, limits: Mapping[str, float | None]) -> list[Curve]:
+def curves_of(attempts: Iterable[Attempt], limits: Mapping[str, float | None]) -> list[Curve]:
     """Count the use of the provider over time.
 
     Requests and input count when they are sent, output when the answer is complete. Reused answers do not count.
 
     Args:
-        record: The run.
+        attempts: Those of a run, or of some of its agents.
         limits: The known limits, by name.
     """
-    sent = [one for one in record.attempts if not one.is_served]
+    sent = [one for one in attempts if not one.is_served]
     concurrent = [(one.started_s, 1.0) for one in sent]
     concurrent += [(one.ended_s, -1.0) for one in sent if one.ended_s is not None]
     changes, taken = _changes(sent), dict[str, list[tuple[float, float]]]()
@@ -152,7 +180,7 @@ def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, f
     return found
 
 
-def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float) -> Panel:
+def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float, share: Curve | None) -> Panel:
     steps, limit = peaks(curve, until_s), curve.limit
     is_near = limit is not None and curve.most > limit * NEAR
     ticks = numbers(max(curve.most, limit if limit and is_near else 0.0, 1.0), 3)
@@ -162,6 +190,8 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float) -
         Line(edge, Look("run", size=1.5), is_stepped=True),
     ]
     note = "limit unknown" if limit is None else f"limit {limit:,.10g}"
+    if limit is None and share is not None:  # of several models, each with limits of its own
+        note = f"at most {percent(share.most)} of a limit: {share.name}"
     if limit is not None and is_near:
         marks.append(Line([(0.0, limit), (x.most, limit)], Look("fail", size=1.2, dash="5 4")))
     elif limit is not None:
@@ -170,6 +200,11 @@ def _panel(curve: Curve, x: Scale, refused_s: Sequence[float], until_s: float) -
     y = Scale(ticks[-1], (0.0, ticks[-1] / 2, ticks[-1]), label=_write, write=_write)
     ink = "fail" if is_near else "soft"
     return Panel(marks, x, y, height=84, left=56, title=TITLES[curve.name], note=note, note_ink=ink)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent, little ones too: `0.7 %`."""
+    return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
 def _write(value: float) -> str:

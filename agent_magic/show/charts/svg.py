@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 HEAD_H: Final = 60.0
 LINE_H: Final = 20.0
 LEGEND_H: Final = 24.0
+SEPARATOR: Final = " · "
+"""Between the phrases of a caption."""
 PANEL_HEAD_H: Final = 34.0
 AXIS_H: Final = 22.0
 
@@ -40,9 +42,9 @@ def svg_of(
             y += PANEL_HEAD_H
         pen.panel(panel, MARGIN + panel.offset + panel.left, y)
         y += panel.height + foot
-    if caption:
-        y += 24
-        pen.text(MARGIN, y, fit(caption, WIDTH - 2 * MARGIN, 11), size=11)
+    for place, words in enumerate(_folded(caption)):
+        y += 16 if place else 24
+        pen.text(MARGIN, y, fit(words, WIDTH - 2 * MARGIN, 11), size=11)
     ground = element("rect", width=WIDTH, height=y + 16, rx=6, fill=pen.inks["ground"])
     body = ground + "".join(pen.parts)
     return element(
@@ -57,6 +59,18 @@ def svg_of(
         role="img",
         aria_label=f"{title}: {line}" if line else title,
     )
+
+
+def _folded(caption: str) -> list[str]:
+    """Fold a caption into lines between its phrases."""
+    lines: list[str] = []
+    for phrase in filter(None, caption.split(SEPARATOR)):
+        longer = SEPARATOR.join([*lines[-1:], phrase])
+        if lines and width_px(longer, 11) <= WIDTH - 2 * MARGIN:
+            lines[-1] = longer
+        else:
+            lines.append(phrase)
+    return lines
 
 
 class _Pen:
