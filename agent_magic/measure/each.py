@@ -90,7 +90,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     frame = pd.concat([pd.DataFrame(found, index=beside.index), beside], axis=1)
     frame.attrs.update(beside.attrs)
     keys, levels = [part.key for part in parts], parts[0].levels if parts else ()
-    one = pd.Index(keys, name="key", tupleize_cols=False)
+    one = pd.Index(keys, name="row", tupleize_cols=False)
     frame.index = pd.MultiIndex.from_tuples(keys, names=levels) if levels else one
     return as_made(frame)
 

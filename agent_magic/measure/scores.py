@@ -41,8 +41,8 @@ Measure = Literal["share", "mean", "error"]
 Kind = Literal["choice", "number", "text"]
 SCORE = table("target grader metric n score low high errors reads")
 """`run.score(...)`. `low` and `high` hold in 95 of 100 cases; `errors` have no grade; `reads` says it in words."""
-SCORES = {"agent": "string", "key": "object", **table("target grader score why n error")}
-"""`run.scores`. `n` is how often the grader was asked; `key` is the row that the answer is for."""
+SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
+"""`run.scores`. `n` is how often the grader was asked; `row` is the key of the row that the answer is for."""
 FEW: Final = 30
 """Below so many answers the interval is what is said first: the number alone means little."""
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -516,7 +516,7 @@ def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:
     """
     parts = [agent.part for agent in record.plan.agents]
     rows = [
-        {"agent": result.name, "key": None if part is None else part.key, **grade._asdict()}
+        {"agent": result.name, "row": None if part is None else part.key, **grade._asdict()}
         for result, part in zip(record.results, parts, strict=True)
         for grade in book.of(record, result)
     ]

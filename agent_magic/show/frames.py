@@ -241,7 +241,11 @@ def _cells(name: str, values: Any, kind: Kind) -> list[str]:
     if _is_dollars(name):
         found = [word and (f"${word}" if number else "$0") for word, number in zip(found, numbers, strict=True)]
     return [
-        UNKNOWN if one is None else f"{'−' if one < 0 else '+' if sign and one else ''}{word}"
+        UNKNOWN
+        if one is None
+        else word
+        if not word.strip("$0.")
+        else f"{'−' if one < 0 else '+' if sign else ''}{word}"
         for one, word in zip(numbers, found, strict=True)
     ]
 

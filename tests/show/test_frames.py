@@ -101,6 +101,12 @@ def test_numbers_of_a_column_have_the_same_decimals():
     assert ["$0.000097", "$0.000200", "$0", "–"] == [line.strip() for line in frame_text(frame).splitlines()[2:]]
 
 
+def test_a_difference_that_shows_as_nothing_has_no_sign():
+    """Neither `+0.0` nor `−0.0`: what differs by less than is written does not differ."""
+    frame = make_frame([{"diff_s": one} for one in (-0.004, 0.004, 0.0, 2.0, -2.0)], {"diff_s": "Float64"})
+    assert ["0.0", "0.0", "0.0", "+2.0", "−2.0"] == [line.strip() for line in frame_text(frame).splitlines()[2:]]
+
+
 def test_the_middle_of_a_long_frame_is_left_out():
     """A frame of 10,000 rows shows its beginning and its end."""
     frame = make_frame([{"agent": f"a{one}", "total_s": float(one)} for one in range(10_000)], {"agent": "string"})
