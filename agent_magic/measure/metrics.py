@@ -57,6 +57,7 @@ class Summary:
         rate_limited: The number of 429 responses.
         escalated: The number of agents that the next model of their cascade was asked for.
         fell_back: The number of agents that a fallback model was asked for.
+        batched: The number of requests answered by batch, at half the price.
         source: The source of all answers, of a run of tasks alone that of their results; `mixed`, or `None` without
             results; with ` + simulated` if simulated answers
             were reused or replayed.
@@ -99,6 +100,7 @@ class Summary:
     rate_limited: int
     escalated: int
     fell_back: int
+    batched: int
     source: str | None
     cut: bool
     why: str
@@ -120,8 +122,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     _, critical_path_s = record.dag.longest_path(work)
     wall_s = _wall_s(results, now_s)
     timed = not record.served  # reused answers take no time
-    mean = _ratio(agent_s, wall_s) if timed else None
-    bound = _ratio(agent_s, critical_path_s) if timed else None
+    mean, bound = (_ratio(agent_s, wall_s), _ratio(agent_s, critical_path_s)) if timed else (None, None)
     efficiency = _ratio(mean, bound)
     judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
@@ -162,11 +163,18 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         rate_limited=sum(attempt.kind == "RateLimited" for result in results for attempt in result.attempts),
         escalated=moved["escalated"],
         fell_back=moved["fell back"],
+        batched=_batched(results),
         source=source_of(record),
         cut=record.cut,
         why=_why(results),
         **_against(record, wall_s, cost_usd),
     )
+
+
+def _batched(results: Sequence[AgentResult]) -> int:
+    """Count the requests that a batch of this run answered: what was bought earlier is no longer half price."""
+    attempts = [one for result in results for one in result.attempts if not one.is_served]
+    return sum(bool(one.answer and one.answer.batch) for one in attempts)
 
 
 def source_of(record: RunRecord) -> str | None:

@@ -12,7 +12,7 @@ from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
-from agent_magic.show.text import troubles
+from agent_magic.show.text import cost, troubles
 from agent_magic.show.units import dollars, plural
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _again(before: RunRecord | None, record: RunRecord) -> str:
 def _cost(record: RunRecord, numbers: Summary) -> str:
     """Write the dollars of a run, with the one mark that says they are simulated."""
     label = " (simulated)" if record.simulated else ""
-    return f"{'' if numbers.cost_usd is None else numbers.cost_mark}{dollars(numbers.cost_usd)}{label}"
+    return f"{cost(numbers)}{label}"
 
 
 def _failed(record: RunRecord, price: str) -> _Next | None:

@@ -80,9 +80,15 @@ def facts(numbers: Summary, source: str = "") -> list[str]:
     if numbers.agents > 1 and known(numbers.mean_concurrency) is not None:
         found.append(_concurrency(numbers.mean_concurrency, numbers.bound))
     found.append(f"{count(known(numbers.tokens))} tokens")
-    found.append(("" if known(numbers.cost_usd) is None else numbers.cost_mark) + dollars(numbers.cost_usd))
+    found.append(cost(numbers))
     source = source or numbers.source or ""
     return [*found, source] if source else found
+
+
+def cost(numbers: Summary) -> str:
+    """Write the dollars of a run, with the mark of what is unknown or estimated, and what was half price."""
+    half = f" ({numbers.batched:,} by batch at half price)" if numbers.batched else ""
+    return ("" if known(numbers.cost_usd) is None else numbers.cost_mark) + dollars(numbers.cost_usd) + half
 
 
 def _concurrency(mean: float | None, bound: float | None) -> str:

@@ -16,6 +16,7 @@ import agent_magic as am
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import waiting_in_batches
 from agent_magic.record.prices import AT_BATCH_PRICE
+from agent_magic.show.closing import closing
 from agent_magic.simulator import start
 
 HALF = 0.5
@@ -83,6 +84,7 @@ def test_half_price_labelled(server, ledger):
     assert attempt.price.cost_usd == pytest.approx(HALF * run.prices.of(attempt.model, attempt.usage).cost_usd)
     assert attempt.answer.batch.startswith("msgbatch_")
     assert attempt.answer.batch == run.attempts["batch"].iloc[0]
+    assert "(1 by batch at half price)" in closing(run.record).text()
 
 
 def test_bought_before(server, ledger):
