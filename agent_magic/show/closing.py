@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE
@@ -71,9 +72,12 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
     kinds = ", ".join(list(dict.fromkeys((one.error or "").partition(":")[0] for one in failed))[:MOST_KINDS])
     skipped = sum(one.status == "skipped" and not one.is_left_out for one in record.results)
     also = f", {skipped:,} skipped because of {'it' if len(failed) == 1 else 'them'}" if skipped else ""
-    asks = f"%agents retry asks {'it' if len(failed) == 1 else 'these'} again" + (f", {price}" if price else "")
-    why = f"%agents error {failed[0].name} shows why"
-    return _Next(f"{len(failed):,} failed: {kinds}{also}", f"{asks}. {why}.", "warn")
+    it, price = "it" if len(failed) == 1 else "these", f", {price}" if price else ""
+    why = f"%agents error {failed[0].name} shows why."
+    asks = f"%agents retry asks {it} again{price}. {why}"
+    if all(one.kind == Rejected.__name__ for one in failed):  # the same request is rejected again
+        asks = f"{why} Mend {it}, then %agents run goes on{price}."
+    return _Next(f"{len(failed):,} failed: {kinds}{also}", asks, "warn")
 
 
 def _cut(numbers: Summary) -> _Next | None:

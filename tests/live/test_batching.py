@@ -84,7 +84,7 @@ def test_half_price_labelled(server, ledger):
     assert attempt.price.cost_usd == pytest.approx(HALF * run.prices.of(attempt.model, attempt.usage).cost_usd)
     assert attempt.answer.batch.startswith("msgbatch_")
     assert attempt.answer.batch == run.attempts["batch"].iloc[0]
-    assert "(1 by batch at half price)" in closing(run.record).text()
+    assert "(1 by batch, half price)" in closing(run.record).text()
 
 
 def test_bought_before(server, ledger):

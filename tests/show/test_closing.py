@@ -8,7 +8,7 @@ from agent_magic.api import Ledger
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
-from agent_magic.errors import Unreachable
+from agent_magic.errors import Rejected, Unreachable
 from agent_magic.record.events import AgentEnded, RunEnded
 from agent_magic.show.closing import MOST_ANSWERS, closing
 from tests.live.virtual import Reply, drive
@@ -26,6 +26,14 @@ def test_failures_say_what_to_do_next():
     happened, step = closing(record, "about $0.01").text().split("\n")
     assert happened.startswith("1 failed: Unreachable, 1 skipped because of it · ")
     assert "%agents retry asks it again, about $0.01. %agents error a shows why." == step
+
+
+def test_what_asking_again_cannot_help_is_to_be_mended_first():
+    """A request that the API rejects is rejected again: the next step is to see why and to mend it."""
+    rejected = Rejected("no such field", status=400)
+    record = drive(PLAN, lambda prompt, _: Reply(error=rejected if prompt == "x" else None), ONE_TRY)[0]
+    step = closing(record, "about $0.01").text().split("\n")[1]
+    assert "%agents error a shows why. Mend it, then %agents run goes on, about $0.01." == step
 
 
 def test_a_stopped_run_says_how_to_go_on():

@@ -72,7 +72,7 @@ def test_the_honest_line() -> None:
     numbers.cost_mark = "≥"
     assert one_line(numbers).endswith("≥$0.0114")
     numbers.batched = 3
-    assert one_line(numbers).endswith("≥$0.0114 (3 by batch at half price)")
+    assert one_line(numbers).endswith("≥$0.0114 (3 by batch, half price)")
     numbers.cost_usd, numbers.batched = None, 0  # nothing to be more than
     assert one_line(numbers).endswith(" · $–")
     numbers.why = "Rejected: no\x1b such key"

@@ -183,7 +183,7 @@ def _latency(moments: Sequence[Moment], x: Scale) -> Panel:
     most = max((value for _, points in lines for _, value in points), default=0.0)
     last = dict(lines)[P95][-1:]
     note = f"95th percentile {seconds(last[0][1])}" if last else "too few for a percentile"
-    return _panel(marks, x, most, "seconds an agent took", seconds, note)
+    return _panel(marks, x, most, "seconds an agent took", _seconds, note)
 
 
 def _dollars(moments: Sequence[Moment], x: Scale) -> Panel:
@@ -229,9 +229,14 @@ def _short(value: float) -> str:
     return count(value) if value >= 1000 else f"{value:.3g}"
 
 
+def _seconds(value: float) -> str:
+    """Write seconds; of little ones two digits, where three ticks would all be `0.0 s`."""
+    return seconds(value) if value >= 1 or not value else f"{value:.2g} s"
+
+
 def _usd(value: float) -> str:
     return f"${value:,.3g}"
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"

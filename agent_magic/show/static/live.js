@@ -479,6 +479,7 @@ class Header {
 
   /** The run is over: there is nothing to press, and no limit to watch. Their places stay, so that nothing moves. */
   over() {
+    this.element.classList.add("am-over");
     this.alerts.hidden = true;
     for (const one of [this.meters, this.health, this.pause, this.stop]) one.style.visibility = "hidden";
   }
