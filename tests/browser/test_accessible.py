@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from tests.browser.playing import PLAYER, STORY
 from tests.browser.test_live_view import said, start
-from tests.lab import Lab
+from tests.lab import Lab, write_notebook
 
 pytestmark = pytest.mark.browser
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -17,14 +18,51 @@ GROUPS = "plan = layered_plan(300, 60)\nawait play(record_of(plan), finished_run
 STACKS = "plan = each_plan(40)\nawait play(record_of(plan), finished_run(plan).events, until_s=4.0)"
 
 
-def violations(jupyter: Lab, part: str = ".am-live", *, rules: int = 10) -> list[str]:
-    """Let axe-core look at the live view, or at another part of the page, to which more than these rules apply."""
+def violations(jupyter: Lab, part: str = ".am-live", *, rules: int = 10, without: Iterable[str] = ()) -> list[str]:
+    """Let axe-core look at the live view, or at another part of the page, to which more than these rules apply.
+
+    Args:
+        jupyter: Where.
+        part: A selector.
+        rules: So many rules at least must apply, else it has not looked.
+        without: Rules that are not ours to keep.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    options: Any = {"runOnly": {"type": "tag", "values": RULES}}
+    off = {rule: {"enabled": False} for rule in without}
+    options: Any = {"runOnly": {"type": "tag", "values": RULES}, "rules": off}
     answer = axe.run(jupyter.page, context=part, options=options).response
     assert len(answer["passes"]) > rules  # it has looked
     nodes = [(one["id"], node) for one in answer["violations"] for node in one["nodes"]]
     return [f"{rule}: {node['html'][:200]} {node.get('failureSummary', '')}" for rule, node in nodes]
+
+
+OUTPUTS = (
+    "%load_ext agent_magic\n%agents connect simulator --latency none",
+    "%%agents\n## draft\nHello.\n## report\n{{ draft }}",
+    "%agents plan",
+    "run = %agents run\nrun.to_page('page.html')",
+    "run.dashboard()",
+    "run.explore()",
+)
+
+
+@pytest.mark.kernel
+def test_plan_run_dashboard_explore_and_page_have_no_violation(jupyter: Lab, book: str) -> None:
+    """Neither in a light nor in a dark page. JupyterLab gives a picture no alternative text: that is in the SVG."""
+    page = jupyter.page
+    write_notebook(jupyter.root / book, OUTPUTS)
+    jupyter.open(book)
+    jupyter.run_all()
+    page.locator(".am-explore img").wait_for()
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        jupyter.theme(theme)
+        assert [] == violations(jupyter, ".am-explore")
+        assert [] == violations(jupyter, ".jp-OutputArea-output", rules=25, without=["image-alt"])
+    jupyter.save()
+    page.goto((jupyter.root / "page.html").as_uri())
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        assert [] == violations(jupyter, "html", rules=25)
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
