@@ -132,6 +132,7 @@ class Parser(MagicArgumentParser):
 
 _PICTURE = "%agents plan shows the graph before a run, the variable of a run its picture."
 _ANSWER = "%agents show NAME shows an answer, run.texts all of them."
+_ASKED = "A run is asked in Python: run.whatif(...), run.explore(), run.timeline(), run.slo(), am.compare(run, other)."
 _PRICE = "%agents plan says what a run may cost, run.agents what it did."
 TRIED: Mapping[str, str] = {
     **dict.fromkeys(("graph", "draw", "diagram", "visualize"), _PICTURE),
@@ -140,6 +141,7 @@ TRIED: Mapping[str, str] = {
     **dict.fromkeys(("status", "ps", "progress"), "%agents lists what is declared, and what runs."),
     **dict.fromkeys(("cancel", "abort", "kill", "interrupt"), "%agents stop ends the run; what has finished is kept."),
     **dict.fromkeys(("reset", "delete", "remove", "rm"), "%agents drop NAME removes an agent, %agents clear all."),
+    **dict.fromkeys(("compare", "diff", "whatif", "forecast", "explore", "tradeoff", "timeline", "slo"), _ASKED),
     **dict.fromkeys(("history", "log", "logs"), "%agents runs lists the runs of before."),
     **dict.fromkeys(("config", "set", "options"), "%config AgentMagics shows and sets the defaults of a run."),
     **dict.fromkeys(

@@ -14,7 +14,7 @@ from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.prices import saved_usd
 from agent_magic.show.page import Fold, Line, Page, Words
 from agent_magic.show.text import cost, troubles
-from agent_magic.show.units import dollars, plural
+from agent_magic.show.units import dollars, known, plural
 
 if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary
@@ -62,7 +62,7 @@ def _again(before: RunRecord | None, record: RunRecord) -> str:
 def _cost(record: RunRecord, numbers: Summary) -> str:
     """Write the dollars of a run, with the one mark that says they are simulated."""
     label = " (simulated)" if record.simulated else ""
-    return f"{cost(numbers)}{label}"
+    return f"{'cost unknown' if known(numbers.cost_usd) is None else cost(numbers)}{label}"
 
 
 def _failed(record: RunRecord, price: str) -> _Next | None:
