@@ -92,16 +92,15 @@ def watched(jupyter: Lab, theme: str, still: Path) -> list[tuple[float, bytes]]:
     page.wait_for_function("() => document.querySelectorAll('.am-live .n.s-r').length > 1")
     box: Any = view.bounding_box()  # playwright types the two differently
     frames: list[tuple[float, bytes]] = []
-    while page.locator(".am-live").count():
+    while not page.locator(".am-live .am-over").count():
         began = time.monotonic()
         frames.append((began, page.screenshot(clip=box)))
         if len(frames) == 1 or 0 < page.locator(".am-live .n.s-s, .am-live .n.s-l").count() <= 5:
             still.write_bytes(frames[-1][1])
         page.wait_for_timeout(max(0.0, 1000 * (EVERY_S - (time.monotonic() - began))))
     page.locator(".jp-OutputArea-output pre", has_text="kept").wait_for()
-    picture = page.locator(".jp-OutputArea-output img[src^='data:image/svg']").last
-    ended: Any = {**box, "y": (picture.bounding_box() or box)["y"]}
-    frames.append((time.monotonic(), page.screenshot(clip=ended)))
+    page.wait_for_timeout(500)  # the bar fills up
+    frames.append((time.monotonic(), page.screenshot(clip=box)))  # the view stays, with everything a click gives
     return frames
 
 
@@ -116,7 +115,7 @@ def save_film(frames: list[tuple[float, bytes]], path: Path) -> None:
     times = [at for at, _ in frames]
     lasts = [round(1000 * (there - here)) for here, there in pairwise(times)]
     pictures[0].save(
-        path, save_all=True, append_images=pictures[1:], duration=[*lasts, REST_MS], loop=0, quality=82, method=6
+        path, save_all=True, append_images=pictures[1:], duration=[*lasts, REST_MS], loop=0, quality=76, method=6
     )
 
 
