@@ -68,7 +68,8 @@ class Task:
         concurrency: How many of the tasks of one `each` run at once; `None` is the run's.
         pure: Whether its result depends on its arguments only: it may be served again.
         main: Whether it runs on the main thread, one call at a time: sqlite3, pyplot, widgets.
-        process: Whether it runs in a process of its own, for long computing. It has to be importable there.
+        process: Whether it runs in a process of its own, for long computing: at a Dask worker where requests go to
+            workers, else here, where it has to be importable.
         uses_resources: The names of the resources it holds while it runs.
         writes: What it changes: names or paths.
         part: Which one of those for each item it is. Plans set it.

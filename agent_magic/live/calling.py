@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
     from agent_magic.live.ran import Ran
+    from agent_magic.providers.base import Provider
     from agent_magic.record.events import CallEnded
     from agent_magic.record.ledger.base import Journal
     from agent_magic.record.results import RunRecord
@@ -54,6 +55,7 @@ class Caller:
     Args:
         record: The run, which has the results that tasks use.
         policy: How it runs.
+        provider: Who answers. Tasks with `process` run on its workers, where it has some.
         cache: Knows the fingerprints of requests; `None` where nothing is kept.
         fresh: Whether to call what the ledger has a result of.
         earlier: The run that this one goes on with; `None` is none.
@@ -68,6 +70,7 @@ class Caller:
         self,
         record: RunRecord,
         policy: Policy,
+        provider: Provider,
         *,
         cache: AnswerCache | None,
         fresh: bool,
@@ -76,7 +79,7 @@ class Caller:
         asker: Asker | None,
     ) -> None:
         self._record, self._policy, self._cache, self._fresh = record, policy, cache, fresh
-        self._earlier, self._frame_of, self._asker = earlier, frame_of, asker
+        self._provider, self._earlier, self._frame_of, self._asker = provider, earlier, frame_of, asker
         self._taken = Taken(record)
         self.journal: Journal | None = None
 
@@ -143,6 +146,7 @@ class Caller:
             arguments,
             main=task.main,
             process=task.process,
+            remote=self._provider.remote,
             timeout_s=task.timeout_s,
             prints=_masking(shown.printed),
         )

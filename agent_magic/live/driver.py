@@ -152,7 +152,7 @@ class Driver:
         )
         self.streams: dict[int, Stream] = {}
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker}
-        self._caller = Caller(self.record, policy, cache=cache, **more)
+        self._caller = Caller(self.record, policy, provider, cache=cache, **more)
         self._over, self._began = asyncio.Event(), clock()
         self._tasks = Tasks(self._over.set)
         batcher = None if requests.batching is None else self._make_batcher()

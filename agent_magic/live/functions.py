@@ -8,6 +8,7 @@ Where a function runs decides what it may touch and what can stop it:
 | a thread of its own | `def` | ends the wait; the thread goes on, since nothing can stop it |
 | the loop's thread | `main=True`: sqlite3, pyplot, widgets | raises in it; a timeout only where there is SIGALRM |
 | a process | `process=True`: long computing | kills the process |
+| a process at a Dask worker | the same, where requests go to workers | kills the process |
 
 The threads are ours (`live.threads`), not those of the loop's pool: that has six on a small machine, and holds up the
 end of the process. A call has the context of the caller there, so that a kernel knows whose output it is.
@@ -21,7 +22,9 @@ import signal
 import threading
 from contextlib import nullcontext, suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_magic.declare.signature import is_async, name_of
 from agent_magic.declare.tool_result import ToolResult, error_text, result_text
@@ -31,12 +34,14 @@ from agent_magic.live.prints import Prints
 from agent_magic.live.ran import Ran, called, failed
 from agent_magic.live.saving import Saves
 from agent_magic.live.threads import in_thread
-from agent_magic.live.workers import Workers, check_sendable
+from agent_magic.live.workers import Workers, check_sendable, pack_call, pack_ran, unpack_ran
 from agent_magic.record.secret_scan import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from types import FrameType
+
+    from agent_magic.providers.base import Remote
 
 __all__ = ["Ran", "run_function", "tool_result"]
 
@@ -50,6 +55,7 @@ async def run_function(
     *,
     main: bool = False,
     process: bool = False,
+    remote: Remote | None = None,
     timeout_s: float | None = None,
     prints: Callable[[str], object] | None = None,
 ) -> Ran:
@@ -60,6 +66,7 @@ async def run_function(
         arguments: Its arguments by name.
         main: Whether to call it on the loop's own thread. Nothing else runs meanwhile.
         process: Whether to call it in another process. Function, arguments and result have to be sent there and back.
+        remote: Whose machine the process is on; `None` is this one.
         timeout_s: Seconds until the wait is over; `None` waits.
         prints: Called with what it prints, in the thread that prints. `None` leaves prints alone.
 
@@ -69,7 +76,7 @@ async def run_function(
     sink = None if prints is None else Prints(prints)
     try:
         if process:
-            return await _within(timeout_s, _in_process(function, arguments, sink))
+            return await _within(timeout_s, _in_process(function, arguments, sink, remote))
         if is_async(function):
             return await _within(timeout_s, _on_loop(function, arguments, sink))
         if main:
@@ -163,20 +170,56 @@ async def _threaded(work: Callable[[], Ran], name: str) -> Ran:
     return await future
 
 
-async def _in_process(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None) -> Ran:
+async def _in_process(
+    function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None, remote: Remote | None
+) -> Ran:
+    """Call a function in another process, here or at a worker. What is written and read is the user's: in threads."""
+    name, tell = name_of(function), prints.write if prints is not None else _print
+
+    def pack() -> Ran:
+        if remote is None:
+            check_sendable(function, name)
+        return Ran(pack_call(function, arguments, with_code=remote is not None))
+
+    packed = await _threaded(lambda: _result(pack), name)
+    if packed.error is not None:
+        return packed
     try:
-        check_sendable(function, name_of(function))
-    except AgentMagicError as error:
-        return failed(error)
+        if remote is None:
+            ended = await call_packed(packed.value, tell)
+        else:
+            job: Any = cast("Any", ForkingPickler).dumps(partial(call_packed, packed.value))
+            ended = await remote.run(bytes(job), tell)
+    except AgentMagicError as error:  # the worker was lost, or there is none
+        return failed(error)._replace(finished=False)
+    return await _threaded(lambda: unpack_ran(ended), name)
+
+
+async def call_packed(packed: bytes, tell: Callable[[str], object]) -> bytes:
+    """Make a call in a process of this machine. To cancel it kills the process.
+
+    Args:
+        packed: The call, as `pack_call` writes it.
+        tell: Is called with what the function prints, in a thread.
+
+    Returns:
+        What came of it, for `unpack_ran`.
+    """
     worker = _WORKERS.take()
-    tell = prints.write if prints is not None else _print
     try:
-        ran = await _threaded(lambda: worker.call(function, arguments, tell), name_of(function))
+        ran = await _threaded(lambda: Ran(worker.call(packed, tell)), "process")
     except BaseException:
         worker.end()
         raise
     _WORKERS.put(worker)
-    return ran
+    return pack_ran(ran) if ran.error is not None else ran.value
+
+
+def _result(work: Callable[[], Ran]) -> Ran:
+    try:
+        return work()
+    except AgentMagicError as error:
+        return failed(error)
 
 
 def _print(text: str) -> None:

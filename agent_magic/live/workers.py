@@ -1,11 +1,15 @@
 """Worker processes for functions that compute for long: they hold up neither the loop nor each other.
 
 A worker is started with a fresh interpreter (`spawn`): a fork of a kernel would copy locks that its threads hold, and
-sockets that are not its own. So a function has to be importable there, which one that was written in a cell is not. A
-worker that is idle serves the next call for a while, since its imports are done; one whose call is given up is killed,
-which is the only way to stop a computation. A worker ends by itself when the process that started it is gone.
+sockets that are not its own. So a function has to be importable there, which one that was written in a cell is not;
+where Dask is, cloudpickle sends its code along. A worker that is idle serves the next call for a while, since its
+imports are done; one whose call is given up is killed, which is the only way to stop a computation. A worker ends by
+itself when the process that started it is gone.
 
 A pool of `concurrent.futures` cannot do that: to kill one of its workers breaks the pool for all others.
+
+What goes to a worker and comes back is bytes, which a process between need not be able to read: a Dask worker hands the
+calls it is sent to workers of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import io
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -36,7 +41,10 @@ IDLE_S = 20.0
 """How long a worker waits for its next call before it ends."""
 KEPT_S = IDLE_S / 2
 """How long an idle one is given another call: well before it ends by itself."""
+PRINTED, ENDED = b"p", b"e"
+"""How a worker's messages begin: what the function prints, and what came of the call."""
 _LOADS: Callable[[bytes], Any] = cast("Any", ForkingPickler).loads
+_DUMPS: Callable[[Any], bytes] = cast("Any", ForkingPickler).dumps
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -49,23 +57,27 @@ class Worker:
         self._ended = False
         self.idle_s = 0.0
 
-    def call(self, function: Callable[..., Any], arguments: Mapping[str, Any], tell: Callable[[str], object]) -> Ran:
-        """Call a function in the process, and wait. `tell` is called with what it prints."""
-        try:
-            sent = cast("bytes", ForkingPickler.dumps((function, dict(arguments))))
-        except Exception as error:  # noqa: BLE001 - the arguments' own code
-            return failed(DeclarationError(f"The call cannot be sent to a process: {reason_of(error)}."))
+    def call(self, packed: bytes, tell: Callable[[str], object]) -> bytes:
+        """Make a call in the process, and wait.
+
+        Args:
+            packed: The call, as `pack_call` writes it.
+            tell: Is called with what the function prints.
+
+        Returns:
+            What came of it, for `unpack_ran`.
+        """
         if self._pipe is None:
             self._start()
         pipe = cast("Connection", self._pipe)
         try:
-            pipe.send_bytes(sent)
-            while isinstance(said := pipe.recv(), str):
-                tell(said)
+            pipe.send_bytes(packed)
+            while (said := pipe.recv_bytes())[:1] == PRINTED:
+                tell(said[1:].decode("utf-8", "surrogatepass"))
         except (EOFError, OSError):
-            return failed(RuntimeError(self._why_it_ended()))
+            return pack_ran(failed(RuntimeError(self._why_it_ended())))
         self.idle_s = time.monotonic()
-        return Ran(*said)
+        return said[1:]
 
     def end(self) -> None:
         """Kill the process, whatever it does."""
@@ -81,6 +93,8 @@ class Worker:
 
     def _start(self) -> None:
         vars(sys.modules["__main__"]).setdefault("__spec__", None)  # new processes ask for it, and %reset deletes it
+        # A Dask worker is a daemon, which may start no processes: they would outlive it. Ours do not.
+        vars(multiprocessing.current_process())["_config"].pop("daemon", None)
         self._pipe, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_serve, args=(theirs,), daemon=True, name="agent_magic worker")
         process.start()
@@ -138,6 +152,54 @@ def check_sendable(function: Any, what: str) -> None:
         raise DeclarationError(message, hint=hint)
 
 
+def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, with_code: bool = False) -> bytes:
+    """Write a call of a function, so that another process can make it.
+
+    Args:
+        function: The function, sync or async.
+        arguments: Its arguments by name.
+        with_code: Whether code that could not be imported there goes along, as cloudpickle writes it. What comes back
+            is then written in the same way.
+
+    Raises:
+        DeclarationError: It cannot be written.
+    """
+    dumps = _DUMPS
+    if with_code:
+        import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+
+        dumps = cast("Callable[[Any], bytes]", cast("Any", cloudpickle).dumps)
+    try:
+        return bytes(dumps((dumps, function, dict(arguments))))
+    except Exception as error:  # noqa: BLE001 - the arguments' own code
+        message = f"The call cannot be sent to a process: {reason_of(error)}."
+        hint = "What belongs to this process, such as a lock or a connection, has to be made in the function."
+        raise DeclarationError(message, hint=hint) from None
+
+
+def unpack_ran(packed: bytes) -> Ran:
+    """Read what came of a call."""
+    try:
+        return Ran(*_LOADS(packed))
+    except Exception as error:  # noqa: BLE001 - the value's own code
+        return failed(TypeError(f"what the function returned cannot be read here: {reason_of(error)}"))
+
+
+def pack_ran(ran: Ran, dumps: Callable[[Any], bytes] = _DUMPS) -> bytes:
+    """Write what came of a call, so that it can be read at the other end whatever it is."""
+    try:
+        packed = bytes(dumps(tuple(ran)))
+        if ran.error is not None:
+            _LOADS(packed)  # some errors can be written, and not read again
+    except Exception as error:  # noqa: BLE001 - the value's own code
+        if ran.error is not None:
+            plain = RuntimeError(reason_of(ran.error))
+            return pack_ran(Ran(error=plain, trace=ran.trace))
+        why = TypeError(f"what the function returned cannot be sent back from its process: {reason_of(error)}")
+        return pack_ran(Ran(error=why, trace=reason_of(why)))
+    return packed
+
+
 # in the worker
 
 
@@ -149,42 +211,35 @@ class _Told(io.TextIOBase):
 
     def write(self, text: str, /) -> int:
         if text:
-            self._pipe.send(text)
+            self._pipe.send_bytes(PRINTED + text.encode("utf-8", "surrogatepass"))
         return len(text)
 
 
 def _serve(pipe: Connection) -> None:
     """Call what comes through the pipe, until it closes or nothing comes for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of a kernel goes to all of its processes
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     told = _Told(pipe)
     with suppress(EOFError, OSError):
         while pipe.poll(IDLE_S):
             sent = pipe.recv_bytes()
             with redirect_stdout(told), redirect_stderr(told):
-                ran = _ran(sent)
-            pipe.send_bytes(_packed(ran))
+                ended = _ran(sent)
+            pipe.send_bytes(ENDED + ended)
 
 
-def _ran(sent: bytes) -> Ran:
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: nobody is left to give the result to."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _ran(sent: bytes) -> bytes:
     try:
-        function, arguments = _LOADS(sent)
+        dumps, function, arguments = _LOADS(sent)
     except Exception as error:  # noqa: BLE001 - an import of the user's module
-        return failed(error)
-    if not is_async(function):
-        return called(function, arguments)
-    return called(lambda: asyncio.run(function(**arguments)), {})
-
-
-def _packed(ran: Ran) -> bytes:
-    """Write what came of a call, so that it can be read at the other end whatever it is."""
-    try:
-        packed = cast("bytes", ForkingPickler.dumps(tuple(ran)))
-        if ran.error is not None:
-            _LOADS(packed)  # some errors can be written, and not read again
-    except Exception as error:  # noqa: BLE001 - the value's own code
-        if ran.error is not None:
-            plain = RuntimeError(reason_of(ran.error))
-            return cast("bytes", ForkingPickler.dumps((None, plain, ran.trace, True)))
-        why = TypeError(f"what the function returned cannot be sent back from its process: {reason_of(error)}")
-        return cast("bytes", ForkingPickler.dumps((None, why, reason_of(why), True)))
-    return packed
+        return pack_ran(failed(error))
+    if is_async(function):
+        return pack_ran(called(lambda: asyncio.run(function(**arguments)), {}), dumps)
+    return pack_ran(called(function, arguments), dumps)

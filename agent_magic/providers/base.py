@@ -26,7 +26,7 @@ from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.record.terms import ModelFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.content import TokenRule
@@ -140,6 +140,22 @@ class Stream:
         return sendable("".join(self.parts[-12:])[-most:])
 
 
+class Remote(Protocol):
+    """Runs functions in processes of other machines, or of this one."""
+
+    async def run(self, job: bytes, tell: Callable[[str], object]) -> bytes:
+        """Run a job, and return what it returned. Never again by itself: it may have been done before it was lost.
+
+        Args:
+            job: A function, pickled. It is called there with what takes prints, and awaited; cancelling ends it.
+            tell: Is called with what it prints.
+
+        Raises:
+            AgentMagicError: It could not be run, or whoever ran it was lost.
+        """
+        ...
+
+
 @runtime_checkable
 class Provider(Protocol):
     """Whoever answers requests.
@@ -159,6 +175,7 @@ class Provider(Protocol):
         choices: Models among which `--model auto` chooses where the user names none, from cheap to dear.
         endpoints: Where requests go, where that is several places with limits of their own; see `am.Pool`.
         batches: Sends requests as batches; `None` where there are none. See `agent_magic.providers.batches`.
+        remote: Runs functions where requests are made, while connections are open; `None` leaves them here.
     """
 
     endpoint: str
@@ -170,6 +187,7 @@ class Provider(Protocol):
     choices: Sequence[str] = ()
     endpoints: Endpoints | None = None
     batches: Batches | None = None
+    remote: Remote | None = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:
         """Send one request, stream its text, and return the answer. Never retry here.

@@ -18,7 +18,7 @@ import pytest
 from agent_magic.live import functions
 from agent_magic.live.functions import Ran, run_function, tool_result
 from agent_magic.live.prints import MOST_CHARS
-from agent_magic.live.workers import Worker, Workers
+from agent_magic.live.workers import Worker, Workers, pack_call, unpack_ran
 from agent_magic.record.secret_scan import secrets_of
 
 LONG_S = 60.0
@@ -344,7 +344,8 @@ def test_a_timeout_kills_the_process_and_no_other():
 def test_cancelling_the_caller_kills_the_process():
     """Nothing goes on computing for nobody."""
     worker, begun = Worker(), threading.Event()
-    thread = threading.Thread(target=worker.call, args=(says_and_computes, {}, lambda _: begun.set()), daemon=True)
+    packed = pack_call(says_and_computes, {})
+    thread = threading.Thread(target=worker.call, args=(packed, lambda _: begun.set()), daemon=True)
     thread.start()
     assert begun.wait(LONG_S)
     worker.end()
@@ -355,7 +356,7 @@ def test_cancelling_the_caller_kills_the_process():
 def test_an_idle_worker_that_has_ended_is_not_taken():
     """It ends by itself after a while."""
     workers, worker = Workers(), Worker()
-    assert 42 == worker.call(double, {"x": 21}, print).value
+    assert 42 == unpack_ran(worker.call(pack_call(double, {"x": 21}), print)).value
     workers.put(worker)
     assert worker is workers.take()
     workers.put(worker)

@@ -199,6 +199,41 @@ def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch):
     assert {1} == {len(states) for states in book.book.values()}
 
 
+def computes(path: str) -> int:
+    """Write down its process and that of the worker, compute for ever; return at once the second time."""
+    with Path(path).open("a") as file:
+        file.write(f"{os.getpid()} {os.getppid()}\n")
+    while len(Path(path).read_text().split()) < 4:
+        pass
+    return os.getpid()
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_function_of_a_dead_worker_ends_and_is_not_a_dask_task(dask, book, tmp_path, retries):
+    """Its process goes with the worker. The task's own retries decide whether another worker calls it once more."""
+    path = tmp_path / "calls"
+    path.touch()
+    step = am.Task("far", computes, process=True, retries=retries)
+
+    async def go():
+        running = asyncio.ensure_future(am.Plan([step], {"path": str(path)}).run(client=dask))
+        while not path.read_text().endswith("\n"):  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.02)
+        process, worker = map(int, path.read_text().split())
+        assert worker in pids(dask).values()
+        os.kill(worker, signal.SIGKILL)
+        return await running, process
+
+    run, process = asyncio.run(go())
+    gone(process)
+    assert 1 + retries == len(path.read_text().splitlines())
+    assert run.ok == (retries == 1)
+    if run.ok:
+        assert run["far"].value != process
+    else:
+        assert "Unreachable: Worker 'worker-" in run.agents.error[0]
+
+
 def test_a_blocked_loop_loses_nothing(dask, book):
     """A cell that computes holds the kernel up; the workers keep what arrives."""
     book.pieces = 20

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +91,110 @@ def test_a_stopped_run_stops_its_workers(hub):
         assert not asyncio.all_tasks() - {asyncio.current_task()}
 
     asyncio.run(go())
+
+
+# functions on workers
+
+CELL = """
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+def far(n):
+    print("from process", os.getpid())
+    return Point(n + 1)
+"""
+
+
+def task(function, **options):
+    """Return a task that runs in a process."""
+    return am.Task("far", function, process=True, **options)
+
+
+def test_a_task_with_process_runs_at_a_worker_even_one_of_a_cell(hub):
+    """Its code goes there, its prints and its value come back, and the value is of the cell's own class."""
+    pytest.importorskip("cloudpickle")
+    cell = {"__name__": "a_cell", "os": os}
+    exec(CELL, cell)
+    run = asyncio.run(am.Plan([task(cell["far"])], {"n": 41}).run(client=dask()))
+    value = run["far"].value
+    assert (cell["Point"], 42) == (type(value), value.x)
+    assert f"from process {os.getpid()}" not in run["far"].calls[0].prints
+    assert run["far"].calls[0].prints.startswith("from process ")
+    assert [["run"], ["text", "ended"]] == [
+        [kind for end in ends for kind in end.log] for ends in zip(*hub.ends, strict=True)
+    ]
+
+
+def test_what_cannot_travel_to_a_worker_is_an_error_that_says_so(hub):
+    """A lock stays where it was made; nothing was sent."""
+    pytest.importorskip("cloudpickle")
+
+    def far(lock):
+        return lock.locked()
+
+    run = asyncio.run(am.Plan([task(far)], {"lock": threading.Lock()}).run(client=dask()))
+    assert "DeclarationError: The call cannot be sent to a process: TypeError: cannot pickle" in run.agents.error[0]
+    assert "has to be made in the function" in run.agents.error[0]
+    assert not any(end.log for ends in hub.ends for end in ends)
+
+
+def notes(path: Path, pid: int) -> None:
+    """Write down that it has begun, in which process; end at once the second time."""
+    with path.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    while len(path.read_text().split()) < 2 and os.getppid() == pid:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("retries", "calls"), [(0, 1), (1, 2)])
+def test_a_task_of_a_lost_worker_is_called_again_by_its_own_retries_only(hub, tmp_path, retries, calls):
+    """It may have done what it does: nothing below the run repeats it."""
+    pytest.importorskip("cloudpickle")
+    path = tmp_path / "calls"
+    path.touch()
+
+    async def go():
+        plan = am.Plan([task(notes, retries=retries)], {"path": path, "pid": os.getpid()})
+        running = asyncio.ensure_future(plan.run(client=dask()))
+        while not path.read_text():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.01)
+        for kernel, _ in hub.ends:
+            if "run" in kernel.log:
+                kernel.abort()
+        return await running
+
+    run = asyncio.run(go())
+    assert calls == len(path.read_text().split())
+    assert (retries > 0) == run.ok
+    if not retries:
+        assert run.agents.error[0].startswith("Unreachable: Worker 'worker-")
+
+
+def test_a_stopped_run_kills_the_process_at_the_worker(hub, tmp_path):
+    """Nothing goes on computing for nobody."""
+    pytest.importorskip("cloudpickle")
+    path = tmp_path / "calls"
+    path.touch()
+
+    async def go():
+        plan = am.Plan([task(notes)], {"path": path, "pid": os.getpid()})
+        running = asyncio.ensure_future(plan.run(client=dask()))
+        while not path.read_text().endswith("\n"):  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.gather(*hub.served)
+        (pid,) = map(int, path.read_text().split())
+        while not ended(pid):  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.01)
+
+    asyncio.run(go())
+
+
+def ended(pid):
+    """Tell whether a child of this process has ended."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # whoever started it has seen its end
+        return True

@@ -35,7 +35,7 @@ class WorkerState(NamedTuple):
     Attributes:
         name: Its name.
         state: `ready`, `silent`, `draining`, or `idle` where no run uses it.
-        streams: How many requests it makes now.
+        streams: How many requests it makes now, and functions it runs.
         answered: How many answers it has given in the run under way.
         failed: How many of its requests failed.
         silent_s: Seconds without a sign of life.
@@ -130,6 +130,11 @@ class Dask(Provider):
     def choices(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         """Models among which one is chosen."""
         return self.client.choices
+
+    @property
+    def remote(self) -> Fleet | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+        """Runs the tasks with `process=True` on the workers."""
+        return self._fleets.get(asyncio.get_running_loop())
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:

@@ -34,6 +34,14 @@ PATIENCE_S = 15.0
 """How long a request waits for a worker where there is none: one that was killed is started again meanwhile."""
 
 
+def _streams(link: Link) -> int:
+    return link.streams
+
+
+def _jobs(link: Link) -> tuple[int, int]:
+    return link.jobs, link.streams
+
+
 class Hub(Protocol):
     """Whoever has the workers. All but `start` raise `OSError` where it does not answer."""
 
@@ -146,9 +154,22 @@ class Fleet:
             if self.waiting:
                 self._changed.set()
 
-    def _free(self) -> Link | None:
-        """Return the worker with the fewest streams that has room."""
-        link = min((one for one in self.links.values() if one.is_free), key=_streams, default=None)
+    async def run(self, job: bytes, tell: Callable[[str], object]) -> bytes:
+        """Have the worker with the fewest jobs run one; see `agent_magic.providers.base.Remote`.
+
+        Raises:
+            AgentMagicError: It could not be run, or the worker was lost.
+        """
+        link = self._free(_jobs) or await self._wait()
+        try:
+            return await link.run(job, tell)
+        finally:
+            if self.waiting:
+                self._changed.set()
+
+    def _free(self, load: Callable[[Link], Any] = _streams) -> Link | None:
+        """Return the worker with the least load, by default the fewest streams, that has room."""
+        link = min((one for one in self.links.values() if one.is_free), key=load, default=None)
         full = link is not None and self._autoscale is not None and link.streams >= self._autoscale.pool_size
         return None if full else link
 
@@ -274,7 +295,3 @@ class Fleet:
             self._refused.pop(name, None)
             self.links[address] = Link(name, channel, self._lost)
             self._changed.set()
-
-
-def _streams(link: Link) -> int:
-    return link.streams

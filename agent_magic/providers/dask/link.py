@@ -32,14 +32,28 @@ LOST_S = 10.0
 
 
 class _Flight:
-    """One request that a worker makes."""
+    """One request that a worker makes, or one job that it runs.
 
-    __slots__ = "answer", "sent", "stream"
+    Attributes:
+        stream: Is told what arrives of a request; `None` for a job.
+        tell: Is told what a job prints.
+        sent: Whether the worker may have it.
+        answer: What comes of it: an answer, or the result of a job.
+    """
 
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+    __slots__ = "answer", "sent", "stream", "tell"
+
+    def __init__(self, stream: Stream | None, tell: Callable[[str], object] | None = None) -> None:
+        self.stream, self.tell = stream, tell
         self.sent = False
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def hear(self, kind: str, rest: tuple[Any, ...]) -> None:
+        """Pass on what the worker said."""
+        if self.stream is not None:
+            _tell(self.stream, kind, rest)
+        elif self.tell is not None and kind == "text":
+            self.tell(text_in(rest[0]))
 
 
 class Link:
@@ -70,8 +84,13 @@ class Link:
 
     @property
     def streams(self) -> int:
-        """How many requests it makes now."""
+        """How many requests and jobs it has now."""
         return len(self._flights)
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs it runs now."""
+        return sum(one.stream is None for one in self._flights.values())
 
     @property
     def is_free(self) -> bool:
@@ -84,13 +103,24 @@ class Link:
         Raises:
             CallError: The attempt failed. A worker that is lost is a connection that broke: `Unreachable`.
         """
+        stream.worker = self.name
+        return await self._awaited(_Flight(stream), "call", *request_out(request))
+
+    async def run(self, job: bytes, tell: Callable[[str], object]) -> bytes:
+        """Have the worker run a job; see `agent_magic.providers.base.Remote`.
+
+        Raises:
+            AgentMagicError: It could not be run there, or the worker was lost: `Unreachable`.
+        """
+        return await self._awaited(_Flight(None, tell), "run", job)
+
+    async def _awaited(self, flight: _Flight, kind: str, *what: Any) -> Any:
         if self.lost:
             raise Unreachable(f"Worker {self.name!r} was lost.", sent=False)
         self._number += 1
-        number, flight = self._number, _Flight(stream)
-        stream.worker = self.name
+        number = self._number
         self._flights[number] = flight
-        self._say("call", number, *request_out(request))
+        self._say(kind, number, *what)
         try:
             return await flight.answer
         finally:
@@ -113,7 +143,8 @@ class Link:
         self.failed += len(flights)
         for flight in flights.values():
             if not flight.answer.done():
-                error = Unreachable(f"Worker {self.name!r} {why}.", sent=flight.sent, partial=flight.stream.text)
+                text = "" if flight.stream is None else flight.stream.text
+                error = Unreachable(f"Worker {self.name!r} {why}.", sent=flight.sent, partial=text)
                 flight.answer.set_exception(error)
         self._wake.set()
         self._on_lost(self)
@@ -134,7 +165,7 @@ class Link:
                 self._wake.clear()
                 batch, self._pending = self._pending, []
                 for kind, number, *_ in batch:  # from here on the worker may have it
-                    if kind == "call" and number in self._flights:
+                    if kind != "cancel" and number in self._flights:
                         self._flights[number].sent = True
                 if batch:
                     await self._channel.write(batch)
@@ -155,10 +186,12 @@ class Link:
     def _take(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
         """Tell a stream what its worker said. Whatever the stream raises is raised where its answer is awaited."""
         try:
-            _tell(flight.stream, kind, rest)
-            if kind == "answer":
+            flight.hear(kind, rest)
+            if kind == "answer" and flight.stream is not None:
                 flight.stream.answer = answer = answer_in(rest[0])
                 _settle(flight.answer, answer)
+            elif kind == "ended":
+                _settle(flight.answer, bytes(rest[0]))
         except ValueError as error:
             _settle(flight.answer, Unreadable(f"Worker {self.name!r} said what cannot be read: {error}."))
             kind = "error"
@@ -168,13 +201,13 @@ class Link:
         else:
             if kind == "error":
                 _settle(flight.answer, error_in(*rest))
-        if kind in {"answer", "error"}:
+        if kind in {"answer", "error", "ended"}:
             self.answered += kind == "answer"
             self.failed += kind == "error"
             del self._flights[number]
 
 
-def _settle(future: asyncio.Future[Answer], found: Answer | Exception) -> None:
+def _settle(future: asyncio.Future[Any], found: Answer | bytes | Exception) -> None:
     """Give a future its result, unless nobody waits any more."""
     if future.done():
         return

@@ -1,5 +1,8 @@
 """The worker's side: makes each request that a kernel hands it once, sends on what arrives, and keeps nothing.
 
+A job is a function of the user's that computes for long. It runs in a process beside the worker, so that it holds up
+no stream, and is killed with its connection, as requests are.
+
 A worker knows no plan and no limit, retries nothing, and never ends a request because the kernel is silent: a cell may
 hold up the kernel's loop for minutes. It ends all of them when the connection ends, so that a killed kernel stops
 spending, and each of them at its own deadline, should the end of the connection not be noticed.
@@ -12,7 +15,8 @@ import os
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.errors import AgentMagicError, Late, NotConnected
 from agent_magic.providers.anthropic.client import Claude
@@ -74,7 +78,7 @@ class Serving:
     def __init__(self, channel: Channel, provider: Provider) -> None:
         self.provider = provider
         self._channel = channel
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _Call | _Job] = {}
         self._pending: list[Message] = []
         self._urgent = asyncio.Event()
 
@@ -95,8 +99,8 @@ class Serving:
     async def _read(self) -> None:
         while True:
             for kind, number, *rest in await self._channel.read():
-                if kind == "call":
-                    call = self._calls[number] = _Call(self, number, *rest)
+                if kind in {"call", "run"}:
+                    call = self._calls[number] = (_Call if kind == "call" else _Job)(self, number, *rest)
                     call.task.add_done_callback(partial(self._over, number))
                 elif number in self._calls:
                     self._calls[number].task.cancel()
@@ -176,6 +180,37 @@ class _Call:
         """Tell that the first token came."""
         del stream
         self._serving.say("began", self._number)
+
+
+class _Job:
+    """One function that runs in a process beside the worker."""
+
+    def __init__(self, serving: Serving, number: int, job: bytes) -> None:
+        self._serving, self._number = serving, number
+        self._prints: list[str] = []
+        self.task = asyncio.ensure_future(self._run(job))
+
+    async def _run(self, job: bytes) -> None:
+        serving, number = self._serving, self._number
+        loop = asyncio.get_running_loop()
+
+        def tell(text: str) -> None:
+            loop.call_soon_threadsafe(self._prints.append, text)
+
+        try:
+            run = cast("Any", ForkingPickler).loads(job)  # between our own processes, as a `multiprocessing` one
+            last: Message = "ended", number, await run(tell)
+        except Exception as error:  # noqa: BLE001 - a job that cannot be read here
+            last = "error", number, *error_out(error)
+        for message in self.news():
+            serving.say(*message)
+        serving.say(*last)
+
+    def news(self) -> Iterable[Message]:
+        """Return what was printed since the last time."""
+        if self._prints:
+            prints, self._prints = self._prints, []
+            yield "text", self._number, text_out("".join(prints))
 
 
 async def end(tasks: Iterable[asyncio.Future[None]]) -> None:

@@ -1,13 +1,14 @@
 """The messages between a kernel and a worker.
 
 ```
-down   call id request files      cancel id
+down   call id request files      run id job      cancel id
 up     replied id status readings simulated      opened id      began id      usage id usage      text id bytes
-       answer id answer           error id kind message facts
+       answer id answer           error id kind message facts      ended id result
 ```
 
 They travel in batches, lists of messages; an empty batch is a sign of life. A request and an answer cross in the form
-in which they are kept (`agent_magic.record.codec`), so nothing in a message chooses a class or is called. Text is
+in which they are kept (`agent_magic.record.codec`), so nothing in such a message chooses a class or is called. A job
+is a function of the user's, pickled, and is called: whoever reaches this port may run code anyway, by Dask. Text is
 bytes, because a text may hold what no encoding holds.
 """
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.pacing.limits import Readings
 
-WIRE: Final = 1
+WIRE: Final = 2
 """The form of these messages. It counts up with every change, so that both ends know whether they fit."""
 OPERATION: Final = "agent_magic"
 """What a Dask worker is asked for to begin."""
