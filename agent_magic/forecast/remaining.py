@@ -1,6 +1,6 @@
 """How much longer a run will take, as an interval, from what earlier answers took.
 
-Without earlier answers there is no estimate: a number from nowhere would be believed.
+Without earlier answers, and with nothing declared, there is no estimate: a number from nowhere would be believed.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 from math import sqrt
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, NamedTuple
+
+from agent_magic.engine.expected import kinds_of
+from agent_magic.forecast.pace import UNSURE
+from agent_magic.record.history import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,10 +38,11 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
     """Estimate how many more seconds a run takes.
 
     An agent's answer is expected to take between the lower and the upper quartile of the complete answers that its
-    declaration has had for other items in this run, or else of its last answers, or of its model's. The rest of the
-    run takes at least its longest path, and at least all its work divided by how many requests go at once; the upper
-    end adds both, which no order of starting exceeds. Of many answers the fast ones make up for the slow: their work is
-    the sum of means, give or take the root of the summed squares of half the quartile ranges. The sum of quartiles was
+    declaration has had for other items in this run, or else of its last answers; or half to twice as long as its
+    `expect`, times what steps of its kind took over theirs; or as long as answers of its model. The rest of the run
+    takes at least its longest path, and at least all its work divided by how many requests go at once; the upper end
+    adds both, which no order of starting exceeds. Of many answers the fast ones make up for the slow: their work is the
+    sum of means, give or take the root of the summed squares of half the quartile ranges. The sum of quartiles was
     tried and lost: of 300 labels it left a factor of three between the ends.
     Source of that bound: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
 
@@ -53,15 +58,15 @@ def remaining(record: RunRecord, now_s: float, history: History, concurrency: in
     """
     if record.ended_s is not None:
         return None
-    own, known = _own_seconds(record), dict[tuple[str, str], Usual | None]()
+    own, known, declared = _own_seconds(record), dict[tuple[str, str], Usual | None](), _declared(record)
     left: dict[int, Usual] = {}
     for agent, result in enumerate(record.results):
         if result.finished_s is not None:
             continue
         group = _group(record, agent)
-        key = (group or (result.name if len(history) else ""), result.model)
+        key = (group or (result.name if len(history) or agent in declared else ""), result.model)
         if key not in known:
-            known[key] = _usual(result, history, own, group, simulated=record.simulated)
+            known[key] = _usual(result, history, own, group, declared.get(agent), simulated=record.simulated)
         usual = known[key]
         if usual is None:
             return None
@@ -87,10 +92,32 @@ def _own_seconds(record: RunRecord) -> dict[tuple[str, str], list[float]]:
     """Return what complete answers of this run took, by group and model; of all together the group is empty."""
     found: dict[tuple[str, str], list[float]] = {}
     for agent, result in enumerate(record.results):
-        if result.attempts and result.status == "succeeded" and result.source in {"live", "simulated"}:
+        if result.attempts and result.status == "succeeded" and result.source in MEASURED:
             for group in {_group(record, agent), ""}:
                 found.setdefault((group, result.model), []).append(result.attempts[-1].api_s or 0.0)
     return found
+
+
+def _declared(record: RunRecord) -> dict[int, Usual]:
+    """Return what steps with `expect` take: that, times what those of their kind took over what they declared.
+
+    A kind of which none has ended takes the factor of all, as in `agent_magic.engine.conductor.order`.
+    """
+    expects = {number: one.expect for number, one in enumerate(record.plan.agents) if one.expect is not None}
+    if not expects:
+        return {}
+    kinds, ended = kinds_of(record.plan), dict[str, list[tuple[float, float]]]()
+    for number, expect in expects.items():
+        result = record.results[number]
+        took_s = result.tool_s if result.is_task else result.api_s
+        is_measured = result.is_task or result.source in MEASURED
+        if result.status == "succeeded" and is_measured and took_s > 0:
+            for kind in (kinds[number], ""):
+                ended.setdefault(kind, []).append((took_s, expect))
+    factors = {kind: sum(took for took, _ in some) / sum(expect for _, expect in some) for kind, some in ended.items()}
+    usual = factors.get("", 1.0)
+    likely = {number: expect * factors.get(kinds[number], usual) for number, expect in expects.items()}
+    return {number: Usual(one * UNSURE[0], one, one * UNSURE[1]) for number, one in likely.items()}
 
 
 def _usual(
@@ -98,6 +125,7 @@ def _usual(
     history: History,
     own: Mapping[tuple[str, str], list[float]],
     group: str,
+    declared: Usual | None,
     *,
     simulated: bool,
 ) -> Usual | None:
@@ -105,11 +133,15 @@ def _usual(
     alike = own.get((group, result.model), []) if group else []
     if len(alike) >= LEAST_ROWS:
         return _spread(alike)
-    for rows in (history.of_agent(result.name, result.model), history.of_model(result.model)):
-        taken = _seconds(rows, simulated=simulated)
-        if len(taken) >= LEAST_ROWS:
-            return _spread(taken)
-    both = [*_seconds(history.of_model(result.model), simulated=simulated), *own.get(("", result.model), [])]
+    earlier = _seconds(history.of_agent(result.name, result.model), simulated=simulated)
+    if len(earlier) >= LEAST_ROWS:
+        return _spread(earlier)
+    if declared is not None:
+        return declared
+    of_model = _seconds(history.of_model(result.model), simulated=simulated)
+    if len(of_model) >= LEAST_ROWS:
+        return _spread(of_model)
+    both = [*of_model, *own.get(("", result.model), [])]
     return _spread(both) if len(both) >= LEAST_ROWS else None
 
 
@@ -126,6 +158,6 @@ def _left(result: AgentResult, usual: Usual, now_s: float) -> Usual:
     """Take off what an agent under way has behind it. One that is late has a tenth of its usual time left."""
     if result.status != "running":
         return usual
-    gone = now_s - result.attempts[-1].started_s
+    gone = now_s - (result.calls if result.is_task else result.attempts)[-1].started_s
     low, mean, high = usual
     return Usual(max(low - gone, 0.0), max(mean - gone, mean / 10), max(high - gone, high / 10))

@@ -8,6 +8,7 @@ import pytest
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.task import Task
 from agent_magic.engine.policy import Policy
 from agent_magic.forecast.remaining import remaining
 from agent_magic.record.events import AgentEnded
@@ -63,6 +64,29 @@ def test_of_tasks_nothing_is_known() -> None:
     history = History([row for some in rows for row in some])
     assert None is remaining(calling_run(6.9), 6.9, history, 8)
     assert None is not remaining(calling_run(7.3), 7.3, history, 8)
+
+
+def test_what_is_declared_is_a_first_estimate() -> None:
+    """Half to twice of it, of agents and tasks; answers of its own are believed over it, those of its model are not."""
+    plan = Plan([Agent("one", "x", expect=4.0), Task("two", lambda one: one, expect=2.0)])
+    record = record_of(plan)
+    assert (3.0, 12.0) == remaining(record, 0.0, History(past("other", 9, 9, 9)), 8)
+    assert (7.0, 10.0) == remaining(record, 0.0, History(past("one", 6, 6, 6)), 8)
+
+
+def test_what_is_declared_is_corrected_by_what_the_run_measures() -> None:
+    """An agent took twice what it declared, so what comes after it is expected to, a task that is under way too."""
+    agents = [Agent("one", "x", expect=4.0), Agent("two", "{{ one }}", expect=5.0)]
+    plan = Plan([*agents, Task("three", lambda two: two, expect=6.0)])
+    record, _ = drive(plan, lambda prompt, _: Reply({"x": 8.0, "y": 10.0}[prompt], text="y"), Policy(4))
+    told = record_of(plan)
+    found = []
+    for event in record.events:
+        told.add(event)
+        found.append((event.at_s, told["three"].status, remaining(told, event.at_s, History(), 4)))
+    assert (0.0, "pending", (7.5, 30.0)) in found
+    assert (8.0, "pending", (11.0, 44.0)) in found
+    assert (18.0, "running", (6.0, 24.0)) in found
 
 
 @pytest.mark.parametrize("seed", range(4))
