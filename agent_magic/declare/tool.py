@@ -33,7 +33,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 MARK = "_agent_magic_tool"
 """The attribute of a function that holds its flags."""
-FLAGS = ("ask", "main", "alone", "pure", "safe")
+FLAGS = ("ask", "main", "process", "alone", "pure", "safe")
 FAMILIES = ("web_search", "web_fetch", "code_execution")
 """The tools that providers run, by plain names. Which versions of them there are is the provider's to know."""
 MOST_STRICT = 20
@@ -52,6 +52,7 @@ class Tool:
         function: What is called; `None` where it was read from a record.
         ask: Whether a person has to agree to each call.
         main: Whether it runs on the main thread, one call at a time: sqlite3, pyplot, widgets.
+        process: Whether it runs in a process of its own, for long computing; see `Task`.
         alone: Whether no other tool of the agent runs beside it.
         pure: Whether its result depends on its arguments only: it may be served again.
         safe: Whether a call that may have happened can be repeated without harm.
@@ -68,6 +69,7 @@ class Tool:
     function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     ask: bool = field(default=False, kw_only=True)
     main: bool = field(default=False, kw_only=True)
+    process: bool = field(default=False, kw_only=True)
     alone: bool = field(default=False, kw_only=True)
     pure: bool = field(default=False, kw_only=True)
     safe: bool = field(default=False, kw_only=True)
@@ -219,6 +221,7 @@ def tool(
     name: str | None = None,
     ask: bool = False,
     main: bool = False,
+    process: bool = False,
     alone: bool = False,
     pure: bool = False,
     safe: bool = False,
@@ -236,9 +239,10 @@ def tool(function: Any = None, /, *, name: str | None = None, timeout: float | N
         name: What the model calls it; by default the function's name.
         timeout: Seconds until a call is given up.
         **flags: `ask`: a person has to agree to each call. `main`: on the main thread, one at a time, for sqlite3,
-            pyplot and widgets. `alone`: no other tool of the agent beside it. `pure`: the same arguments give the
-            same result, which may be served again. `safe`: a call that may have happened can be repeated. `uses`:
-            names of resources that it holds while it runs. `writes`: names or paths that it changes.
+            pyplot and widgets. `process`: in a process of its own, for long computing. `alone`: no other tool of the
+            agent beside it. `pure`: the same arguments give the same result, which may be served again. `safe`: a call
+            that may have happened can be repeated. `uses`: names of resources that it holds while it runs. `writes`:
+            names or paths that it changes.
 
     Raises:
         DeclarationError: An option is not what it must be.
@@ -254,6 +258,8 @@ def tool(function: Any = None, /, *, name: str | None = None, timeout: float | N
             raise must_be(f"{flag} of a tool", "True or False", value)
         else:
             options[flag] = value
+    if options.get("main") and options.get("process"):
+        raise DeclarationError("A tool has main=True and process=True. Give one of them.")
     if name is not None:
         options["name"] = _checked_name(name)
     if timeout is not None:

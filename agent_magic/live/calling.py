@@ -17,11 +17,12 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.values import plain
 from agent_magic.engine.calls import Result, Verdict
-from agent_magic.errors import AgentMagicError
+from agent_magic.errors import AgentMagicError, Unreachable
 from agent_magic.live.functions import run_function, tool_result
 from agent_magic.live.people import Question, ask
+from agent_magic.live.ran import Ran
 from agent_magic.live.saving import write_artifact
-from agent_magic.record.ledger.base import Busy, CallKey, Doubt
+from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.packing import pack
 from agent_magic.record.returned import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from agent_magic.live.answer_cache import AnswerCache
     from agent_magic.live.earlier import Earlier
     from agent_magic.live.people import Asker
-    from agent_magic.live.ran import Ran
     from agent_magic.providers.base import Provider
     from agent_magic.record.events import CallEnded
     from agent_magic.record.ledger.base import Journal
@@ -101,16 +101,25 @@ class Caller:
             arguments = tool.arguments(call.wanted.arguments)
         except AgentMagicError as error:
             return _failed(str(error), type(error).__name__)
-        kept = await self._begin(call, self.key_of(call, tool))
-        return await self._run_tool(call, tool, arguments) if kept is None else kept
+        key = self.key_of(call, tool)
+        kept = await self._begin(call, key, fresh=self._fresh)
+        return await self._run_tool(call, tool, arguments, key) if kept is None else kept
 
-    async def _run_tool(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Result:
+    async def _run_tool(self, call: Call, tool: Tool, arguments: Mapping[str, Any], key: CallKey | None) -> Result:
         shown = self._record.results[call.step].call(call.number)
         if tool.function is None:
             return _failed(f"The function of {tool.name!r} is not here: it was read from a record.", "DeclarationError")
-        ran = await run_function(
-            tool.function, arguments, main=tool.main, timeout_s=tool.timeout_s, prints=_masking(shown.printed)
-        )
+        where: Any = {"main": tool.main, "process": tool.process, "remote": self._provider.remote}
+        ran = Ran()
+        for _ in range(self._policy.max_attempts):
+            ran = await run_function(
+                tool.function, arguments, **where, timeout_s=tool.timeout_s, prints=_masking(shown.printed)
+            )
+            if ran.finished or not isinstance(ran.error, Unreachable) or self.journal is None or key is None:
+                break
+            # Its worker was lost. What the ledger says of a call that was begun decides, as after a kill.
+            if (settled := await self._begin(call, key, fresh=False)) is not None:
+                return settled
         secrets = {} if ran.error is None else secrets_of(os.environ)  # reading the environment takes 0.1 ms
         told = tool_result(ran, secrets)
         if told.is_error:
@@ -138,7 +147,8 @@ class Caller:
         except AgentMagicError as error:
             return _failed(str(error), type(error).__name__)
         if task.pure:
-            kept = await self._begin(call, pure_key(task.name, task.source_sha, pack(arguments)))
+            key = pure_key(task.name, task.source_sha, pack(arguments))
+            kept = await self._begin(call, key, fresh=self._fresh)
             if kept is not None:
                 return kept
         ran = await run_function(
@@ -203,12 +213,11 @@ class Caller:
         done = self.journal.done_call(key)
         return None if done is None else Verdict(approved=True, text=done.arguments)
 
-    async def _begin(self, call: Call, key: CallKey | None) -> Result | None:
+    async def _begin(self, call: Call, key: CallKey | None, *, fresh: bool) -> Result | None:
         """Return the result that is there already; `None` to call the function, which is written down."""
         journal = self.journal
         if journal is None or key is None:
             return None
-        fresh = self._fresh
         while True:
             known = journal.begin_call(call.step, call.number, key, fresh=fresh)
             if known is None:
@@ -233,17 +242,17 @@ class Caller:
         if way == "again":
             return None
         if way == "error":
-            return _failed(f"Not called: {said}.", "CallInDoubt")
+            return _failed(f"Not called: {said}.", IN_DOUBT)
         if self._asker is not None:
             name = self._record.results[call.step].name
             question = Question("doubt", name, tool, call.wanted.arguments, self._policy.ask_s)
             verdict = await ask(self._asker, self._record.plan, question)
             if verdict.approved:
                 return None if verdict.text is None else Result("succeeded", verdict.text)
-            return _failed(f"Not called: {said}. {verdict.why}".strip(), "CallInDoubt")
+            return _failed(f"Not called: {said}. {verdict.why}".strip(), IN_DOUBT)
         ways = "Policy(on_doubt='again') calls it once more, on_doubt='error' tells the model that it failed."
-        why = f"CallInDoubt: {said}. It was not repeated. {ways}"
-        return Result("failed", why, why, "CallInDoubt", ends=True)
+        why = f"{IN_DOUBT}: {said}. It was not repeated. {ways}"
+        return Result("failed", why, why, IN_DOUBT, ends=True)
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:

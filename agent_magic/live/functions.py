@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from agent_magic.declare.signature import is_async, name_of
 from agent_magic.declare.tool_result import ToolResult, error_text, result_text
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.errors import AgentMagicError
+from agent_magic.errors import AgentMagicError, Unreachable
 from agent_magic.live.prints import Prints
 from agent_magic.live.ran import Ran, called, failed
 from agent_magic.live.saving import Saves
@@ -191,7 +191,7 @@ async def _in_process(
             job: Any = cast("Any", ForkingPickler).dumps(partial(call_packed, packed.value))
             ended = await remote.run(bytes(job), tell)
     except AgentMagicError as error:  # the worker was lost, or there is none
-        return failed(error)._replace(finished=False)
+        return failed(error)._replace(finished=not (isinstance(error, Unreachable) and error.sent))
     return await _threaded(lambda: unpack_ran(ended), name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 import agent_magic as am
 from agent_magic.providers.dask import client as clients
 from agent_magic.providers.dask import fleet as fleets
+from agent_magic.record.answer import Answer
 from tests.providers.memory import Counting, Hub
 
 
@@ -147,6 +149,17 @@ def notes(path: Path, pid: int) -> None:
         time.sleep(0.01)
 
 
+async def run_and_lose(hub, running, path):
+    """Wait for a run, and cut the worker that runs its first function."""
+    running = asyncio.ensure_future(running)
+    while not path.read_text() and not running.done():  # noqa: ASYNC110 - what is waited for tells nobody
+        await asyncio.sleep(0.01)
+    for kernel, _ in hub.ends:
+        if "run" in kernel.log:
+            kernel.abort()
+    return await running
+
+
 @pytest.mark.parametrize(("retries", "calls"), [(0, 1), (1, 2)])
 def test_a_task_of_a_lost_worker_is_called_again_by_its_own_retries_only(hub, tmp_path, retries, calls):
     """It may have done what it does: nothing below the run repeats it."""
@@ -154,21 +167,52 @@ def test_a_task_of_a_lost_worker_is_called_again_by_its_own_retries_only(hub, tm
     path = tmp_path / "calls"
     path.touch()
 
-    async def go():
-        plan = am.Plan([task(notes, retries=retries)], {"path": path, "pid": os.getpid()})
-        running = asyncio.ensure_future(plan.run(client=dask()))
-        while not path.read_text():  # noqa: ASYNC110 - what is waited for tells nobody
-            await asyncio.sleep(0.01)
-        for kernel, _ in hub.ends:
-            if "run" in kernel.log:
-                kernel.abort()
-        return await running
-
-    run = asyncio.run(go())
+    plan = am.Plan([task(notes, retries=retries)], {"path": path, "pid": os.getpid()})
+    run = asyncio.run(run_and_lose(hub, plan.run(client=dask()), path))
     assert calls == len(path.read_text().split())
     assert (retries > 0) == run.ok
     if not retries:
         assert run.agents.error[0].startswith("Unreachable: Worker 'worker-")
+
+
+class Wants(Counting):
+    """Asks for the tool `charge` once, then answers."""
+
+    async def send(self, request, stream):
+        """Answer by the length of the conversation."""
+        answer = await super().send(request, stream)
+        if any(one.role == "assistant" for one in request.messages):
+            return answer
+        wanted = [{"type": "tool_use", "id": "t1", "name": "charge", "input": {}}]
+        return Answer("", "tool_use", usage=answer.usage, model=request.model, content=json.dumps(wanted))
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_a_tool_call_of_a_lost_worker_is_a_doubt_unless_it_is_safe(hub, tmp_path, safe):
+    """As after a kill: an unsafe one is not repeated, in this run and the next; a safe one is called again."""
+    pytest.importorskip("cloudpickle")
+    hub.provider = Wants(pieces=())
+    path, pid = tmp_path / "calls", os.getpid()
+    path.touch()
+
+    @am.tool(process=True, safe=safe)
+    def charge() -> str:
+        """Charge."""
+        notes(path, pid)
+        return "charged"
+
+    plan = am.Plan([am.Agent("a", "Go.", tools=[charge])])
+    ledger = am.Ledger(tmp_path / "ledger.sqlite3")
+    run = asyncio.run(run_and_lose(hub, plan.run(client=dask(), ledger=ledger), path))
+    assert run.ok == safe, list(run.agents.error)
+    assert 1 + safe == len(path.read_text().split())
+    if not safe:
+        again = asyncio.run(plan.run(client=dask(), ledger=ledger))
+        assert {"CallInDoubt"} == {one["a"].calls[0].kind for one in (run, again)}
+        assert 1 == len(path.read_text().split())
+        assert asyncio.run(plan.run(am.Policy(on_doubt="again"), client=dask(), ledger=ledger)).ok
+        assert 2 == len(path.read_text().split())
+    ledger.close()
 
 
 def test_a_stopped_run_kills_the_process_at_the_worker(hub, tmp_path):

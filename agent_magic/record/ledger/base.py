@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 NOT_REUSED = frozenset({"refusal", PAUSED})
 """Stop reasons of answers that are bought again. One cut at `max_tokens` is served: it would be cut the same again."""
 
+IN_DOUBT = "CallInDoubt"
+"""The kind of failure of a call that may have happened and was not repeated."""
+
 
 class Busy(NamedTuple):
     """The answer cannot be served or bought now. Ask again a little later.

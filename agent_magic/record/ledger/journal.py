@@ -17,7 +17,7 @@ from agent_magic.errors import LedgerError
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.codec import data_of, from_json, line_of, to_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted, CallEnded
-from agent_magic.record.ledger.base import Busy, Done, Doubt
+from agent_magic.record.ledger.base import IN_DOUBT, Busy, Done, Doubt
 from agent_magic.record.ledger.file import FAILURES, is_locked
 from agent_magic.record.ledger.lease import BEAT_S, LEASE_S, TICK_S, Owner
 from agent_magic.record.ledger.rows import (
@@ -409,7 +409,8 @@ class SqliteJournal:
                 self._store_planned(db, run, event)
             elif isinstance(event, AttemptEnded):
                 self._store_end(db, run, event, rows)
-            elif isinstance(event, CallEnded) and event.status != "cancelled":  # that may have finished: a doubt
+            elif isinstance(event, CallEnded) and event.status != "cancelled" and event.kind != IN_DOUBT:
+                # The others may have finished: they stay begun, which is a doubt.
                 arguments = self._record.results[event.agent].call(event.number).arguments
                 data = line_of({**to_json(event), ARGUMENTS: arguments})
                 done = (data, run, event.agent, event.number)
