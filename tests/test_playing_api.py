@@ -14,6 +14,7 @@ import pytest
 import agent_magic as am
 from agent_magic.errors import CassetteError, DeclarationError, Overloaded, ReplayMiss, SecretFound
 from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.history import History
 from agent_magic.simulator import child
 from tests.live.virtual import Reply, drive
 
@@ -211,6 +212,14 @@ def test_sharing_from_a_script(private, tmp_path):
     with pytest.raises(SecretFound, match="leak"):
         am.share(asyncio.run(leak.run(client=Echo())), tmp_path / "z.cassette.jsonl")
     assert not (tmp_path / "z.cassette.jsonl").exists()
+
+
+def test_a_run_whose_seconds_were_expected_can_be_shared(tmp_path):
+    """A replay measures nothing, so it cannot say how far off an expectation was: that is no difference."""
+    plan = am.Plan([am.Agent("a", "x", expect=4.0)])
+    run = am.Run(drive(plan, lambda *_: Reply(6.0), history=History())[0])
+    assert [0.5] == run.agents["bias"].tolist()
+    assert 1 == am.share(run, tmp_path / "x.cassette.jsonl")["runs"]
 
 
 class Echo(am.Claude):

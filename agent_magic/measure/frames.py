@@ -245,8 +245,8 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
         "layers": layers_frame(record),
         "summary": summary_frame(record),
     }
-    # A replay differs from its run in `source` only.
-    left_out = ["source"] if texts else ["source", "error"]
+    # A replay differs from its run in `source`, and measures nothing, so that it has no `bias`.
+    left_out = ["source", "bias"] if texts else ["source", "bias", "error"]
     found = {name: frame.drop(columns=left_out, errors="ignore").to_csv() for name, frame in frames.items()}
     if texts:
         found["texts"] = texts_series(record).to_csv()
