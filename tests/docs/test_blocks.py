@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 import agent_magic as am
 from tests.docs.blocks import Block, blocks_of
@@ -75,6 +76,26 @@ def test_cells_run_as_they_are_printed(page, kernel, tmp_path):
     for block in BLOCKS[page]:
         reply = kernel.do(block.code)
         assert "ok" == reply.status, f"{page}, line {block.line}: {reply.ename}: {reply.evalue}"
+
+
+QUIET = set("print save replay stop close use plot raise_for_failures run_line_magic run_cell_magic".split())
+"""What is called for what it does, not for what it shows."""
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_what_a_block_shows_stands_last(page):
+    """A notebook shows the last expression of a cell only: a reader who pastes a block must not miss another one."""
+    for block in BLOCKS[page]:
+        if block.code.startswith("%%"):
+            continue
+        code = TransformerManager().transform_cell(block.code) if block.is_cell else block.code
+        shown = [line.value for line in ast.parse(code).body[:-1] if isinstance(line, ast.Expr)]
+        missed = [ast.unparse(one) for one in shown if not isinstance(one, ast.Call) or _name(one.func) not in QUIET]
+        assert [] == missed, f"{page}, line {block.line}"
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", None) or getattr(function, "id", "")
 
 
 def test_a_page_says_what_is_run():
